@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from makeway.runtime import kube_access
-from makeway.runtime.kube_access import TOKEN_LIFE_SECONDS, Access, ConfigurationError
+from makeway.runtime.kube_access import TOKEN_LIFE_SECONDS, Access, ConfigurationError, load_access
+from makeway.runtime.kubeconfig import ApiServer
 
 
 class Source:
-    """A token's source, and the configuration that it fills."""
+    """A token's source."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.reads = 0
 
-    async def load_and_set(self, client_configuration: Any) -> None:
+    async def load_and_set(self, configuration: ApiServer) -> None:
         self.reads += 1
         await asyncio.sleep(self.seconds)
-
-    async def get_api_key_with_prefix(self, _: str) -> str:
-        return f"Bearer {self.reads}"
+        configuration.authorization = f"Bearer {self.reads}"
 
 
 class Now:
@@ -35,7 +34,7 @@ class Now:
 
 async def test_a_source_is_read_once_for_all_who_ask_at_the_same_time() -> None:
     source, now = Source(0.01), Now()
-    access = Access(source, source, now)
+    access = Access(ApiServer(authorization="Bearer 0"), source, now)
     assert await access.authorization() == "Bearer 0"
 
     now.seconds = TOKEN_LIFE_SECONDS
@@ -47,7 +46,7 @@ async def test_a_source_is_read_once_for_all_who_ask_at_the_same_time() -> None:
 async def test_a_source_that_hangs_is_given_up_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_access, "RENEWAL_SECONDS", 0.05)
     source = Source(60)
-    access = Access(source, source)
+    access = Access(ApiServer(), source)
     access.expire()
 
     with pytest.raises(ConfigurationError, match="its source gave none"):
@@ -55,3 +54,30 @@ async def test_a_source_that_hangs_is_given_up_and_asked_again(monkeypatch: pyte
 
     source.seconds = 0.0
     assert await access.authorization() == "Bearer 2"
+
+
+async def test_a_pod_uses_its_account_and_reads_the_token_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_access, "_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "token").write_text("one\n")
+    access = await load_access(None, None)
+
+    assert access.configuration.host == "https://[fd00::1]:443"
+    assert access.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
+    assert await access.authorization() == "Bearer one"
+    (tmp_path / "token").write_text("two\n")
+    access.expire()
+    assert await access.authorization() == "Bearer two"
+
+
+async def test_an_account_without_a_token_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_access, "_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    (tmp_path / "token").write_text("")
+
+    with pytest.raises(ConfigurationError, match=r"in-cluster configuration: .*token is empty"):
+        await load_access(None, None)

@@ -150,7 +150,7 @@ async def connected(
                 nats.servers(),
                 name=f"{component}/{identity}",
                 prefix=nats.subject_prefix,
-                creds=nats.creds,
+                login=nats.login(),
                 tls=nats.tls(),
                 timings=_TIMINGS,
                 signatures=signing,

@@ -1,8 +1,7 @@
 """The connection to the API server: raw bytes in and out, a time-out on every call.
 
-kubernetes-asyncio loads the configuration; its models and its watch are not used (they cost 1.4 ms of CPU a
-pod, have no time-outs and hide 410), and neither is its session, which looks for proxies in a thread at every
-request and reads certificates once. No write is repeated here: whoever calls knows what may be. Every
+No client library: models cost 1.4 ms of CPU a pod, watches have no time-outs and hide 410
+(kubernetes-asyncio 36.1). No write is repeated here: whoever calls knows what may be. Every
 failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
@@ -23,8 +22,10 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
+from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
+from makeway.runtime.kubeconfig import ApiServer
 from makeway.runtime.proxy import proxy_for
 from makeway.runtime.tls import ReloadedContext
 
@@ -152,16 +153,14 @@ def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
-def _tls_context(configuration: Any) -> ssl.SSLContext:
-    """A context as kubernetes-asyncio 36.1 makes it from its configuration. Raises OSError, ValueError."""
+def _tls_context(configuration: ApiServer) -> ssl.SSLContext:
+    """The context for a server and a user. Raises OSError, ValueError."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if configuration.disable_strict_ssl_verification:
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
@@ -215,7 +214,9 @@ class Api:
         try:
             return cls(access, user_agent, connections)
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"TLS configuration of {access.configuration.host}: {error}") from error
+            raise ConfigurationError(
+                f"TLS configuration of {access.configuration.host}: {reason_of(error)}"
+            ) from error
 
     async def close(self) -> None:
         """Close every connection. Calls under way fail as `ApiUnavailable`."""
@@ -360,7 +361,7 @@ class Api:
 
 
 def _describe(error: BaseException) -> str:
-    """An error in words: time-outs have no text of their own."""
-    if isinstance(error, TimeoutError):
-        return f"timed out ({error})" if str(error) else "timed out"
-    return str(error) or type(error).__name__
+    """Return an error in words, with where it happened if the error knows that."""
+    host = getattr(error, "host", "")
+    where = f"cannot connect to {host}:{getattr(error, 'port', '')}: " if host else ""
+    return f"{where}{reason_of(error)}"

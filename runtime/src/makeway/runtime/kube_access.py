@@ -1,7 +1,7 @@
-"""Where the API server is and how to prove who we are: kubeconfig or in-cluster, tokens renewed.
+"""Which API server, and as whom: in-cluster or kubeconfig, tokens renewed.
 
-Loading is kubernetes-asyncio's (36.1); this module decides which source is used, when a token is
-read again, and turns every way in which loading fails into one `ConfigurationError`.
+This module decides which source is used and when a token is read again, and turns every way in which loading
+fails into one `ConfigurationError`; `makeway.runtime.kubeconfig` reads files.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Final, Protocol
 
-import yaml
-from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, load_kube_config
-from kubernetes_asyncio.config.incluster_config import (
-    SERVICE_CERT_FILENAME,
-    SERVICE_HOST_ENV_NAME,
-    SERVICE_TOKEN_FILENAME,
-    InClusterConfigLoader,
-)
+from makeway.bus.reasons import reason_of
+from makeway.runtime.kubeconfig import ApiServer, Kubeconfig, KubeconfigError
+
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HOST: Final = "KUBERNETES_SERVICE_HOST"
+_PORT: Final = "KUBERNETES_SERVICE_PORT"
 
 TOKEN_LIFE_SECONDS = 60.0
 """How long a token is used before its source is read again. The kubelet renews projected tokens at
@@ -36,10 +33,24 @@ class ConfigurationError(Exception):
 
 
 class _Loader(Protocol):
-    """What kubernetes-asyncio's kubeconfig loader offers."""
+    """What a source of access offers."""
 
-    async def load_and_set(self, client_configuration: Any) -> None:
-        """Authenticate (reading token files or running the exec plugin) and fill `configuration`."""
+    async def load_and_set(self, configuration: ApiServer) -> None:
+        """Authenticate (reading token files or running the user's program) and fill `configuration`."""
+
+
+class _ServiceAccount:
+    """The account that a pod has been given."""
+
+    async def load_and_set(self, configuration: ApiServer) -> None:
+        """Raises OSError, KubeconfigError."""
+        host, port = os.environ[_HOST], os.environ.get(_PORT, "")
+        token = (_ACCOUNT / "token").read_text().strip()
+        if not token or not port:
+            raise KubeconfigError(f"{_ACCOUNT / 'token'} is empty" if port else f"${_PORT} is not set")
+        configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        configuration.ssl_ca_cert = str(_ACCOUNT / "ca.crt")
+        configuration.authorization = f"Bearer {token}"
 
 
 class Access:
@@ -50,8 +61,8 @@ class Access:
 
     def __init__(
         self,
-        configuration: Any,
-        loader: _Loader | None,
+        configuration: ApiServer,
+        loader: _Loader,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.configuration = configuration
@@ -71,38 +82,37 @@ class Access:
             ConfigurationError: the token's source cannot be read any more.
         """
         try:
-            if self._loader is not None and self._clock() >= self._fresh_until:
-                await self._renew(self._loader)
-            value = await self.configuration.get_api_key_with_prefix("BearerToken")
+            if self._clock() >= self._fresh_until:
+                await self._renew()
         except TimeoutError as error:
             raise ConfigurationError(
                 f"cannot renew the API token: its source gave none in {RENEWAL_SECONDS:.0f} s"
             ) from error
-        except (ConfigException, OSError, ValueError, AssertionError) as error:
-            raise ConfigurationError(f"cannot renew the API token: {error}") from error
-        return value.strip() if value else None
+        except (KubeconfigError, OSError, ValueError) as error:
+            raise ConfigurationError(f"cannot renew the API token: {reason_of(error)}") from error
+        return self.configuration.authorization
 
-    async def _renew(self, loader: _Loader) -> None:
+    async def _renew(self) -> None:
         """Read the token's source, once for all who need it."""
         async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
             if self._clock() >= self._fresh_until:
-                await loader.load_and_set(self.configuration)
+                await self._loader.load_and_set(self.configuration)
                 self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
 
 
 def _in_cluster() -> bool:
-    return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).is_file()
+    return bool(os.environ.get(_HOST)) and (_ACCOUNT / "token").is_file()
 
 
-def _kubeconfig_paths(kubeconfig: str | None) -> str:
-    """The kubeconfig files to merge, joined as in $KUBECONFIG; at least one exists."""
+def _kubeconfig_paths(kubeconfig: str | None) -> list[Path]:
+    """The kubeconfig files to merge; at least one exists."""
     source = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [Path(p).expanduser() for p in source.split(os.pathsep) if p]
     if not any(p.is_file() for p in paths):
         raise ConfigurationError(
-            f"no kubeconfig at {source} and no service account: give --kubeconfig or set KUBECONFIG"
+            f"there is no kubeconfig {source}, and no service account: give --kubeconfig or set KUBECONFIG"
         )
-    return os.pathsep.join(map(str, paths))
+    return paths
 
 
 async def load_access(kubeconfig: str | None, context: str | None) -> Access:
@@ -113,21 +123,19 @@ async def load_access(kubeconfig: str | None, context: str | None) -> Access:
     Raises:
         ConfigurationError: nothing usable was found.
     """
-    configuration = Configuration()
+    configuration = ApiServer()
     if kubeconfig is None and context is None and _in_cluster():
+        account = _ServiceAccount()
         try:
-            InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME).load_and_set(configuration)
-        except (ConfigException, OSError) as error:
-            raise ConfigurationError(f"in-cluster configuration: {error}") from error
-        return Access(configuration, None)
-    source = _kubeconfig_paths(kubeconfig)
+            await account.load_and_set(configuration)
+        except (KubeconfigError, OSError) as error:
+            raise ConfigurationError(f"in-cluster configuration: {reason_of(error)}") from error
+        return Access(configuration, account)
+    paths = _kubeconfig_paths(kubeconfig)
     try:
-        loader = await load_kube_config(
-            config_file=source,
-            context=context,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-    except (ConfigException, OSError, ValueError, TypeError, AssertionError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"kubeconfig {source}: {error}") from error
+        loader = Kubeconfig(paths, context)
+        await loader.load_and_set(configuration)
+    except (KubeconfigError, OSError, ValueError) as error:
+        named = os.pathsep.join(map(str, paths))
+        raise ConfigurationError(f"kubeconfig {named}: {reason_of(error)}") from error
     return Access(configuration, loader)

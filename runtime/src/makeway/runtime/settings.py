@@ -16,7 +16,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from makeway.bus.login import Login
+from makeway.bus.reasons import reason_of
 from makeway.bus.signatures import SignatureMode
+from makeway.bus.user_key import KeyLogin, key_login
 from makeway.runtime.tls import ReloadedContext
 
 LogFormat = Literal["json", "text"]
@@ -29,6 +32,9 @@ class NatsSettings:
 
     url: server, or several with commas; the rest of a cluster is learnt from the first answer.
     creds: a `.creds` file (user JWT and nkey seed). None where the server asks for nothing.
+    nkey: a file with the seed of an nkey.
+    user, password_file: a login without a `.creds` file, for where the URL may not hold a password. At most
+        one of the three; the files are read at each connection.
     tls_ca: the authority of the servers' certificates. None trusts the system's.
     tls_cert, tls_key: a client certificate, for servers that ask for one. Given any of the three, no
         connection is made in clear. The files are read again when they change.
@@ -38,6 +44,9 @@ class NatsSettings:
 
     url: str = "nats://127.0.0.1:4222"
     creds: Path | None = None
+    nkey: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -46,6 +55,26 @@ class NatsSettings:
     def servers(self) -> list[str]:
         """The URL option as a list."""
         return [part.strip() for part in self.url.split(",") if part.strip()]
+
+    def login(self) -> Login | KeyLogin | None:
+        """How to prove who this is; None where the URL says all.
+
+        Raises:
+            ValueError: more than one way, a user without a password file or the reverse, or a password that
+                cannot be read.
+        """
+        if key := key_login(self.creds, self.nkey):
+            if self.user or self.password_file:
+                raise ValueError("--nats-user and --nats-creds or --nats-nkey are two logins: give one")
+            return key
+        if not self.user and self.password_file is None:
+            return None
+        if not self.user or self.password_file is None:
+            raise ValueError("--nats-user and --nats-password-file go together: give both")
+        try:
+            return Login(self.user, self.password_file)
+        except OSError as error:
+            raise ValueError(f"--nats-password-file {self.password_file}: {reason_of(error)}") from error
 
     def tls(self) -> Callable[[], ssl.SSLContext] | None:
         """What makes the TLS context of each connection; None where nothing is configured.
@@ -73,7 +102,7 @@ def nats_tls(ca: Path | None, cert: Path | None, key: Path | None) -> Callable[[
     try:
         return ReloadedContext(make, files).current
     except OSError as error:
-        raise ValueError(f"TLS for NATS: {', '.join(files)}: {error}") from error
+        raise ValueError(f"TLS for NATS: {', '.join(files)}: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +191,16 @@ NatsCredsOption = Annotated[
         rich_help_panel=_NATS,
     ),
 ]
+NatsUserOption = Annotated[
+    str,
+    typer.Option(
+        "--nats-user",
+        envvar="MAKEWAY_NATS_USER",
+        metavar="NAME",
+        help="User of NATS, whose password is in a file. Empty: as the URL says.",
+        rich_help_panel=_NATS,
+    ),
+]
 
 
 def _nats_file(option: str, help_: str) -> Any:
@@ -177,6 +216,12 @@ def _nats_file(option: str, help_: str) -> Any:
     )
 
 
+NatsNkeyOption = Annotated[
+    Path | None, _nats_file("nkey", "File with the seed of an nkey for NATS, in place of credentials.")
+]
+NatsPasswordFileOption = Annotated[
+    Path | None, _nats_file("password-file", "File with that user's password; read at each connection.")
+]
 NatsTlsCaOption = Annotated[
     Path | None,
     _nats_file("tls-ca", "Certificate authority of NATS (PEM). Given, no connection is made in clear."),

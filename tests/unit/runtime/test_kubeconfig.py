@@ -1,0 +1,284 @@
+"""Kubeconfigs of every form that kubectl reads, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from makeway.runtime.kubeconfig import ApiServer, Kubeconfig, KubeconfigError
+
+SERVER = {"server": "https://10.0.0.1:6443/"}
+
+
+def kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None, **more: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster or SERVER}],
+        "users": [{"name": "u", "user": user}],
+        **more,
+    }
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def loaded(*paths: Path, context: str | None = None) -> ApiServer:
+    configuration = ApiServer()
+    await Kubeconfig(list(paths), context).load_and_set(configuration)
+    return configuration
+
+
+def content(path: str | None) -> str:
+    assert path is not None
+    return Path(path).read_text()
+
+
+def status_of(configuration: ApiServer) -> os.stat_result:
+    assert configuration.key_file is not None
+    return Path(configuration.key_file).stat()
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def program(tmp_path: Path, status: dict[str, Any] | str, ends_with: int = 0) -> Path:
+    """A program that writes down what it was told, and says a credential."""
+    answer = status if isinstance(status, str) else json.dumps(credential(status))
+    script = tmp_path / "bin" / "login"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(
+        "#!/bin/sh\n"
+        f'echo "$KUBERNETES_EXEC_INFO $REGION $1" >> {tmp_path}/told\n'
+        f"cat <<'END'\n{answer}\nEND\necho no ticket >&2\nexit {ends_with}\n"
+    )
+    script.chmod(0o755)
+    return script
+
+
+def credential(status: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+
+
+def by_program(command: str, **more: Any) -> dict[str, Any]:
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": command, **more}}
+
+
+async def test_of_several_files_the_first_that_says_something_wins(tmp_path: Path) -> None:
+    first = kubeconfig(tmp_path / "a", {"token": "first"})
+    second = kubeconfig(
+        tmp_path / "b",
+        {"token": "second"},
+        {"server": "https://other"},
+        **{
+            "current-context": "there",
+            "contexts": [{"name": "there", "context": {"cluster": "c", "user": "v"}}],
+            "users": [{"name": "v", "user": {"token": "of v"}}],
+        },
+    )
+
+    here = await loaded(tmp_path / "none", first, second)
+    there = await loaded(first, second, context="there")
+
+    assert (here.host, here.authorization) == ("https://10.0.0.1:6443", "Bearer first")
+    assert (there.host, there.authorization) == ("https://10.0.0.1:6443", "Bearer of v")
+
+
+async def test_data_goes_before_files_and_paths_begin_at_their_own_file(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "ca.crt").write_text("authority")
+    (tmp_path / "conf" / "token").write_text("from a file\n")
+    user = {
+        "client-certificate": "none",
+        "client-certificate-data": encoded("certificate"),
+        "client-key-data": encoded("key"),
+        "tokenFile": "token",
+        "token": "old",
+    }
+    cluster = {
+        **SERVER,
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "kubernetes",
+        "proxy-url": "http://proxy:3128",
+    }
+
+    found = await loaded(kubeconfig(tmp_path / "conf" / "config", user, cluster))
+
+    assert found.ssl_ca_cert == str(tmp_path / "conf" / "ca.crt")
+    assert (content(found.cert_file), content(found.key_file)) == ("certificate", "key")
+    assert status_of(found).st_mode & 0o077 == 0
+    assert found.authorization == "Bearer from a file"
+    assert (found.tls_server_name, found.proxy) == ("kubernetes", "http://proxy:3128")
+    assert found.verify_ssl
+
+
+async def test_a_renewal_leaves_files_alone_whose_content_is_the_same(tmp_path: Path) -> None:
+    source = Kubeconfig([kubeconfig(tmp_path / "config", {"client-key-data": encoded("key")})], None)
+    configuration = ApiServer()
+    await source.load_and_set(configuration)
+    before = status_of(configuration)
+
+    await source.load_and_set(configuration)
+
+    after = status_of(configuration)
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+async def test_entries_of_the_same_names_in_two_files_do_not_share_their_keys(tmp_path: Path) -> None:
+    first, second = ApiServer(), ApiServer()
+    data = {"client-key-data": encoded("the first's")}
+    await Kubeconfig([kubeconfig(tmp_path / "first", data)], None).load_and_set(first)
+    data = {"client-key-data": encoded("the second's")}
+    await Kubeconfig([kubeconfig(tmp_path / "second", data)], None).load_and_set(second)
+
+    assert (content(first.key_file), content(second.key_file)) == ("the first's", "the second's")
+
+
+async def test_a_token_file_is_read_again_at_each_renewal(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    source = Kubeconfig([kubeconfig(tmp_path / "config", {"tokenFile": str(token)})], None)
+    configuration = ApiServer()
+    await source.load_and_set(configuration)
+
+    token.write_text("two")
+    await source.load_and_set(configuration)
+
+    assert configuration.authorization == "Bearer two"
+
+
+async def test_a_user_with_a_password_and_one_with_nothing(tmp_path: Path) -> None:
+    basic = await loaded(kubeconfig(tmp_path / "a", {"username": "me", "password": "pw"}))
+    nothing = await loaded(kubeconfig(tmp_path / "b", {}))
+
+    assert basic.authorization == f"Basic {encoded('me:pw')}"
+    assert nothing.authorization is None
+
+
+async def test_a_program_is_told_of_the_cluster_and_asked_again_when_its_token_ends(tmp_path: Path) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat().replace("+00:00", "Z")
+    program(tmp_path, {"token": "t", "expirationTimestamp": soon})
+    user = by_program(
+        "./bin/login",
+        args=["--cluster"],
+        env=[{"name": "REGION", "value": "north"}],
+        provideClusterInfo=True,
+        interactiveMode="Never",
+    )
+    cluster = {**SERVER, "certificate-authority-data": encoded("authority")}
+    source = Kubeconfig([kubeconfig(tmp_path / "config", user, cluster)], None)
+    configuration = ApiServer()
+
+    await source.load_and_set(configuration)
+    await source.load_and_set(configuration)
+
+    told = (tmp_path / "told").read_text().splitlines()
+    spec = json.loads(told[0].rsplit(" ", 2)[0])["spec"]
+    assert configuration.authorization == "Bearer t"
+    assert len(told) == 2
+    assert told[0].endswith("} north --cluster")
+    assert spec["interactive"] is False
+    assert spec["cluster"]["server"] == "https://10.0.0.1:6443"
+    assert spec["cluster"]["certificate-authority-data"] == encoded("authority")
+
+
+async def test_a_program_is_not_asked_while_what_it_said_holds(tmp_path: Path) -> None:
+    late = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    login = program(tmp_path, {"token": "t", "expirationTimestamp": late})
+    source = Kubeconfig([kubeconfig(tmp_path / "config", by_program(str(login)))], None)
+    configuration = ApiServer()
+
+    await source.load_and_set(configuration)
+    await source.load_and_set(configuration)
+
+    assert len((tmp_path / "told").read_text().splitlines()) == 1
+
+
+async def test_a_program_may_say_a_certificate(tmp_path: Path) -> None:
+    login = program(tmp_path, {"clientCertificateData": "certificate", "clientKeyData": "key"})
+
+    found = await loaded(kubeconfig(tmp_path / "config", by_program(str(login))))
+
+    assert found.authorization is None
+    assert (content(found.cert_file), content(found.key_file)) == ("certificate", "key")
+
+
+def id_token(ends: datetime) -> str:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": int(ends.timestamp())}).encode()).decode()
+    return f"head.{claims.rstrip('=')}.signature"
+
+
+async def test_an_oidc_token_is_used_until_it_ends(tmp_path: Path) -> None:
+    def user(ends: datetime) -> dict[str, Any]:
+        return {"auth-provider": {"name": "oidc", "config": {"id-token": id_token(ends)}}}
+
+    now = datetime.now(UTC)
+    found = await loaded(kubeconfig(tmp_path / "a", user(now + timedelta(hours=1))))
+    assert found.authorization is not None
+    assert found.authorization.startswith("Bearer head.")
+
+    with pytest.raises(KubeconfigError, match=r"has ended.*kubelogin"):
+        await loaded(kubeconfig(tmp_path / "b", user(now - timedelta(hours=1))))
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "said"),
+    [
+        ({}, {"certificate-authority": "x"}, "cluster c has no server"),
+        ({"client-certificate": "gone.crt"}, None, "there is no file .*gone.crt"),
+        ({"client-key-data": "%"}, None, "client-key-data of user u is not base64"),
+        ({"tokenFile": "gone"}, None, "tokenFile of user u cannot be read"),
+        ({"token": 5}, None, "token of user u is not a text"),
+        ({"auth-provider": {"name": "gcp"}}, None, "auth-provider gcp is not known"),
+        ({"exec": {"command": "login"}}, None, "no command or no apiVersion"),
+        (by_program("no-such-login", installHint="Get it from example.com"), None, "no-such.*Get it from"),
+    ],
+)
+async def test_what_cannot_be_used_is_named(
+    tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any] | None, said: str
+) -> None:
+    with pytest.raises(KubeconfigError, match=said):
+        await loaded(kubeconfig(tmp_path / "config", user, cluster))
+
+
+@pytest.mark.parametrize(
+    ("status", "ends_with", "said"),
+    [
+        ({"token": "t"}, 3, "ended with 3: no ticket"),
+        ("hello", 0, "said no ExecCredential"),
+        ('{"apiVersion": "client.authentication.k8s.io/v1beta1", "status": {}}', 0, "answers .*v1beta1, not"),
+        ({}, 0, "neither a token nor a certificate"),
+        ({"clientCertificateData": "c"}, 0, "without its key"),
+    ],
+)
+async def test_what_a_program_does_wrong_is_named(
+    tmp_path: Path, status: dict[str, Any] | str, ends_with: int, said: str
+) -> None:
+    login = program(tmp_path, status, ends_with)
+
+    with pytest.raises(KubeconfigError, match=said):
+        await loaded(kubeconfig(tmp_path / "config", by_program(str(login))))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not YAML"),
+        ("- a", "is not a kubeconfig"),
+        ("contexts: []", "no current-context"),
+        ("current-context: gone", "there is no context gone"),
+    ],
+)
+async def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "config").write_text(text)
+
+    with pytest.raises(KubeconfigError, match=said):
+        await loaded(tmp_path / "config")
