@@ -44,10 +44,13 @@ type Record struct {
 type Options struct {
 	URL             string // several servers are separated by commas
 	Name            string // of the connections, as the server lists them
-	CredentialsFile string // none where it is empty
+	CredentialsFile string // a JWT and its seed; none where it is empty
+	NkeySeedFile    string // the seed of an nkey, in place of credentials; none where it is empty
 	Username        string // logs in with the password of PasswordFile; empty: as the URL says
 	PasswordFile    string // read at each connection, so that a changed password counts
 	TLS             TLSFiles
+	// Inbox begins the subjects on which it is answered; empty: the scheduler's.
+	Inbox string
 	// Failed is called for each error that the client reports: permission (a publish or a subscription was denied) or
 	// other. It must not wait.
 	Failed func(kind string, err error)
@@ -161,6 +164,11 @@ func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint
 // Answer answers every question on a subject until the context ends, with bytes made for each. It calls refused for one
 // that asks to be answered elsewhere than in an inbox of makeway's.
 func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte, error), refused func()) {
+	b.Serve(ctx, subject, "", func([]byte) ([]byte, error) { return answer() }, refused)
+}
+
+// Serve is Answer for questions that are read. Of all who serve a subject in one group, each question reaches one.
+func (b *Bus) Serve(ctx context.Context, subject, group string, answer func(question []byte) ([]byte, error), refused func()) {
 	var subscribed *nats.Subscription
 	defer func() {
 		if subscribed.IsValid() {
@@ -171,14 +179,14 @@ func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte,
 		// The client subscribes again by itself when it reconnects, but not on a connection made in place of a closed one.
 		if c := b.conn.Load(); c != nil && !subscribed.IsValid() {
 			var err error
-			subscribed, err = c.nc.Subscribe(subject, func(question *nats.Msg) {
+			subscribed, err = c.nc.QueueSubscribe(subject, group, func(question *nats.Msg) {
 				defer goroutines.RecoverPanic(ctx, "status", nil)
 				if !wire.Answerable(question.Reply) {
 					refused()
 					klog.FromContext(ctx).Info("reply_refused", "subject", subject, "reply", question.Reply)
 					return
 				}
-				data, err := answer()
+				data, err := answer(question.Data)
 				if err == nil {
 					err = question.Respond(data)
 				}

@@ -76,7 +76,7 @@ func (s *standIn) serve(conn net.Conn) {
 	if silent {
 		return
 	}
-	_, _ = fmt.Fprintf(conn, `INFO {"server_id":"s","version":"2.15.0","proto":1,"max_payload":1048576,"tls_required":%t}`+"\r\n", config != nil)
+	_, _ = fmt.Fprintf(conn, `INFO {"server_id":"s","version":"2.15.0","proto":1,"max_payload":1048576,"nonce":"once","tls_required":%t}`+"\r\n", config != nil)
 	if config != nil {
 		conn = tls.Server(conn, config)
 	}

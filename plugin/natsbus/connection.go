@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -39,7 +41,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
 	client := append([]nats.Option{
 		nats.Name(name),
-		nats.CustomInboxPrefix(wire.Inbox),
+		nats.CustomInboxPrefix(cmp.Or(options.Inbox, wire.Inbox)),
 		nats.Timeout(connectTimeout),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
@@ -89,7 +91,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {
-			if err := connectOnce(ctx, options.URL, stands, client); err != nil {
+			if err := connectOnce(ctx, options, stands, client); err != nil {
 				logger.Error(err, "nats_connect_failed")
 			}
 			goroutines.Sleep(ctx, retryDelay)
@@ -98,13 +100,21 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 }
 
 // connectOnce makes a connection, and returns when it is closed for good, or the context has ended.
-func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), options []nats.Option) error {
+func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), client []nats.Option) error {
 	open, closed := context.WithCancel(ctx)
 	defer closed()
-	nc, err := nats.Connect(url, slices.Concat(options, []nats.Option{nats.ClosedHandler(func(*nats.Conn) {
+	own := []nats.Option{nats.ClosedHandler(func(*nats.Conn) {
 		stands(nil)
 		closed()
-	})})...)
+	})}
+	if options.NkeySeedFile != "" {
+		login, err := nkeyLogin(options.NkeySeedFile, closed)
+		if err != nil {
+			return err
+		}
+		own = append(own, login)
+	}
+	nc, err := nats.Connect(options.URL, slices.Concat(client, own)...)
 	if err != nil {
 		return err
 	}
@@ -114,6 +124,44 @@ func connectOnce(ctx context.Context, url string, stands func(*nats.Conn), optio
 		return nil
 	}
 	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
+}
+
+// nkeyLogin proves who the scheduler is by the seed in a file, which is read at each connection. The client announces
+// one public key for as long as it lives: where the file has another seed by then, renewed is called, to end it.
+func nkeyLogin(file string, renewed func()) (nats.Option, error) {
+	announced, _, err := nkeyOf(file)
+	if err != nil {
+		return nil, err
+	}
+	return nats.Nkey(announced, func(nonce []byte) ([]byte, error) {
+		public, pair, err := nkeyOf(file)
+		if err != nil {
+			return nil, err
+		}
+		defer pair.Wipe()
+		if public != announced {
+			renewed()
+			return nil, fmt.Errorf("%s: the seed is another one now", file)
+		}
+		return pair.Sign(nonce)
+	}), nil
+}
+
+// nkeyOf reads a seed. Its errors name the file.
+func nkeyOf(file string) (string, nkeys.KeyPair, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, err
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(text)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: not the seed of a NATS user (SU…): %w", file, err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return public, pair, nil
 }
 
 // KindPermission is the kind of an error that says that the server denied a publish or a subscription.

@@ -18,7 +18,9 @@ from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
+from makeway.bus.login import Login
 from makeway.bus.tolerant import TolerantClient
+from makeway.bus.user_key import credentials_file
 
 pytestmark = pytest.mark.nats
 
@@ -60,8 +62,41 @@ async def test_wrong_credentials_end_the_attempt_with_the_servers_reason(nats_se
 async def test_credentials_that_cannot_be_read_are_refused_at_once(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
-    with pytest.raises(BusRefused, match="cannot read the NATS credentials"):
-        await Bus.connect(nats_server.url, name="test/one", creds=tmp_path / "none")
+    with pytest.raises(BusRefused, match="cannot be used: no such file"):
+        await Bus.connect(nats_server.url, name="test/one", login=credentials_file(tmp_path / "none"))
+
+
+async def test_a_password_in_a_file_is_read_again_for_each_connection(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    def asks_for(password: str) -> str:
+        return f'authorization {{ user: "a", password: "{password}" }}'
+
+    nats_server.extra = asks_for("one")
+    nats_server.restart()
+    file = tmp_path / "password"
+    file.write_text("one\n")
+    bus = await Bus.connect(nats_server.url, name="test/one", login=Login("a", file))
+    try:
+        file.write_text("two\n")
+        nats_server.extra = asks_for("two")
+        again = asyncio.Event()
+        bus.connection.add_listener(again.set)
+        nats_server.restart()
+        async with asyncio.timeout(20):
+            await again.wait()
+            await bus.connection.client.flush()
+    finally:
+        await bus.close()
+
+
+async def test_a_password_file_that_goes_away_leaves_the_last_password(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("one\n")
+    login = Login("a", file)
+    file.unlink()
+
+    assert login.password() == "one"
 
 
 async def never(_: Msg) -> None:
@@ -112,6 +147,25 @@ async def test_a_planner_answers_until_it_unsubscribes(bus: Bus, connect_bus: Co
 
     with pytest.raises(BusUnavailable, match="no answer"):
         await asker.request_plan(b"abc", timeout_seconds=2)
+
+
+async def test_a_planner_that_is_busy_with_a_group_answers_about_pods(bus: Bus) -> None:
+    planned = asyncio.Event()
+
+    async def answer_at_length(request: bytes, _sender: str) -> bytes:
+        await planned.wait()
+        return request.upper()
+
+    async def answer(request: bytes, _sender: str) -> bytes:
+        return request
+
+    await bus.serve_group_plan(answer_at_length)
+    await bus.serve_plan(answer)
+    asked = asyncio.create_task(bus.request_group_plan(b"group", timeout_seconds=5))
+    assert await bus.request_plan(b"pod", timeout_seconds=2) == b"pod"
+    planned.set()
+
+    assert await asked == b"GROUP"
 
 
 async def test_who_asks_is_the_same_on_one_connection_and_another_on_another(

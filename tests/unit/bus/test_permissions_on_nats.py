@@ -112,18 +112,30 @@ async def test_nobody_but_an_evictor_takes_orders_and_nobody_empties_a_stream(gu
 
 async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> None:
     order, quota, outcome = "one.two.v1.orders.pod.u", "one.two.v1.orders.quota.q", "one.two.v1.outcomes.o"
+    group = "one.two.v1.orders.group.u"
     control, elsewhere = "one.two.v1.control", "makeway.v1.control"
     forbidden = {
-        "planner": (order, outcome, elsewhere),
-        "evictor": (order, quota, control),
+        "planner": (order, group, outcome, elsewhere),
+        "evictor": (order, group, quota, control),
         "scheduler": (quota, outcome, control),
-        "streams": (order, outcome, control),
-        "viewer": (order, quota, outcome, control),
+        "nominator": (group, quota, outcome, control, "one.two.v1.plan.group"),
+        "shadow": (order, group, quota, outcome, control, "one.two.v1.plan.group", "one.two.v1.verify"),
+        "streams": (order, group, outcome, control),
+        "viewer": (order, group, quota, outcome, control),
         "operator": (control,),
     }
 
     for user, subjects in forbidden.items():
         assert await _denied(guarded, user, publish=subjects) == set(subjects), user
+
+
+async def test_a_nominator_alone_asks_a_shadow_and_a_shadow_alone_answers(guarded: NatsServer) -> None:
+    verify = ("one.two.v1.verify",)
+
+    for user in permissions(SUBJECTS):
+        asks, answers = user == "nominator", user == "shadow"
+        assert await _denied(guarded, user, publish=verify) == (set() if asks else set(verify)), user
+        assert await _denied(guarded, user, subscribe=verify) == (set() if answers else set(verify)), user
 
 
 async def test_a_viewer_cannot_listen_in(guarded: NatsServer) -> None:
@@ -152,7 +164,7 @@ async def test_a_planner_answers_people_and_speaks_in_no_other_inbox(guarded: Na
 async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded: NatsServer) -> None:
     sample = MESSAGES["component-status.full"]
     assert isinstance(sample, ComponentStatus)
-    buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler")]
+    buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler", "shadow")]
     for bus in buses:
         own = msgspec.structs.replace(sample, identity=bus.source)
         await bus.components.answer(partial(_same, own))

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from builders_bus import make_decision, make_order, make_outcome
+from builders_bus import make_decision, make_group_order, make_order, make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
-from makeway.bus.client import Bus
+from makeway.bus.client import Bus, Last
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import MSG_ID
 from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
@@ -49,6 +49,20 @@ async def test_orders_of_different_preemptors_do_not_stand_in_each_others_way(bu
     assert [type(a) for a in answers] == [Published] * 3
 
 
+async def test_a_groups_orders_have_a_subject_of_their_own_and_one_is_live(bus: Bus) -> None:
+    order = make_group_order("uid-1")
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    first = await bus.publish_order(order, 0)
+    second = await bus.publish_order(make_group_order("uid-1"), 0)
+
+    assert isinstance(first, Published)
+    assert isinstance(second, AlreadyExists)
+    last = await bus.last_group_order("uid-1")
+    assert isinstance(last, Last)
+    assert (last.message, last.sequence) == (order, first.sequence)
+
+
 async def test_an_order_has_one_outcome_and_the_second_writer_reads_the_first(bus: Bus) -> None:
     order = make_order()
     first = make_outcome(order)
@@ -74,6 +88,16 @@ async def test_the_same_publish_repeated_is_stored_once_and_says_where(bus: Bus)
     assert first == again
     info = await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS")
     assert info["state"]["messages"] == 1
+
+
+async def test_a_part_of_a_recording_is_written_behind_the_part_before_alone(bus: Bus) -> None:
+    first = await bus.publish_recording("rec-1", 0, b"first", 0)
+    await bus.publish_recording("rec-2", 0, b"another", 0)
+    second = await bus.publish_recording("rec-1", 1, b"second", first)
+
+    assert second > first
+    with pytest.raises(BusUnavailable, match="part 2 of recording rec-1 is not the last one stored"):
+        await bus.publish_recording("rec-1", 3, b"fourth", second + 1)
 
 
 async def test_a_publish_whose_answer_was_lost_is_recognised_by_reading_back(

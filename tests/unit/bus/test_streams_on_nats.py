@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics, streams
 from makeway.bus.client import Bus
-from makeway.bus.errors import StreamConflict
+from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.follow import Start
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.publishing import Published
@@ -200,7 +201,13 @@ async def test_a_server_that_lost_everything_is_set_up_again_and_all_goes_on(
     await delivery.ack_sync()
 
     nats_server.lose_everything()
-    answer = await bus.publish_order(make_order("uid-after"), 0)
+    order = make_order("uid-after")
+    async with asyncio.timeout(30):
+        # Until the streams are there again the server has no answer, as soon as it is asked.
+        while True:
+            with contextlib.suppress(BusUnavailable):
+                answer = await bus.publish_order(order, 0)
+                break
 
     assert isinstance(answer, Published)
     async with asyncio.timeout(15):

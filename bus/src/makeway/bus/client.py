@@ -8,7 +8,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 import nats.errors
@@ -23,6 +22,7 @@ from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
+from makeway.bus.login import Login
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
@@ -33,6 +33,7 @@ from makeway.bus.service import Responder, serve
 from makeway.bus.signatures import FAILURES, Signatures
 from makeway.bus.signing import SigningKind
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
+from makeway.bus.user_key import KeyLogin
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 """Given a request, and who asks: what the reply subjects of one connection have in common."""
@@ -97,7 +98,7 @@ class Bus:
         *,
         name: str,
         prefix: str = DEFAULT_PREFIX,
-        creds: Path | str | None = None,
+        login: Login | KeyLogin | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
         timings: ConnectionTimings | None = None,
@@ -109,7 +110,7 @@ class Bus:
             servers: one URL, several with commas, or a list.
             name: `<component>/<identity>`, the source of all that is published here.
             prefix: of every subject.
-            creds: a `.creds` file.
+            login: how the client proves who it is, where the URL does not say all.
             tls: the TLS context for each connection; given, nothing goes in clear.
             tls_hostname: the name on the server's certificate, where it is not the URL's.
             timings: other than the usual ones.
@@ -127,7 +128,7 @@ class Bus:
             name=f"makeway/{name}",
             probe_subject=subjects.probe,
             inbox=inbox(name.partition("/")[0]),
-            creds=Path(creds) if creds else None,
+            login=login,
             tls=tls,
             tls_hostname=tls_hostname,
             timings=timings,
@@ -208,8 +209,15 @@ class Bus:
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
         """
+        return await self._serve_plan(self.subjects.plan, handler)
+
+    async def serve_group_plan(self, handler: PlanHandler) -> Responder:
+        """Answer every plan request for a pod group; as `serve_plan`, and beside it."""
+        return await self._serve_plan(self.subjects.plan_group, handler)
+
+    async def _serve_plan(self, subject: str, handler: PlanHandler) -> Responder:
         return await self._serve(
-            self.subjects.plan,
+            subject,
             "plan_request_failed",
             lambda message: handler(message.data, message.reply.rpartition(".")[0]),
         )
@@ -234,9 +242,22 @@ class Bus:
         Raises:
             BusUnavailable: no planner is there (at once), or none answered in time.
         """
+        return await self._request_plan(self.subjects.plan, request, timeout_seconds)
+
+    async def request_group_plan(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the planner about a pod group; raises as `request_plan`."""
+        return await self._request_plan(self.subjects.plan_group, request, timeout_seconds)
+
+    async def _request_plan(self, subject: str, request: bytes, timeout_seconds: float) -> bytes:
         with translated("ask the planner"):
+            answer = await self.connection.client.request(subject, request, timeout=timeout_seconds)
+        return answer.data
+
+    async def request_verified_plan(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask a shadow scheduler for a plan that its filters have verified; raises as `request_plan`."""
+        with translated("ask the shadow scheduler"):
             answer = await self.connection.client.request(
-                self.subjects.plan, request, timeout=timeout_seconds
+                self.subjects.verify, request, timeout=timeout_seconds
             )
         return answer.data
 
@@ -253,14 +274,14 @@ class Bus:
     async def publish_order(
         self, order: EvictionOrder, expected_last_sequence: int
     ) -> Published | AlreadyExists:
-        """Commit an order, where the last one of its preemptor, or queue, is the one the writer has read.
+        """Commit an order, where the last one of its pod, group or queue is the one the writer has read.
 
-        `expected_last_sequence`: of that order, 0 for none. Raises ValueError where it names neither, else
+        `expected_last_sequence`: of that order, 0 for none. Raises ValueError where it names none, else
         as `makeway.bus.publishing.publish`.
         """
         subject = self.subjects.order(order)
         if not subject:
-            raise ValueError("an order needs a preemptor or, of kind quota, a queue")
+            raise ValueError("an order needs a preemptor; of kind group, a group; of kind quota, a queue")
         return await publish(
             self.jetstream,
             "order",
@@ -306,13 +327,18 @@ class Bus:
 
     async def publish_decision(self, record: DecisionRecord) -> Published:
         """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
-        about = record.preemptor.uid if record.preemptor else record.decision_id
-        quota = record.kind == "quota"
+        about = record.preemptor_uid or record.decision_id
+        if record.kind == "quota":
+            subject = self.subjects.quota_decision(record.queue)
+        elif record.kind == "group":
+            subject = self.subjects.group_decision(about)
+        else:
+            subject = self.subjects.decision(about)
         answer = await publish(
             self.jetstream,
             "decision",
             stream=self.subjects.decisions_stream,
-            subject=self.subjects.quota_decision(record.queue) if quota else self.subjects.decision(about),
+            subject=subject,
             message_id=record.decision_id,
             data=codec.wrap(record, self.source),
             expected_last_sequence=None,
@@ -333,17 +359,27 @@ class Bus:
             expected_last_sequence=None,
         )
 
-    async def publish_recording(self, name: str, number: int, data: bytes) -> None:
-        """Write a part of a recording, `number` from 0. Raises as `makeway.bus.publishing.publish`."""
-        await publish(
+    async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
+        """Write a part of a recording, `number` from 0, and return its sequence.
+
+        after: the sequence of the part before; 0 for the first.
+
+        Raises:
+            BusUnavailable: the part before is not the last one stored, as after NATS has lost it; or as
+                `makeway.bus.publishing.publish`.
+        """
+        published = await publish(
             self.jetstream,
             "recording",
             stream=self.subjects.recordings_stream,
             subject=self.subjects.recording(name),
             message_id=f"{name}.{number}",
             data=data,
-            expected_last_sequence=None,
+            expected_last_sequence=after,
         )
+        if isinstance(published, AlreadyExists):
+            raise BusUnavailable(f"part {number - 1} of recording {name} is not the last one stored")
+        return published.sequence
 
     async def publish_control(
         self, state: ControlState, expected_last_sequence: int, at: datetime
@@ -387,6 +423,13 @@ class Bus:
             BusUnavailable: it could not be read.
         """
         subject = self.subjects.pod_order(preemptor_uid)
+        return await self._last(
+            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
+        )
+
+    async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
+        """The last order for a PodGroup, live or not; raises as `last_order`."""
+        subject = self.subjects.group_order(group_uid)
         return await self._last(
             self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
         )

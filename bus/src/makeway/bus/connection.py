@@ -25,7 +25,6 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -35,7 +34,10 @@ from nats.aio.client import Client
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
+from makeway.bus.login import Login
+from makeway.bus.reasons import reason_of
 from makeway.bus.tolerant import TolerantClient
+from makeway.bus.user_key import KeyLogin, LoginUnusable
 
 _PORT = 4222
 _CLOSING_SECONDS = 2.0
@@ -110,23 +112,23 @@ class Connection:
         name: str,
         probe_subject: str,
         inbox: str,
-        creds: Path | None = None,
+        login: Login | KeyLogin | None = None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         tls_hostname: str = "",
         timings: ConnectionTimings | None = None,
     ) -> Connection:
         """Connect, or say why not within `ConnectionTimings.connect`.
 
-        `tls`: the context for each connection; given, none is used in clear. `tls_hostname`: the name that
-        the server's certificate has to have, where that is not the URL's.
+        `login`: None where the URL says all. `tls`: the context for each connection; given, none is used in
+        clear. `tls_hostname`: the name that the server's certificate has to have, where it is not the URL's.
 
         Raises:
             BusRefused: a URL, the credentials or TLS are wrong; at once.
             BusUnavailable: no server answered.
         """
-        _check(servers, creds)
+        _check(servers, login)
         times = timings or ConnectionTimings()
-        client = TolerantClient(tls)
+        client = TolerantClient(tls, login if isinstance(login, KeyLogin) else None)
         connection = cls(client, probe_subject, times)
         connection._servers = tuple(servers)
         connection._clear = lambda: tls is not None and not client.secured
@@ -135,7 +137,8 @@ class Connection:
                 await connection.client.connect(
                     servers=list(servers),
                     name=name,
-                    user_credentials=str(creds) if creds else None,
+                    user=login.user if isinstance(login, Login) else None,
+                    password=login.password if isinstance(login, Login) else None,
                     inbox_prefix=inbox,
                     pending_size=-1,
                     max_reconnect_attempts=-1,
@@ -156,7 +159,7 @@ class Connection:
         except (BusRefused, nats.errors.Error, OSError, ValueError) as error:
             # The client tries again by itself what may pass: what it raises is wrong for good.
             await connection.close()
-            raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {error}") from error
+            raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {reason_of(error)}") from error
         connection._opening = False
         if connection._clear():
             await connection.close()
@@ -206,7 +209,7 @@ class Connection:
         except nats.errors.NoRespondersError:
             return
         except (nats.errors.Error, OSError) as error:
-            raise BusUnavailable(f"no round trip to NATS: {error}") from error
+            raise BusUnavailable(f"no round trip to NATS: {reason_of(error)}") from error
 
     async def until_lost(self) -> NoReturn:
         """Wait until the connection is beyond repair. Made a part of the process, it ends it.
@@ -228,7 +231,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         kind = _kind(error)
-        said = str(error) or type(error).__name__
+        said = reason_of(error)
         metrics.ERRORS.labels(kind).inc()
         # What the server said tells more than the broken connection that follows it.
         if kind != "connection" or not self._last_error:
@@ -346,17 +349,17 @@ def _kind(error: Exception) -> str:
     return "other"
 
 
-def _check(servers: Sequence[str], creds: Path | None) -> None:
+def _check(servers: Sequence[str], login: Login | KeyLogin | None) -> None:
     """Refuse what the client would try again for ever, or misread."""
     for server in servers:
         scheme, separator, _ = server.partition("://")
         if separator and scheme not in _SCHEMES:
             raise BusRefused(f"NATS URL of {_hosts([server])}: the scheme is none of {', '.join(_SCHEMES)}")
-    if creds is not None:
+    if isinstance(login, KeyLogin):
         try:
-            creds.read_bytes()
-        except OSError as error:
-            raise BusRefused(f"cannot read the NATS credentials: {error}") from error
+            login.key()
+        except LoginUnusable as error:
+            raise BusRefused(str(error)) from error
 
 
 def _hosts(servers: Sequence[str]) -> str:

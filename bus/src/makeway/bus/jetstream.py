@@ -19,6 +19,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from makeway.bus.errors import BusError, BusUnavailable
+from makeway.bus.reasons import reason_of
 
 API: Final = "$JS.API"
 API_TIMEOUT_SECONDS: Final = 5.0
@@ -164,7 +165,7 @@ def translated(what: str) -> Iterator[None]:
     except nats.errors.TimeoutError as error:
         raise BusUnavailable(f"{what}: no answer in time") from error
     except (nats.errors.Error, OSError) as error:
-        raise BusUnavailable(f"{what}: {error}") from error
+        raise BusUnavailable(f"{what}: {reason_of(error)}") from error
 
 
 def parse_time(text: str) -> datetime:

@@ -8,11 +8,14 @@ from typing import Any
 
 from makeway.runtime.settings import (
     NatsCredsOption,
+    NatsNkeyOption,
+    NatsPasswordFileOption,
     NatsSettings,
     NatsTlsCaOption,
     NatsTlsCertOption,
     NatsTlsKeyOption,
     NatsUrlOption,
+    NatsUserOption,
     SubjectPrefixOption,
 )
 
@@ -23,6 +26,9 @@ def nats_settings(
     *,
     nats_url: NatsUrlOption = _DEFAULT.url,
     nats_creds: NatsCredsOption = _DEFAULT.creds,
+    nats_nkey: NatsNkeyOption = _DEFAULT.nkey,
+    nats_user: NatsUserOption = _DEFAULT.user,
+    nats_password_file: NatsPasswordFileOption = _DEFAULT.password_file,
     nats_tls_ca: NatsTlsCaOption = _DEFAULT.tls_ca,
     nats_tls_cert: NatsTlsCertOption = _DEFAULT.tls_cert,
     nats_tls_key: NatsTlsKeyOption = _DEFAULT.tls_key,
@@ -32,6 +38,9 @@ def nats_settings(
     return NatsSettings(
         url=nats_url,
         creds=nats_creds,
+        nkey=nats_nkey,
+        user=nats_user,
+        password_file=nats_password_file,
         tls_ca=nats_tls_ca,
         tls_cert=nats_tls_cert,
         tls_key=nats_tls_key,

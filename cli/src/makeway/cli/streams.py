@@ -117,7 +117,7 @@ async def _connect(nats: NatsSettings, me: str) -> Bus:
         nats.servers(),
         name=f"streams/{me}",
         prefix=nats.subject_prefix,
-        creds=nats.creds,
+        login=nats.login(),
         tls=nats.tls(),
         timings=ConnectionTimings(connect=5),
     )

@@ -23,7 +23,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 import msgspec
 
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
+from makeway.bus.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.runtime.kube import Api, ApiError
 
 CONFIGMAP: Final = "makeway-installation"
@@ -39,13 +41,17 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 class NatsAddress:
     """Where NATS is, under which prefix, and who says so.
 
-    `tls`: what makes the TLS context of each connection; None where the installation names no certificates.
+    `login`: a key of its own, where the installation names one; a password is in the URL. `tls`: what makes
+    the TLS context of each connection; None where the installation names no certificates. `trouble`: why
+    the installation could not be asked, where the usual address stands in for its answer.
     """
 
     url: str
     prefix: str
     origin: str
+    login: KeyLogin | None = None
     tls: Callable[[], ssl.SSLContext] | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,30 +72,43 @@ class InstallationData(msgspec.Struct, rename="camel"):
         nats_url: address of NATS for processes in the cluster.
         subject_prefix: first part of every subject.
         chart_version: version of the chart that wrote it; empty where no chart did.
+        bridge: who brings plans to the cluster, as makeway.cli.connect.form reads it; empty in older charts.
         scheduler_name: `schedulerName` of the pods that makeway's scheduler is for.
-        nats_secret: Secret beside it for commands that read, with `user` and `password`, and with `ca.crt`,
-            `tls.crt` and `tls.key` where NATS asks for certificates; empty for none.
+        nats_secret: Secret beside it for commands that read: with `nats.creds`, `nats.nk`, or `user` and
+            `password`, and with `ca.crt`, `tls.crt` and `tls.key` where NATS asks for certificates; empty
+            for none.
         nats_operator_secret: the same for commands that write; empty takes `nats_secret`.
+        nats_ca_secret: Secret with `ca.crt`, where the other has none; empty for none.
+        nats_client_cert_secret: Secret with `tls.crt` and `tls.key`, where the first has none; empty for
+            none.
     """
 
     nats_url: str = ""
     subject_prefix: str = DEFAULT_PREFIX
     chart_version: str = ""
+    bridge: str = ""
+    verify: str = ""
     scheduler_name: str = ""
     nats_secret: str = ""
     nats_operator_secret: str = ""
+    nats_ca_secret: str = ""
+    nats_client_cert_secret: str = ""
 
 
-class _Login(msgspec.Struct):
-    user: bytes
-    password: bytes
+class _Keys(msgspec.Struct):
+    """What a Secret may hold, of all that NATS may ask for."""
+
+    user: bytes = b""
+    password: bytes = b""
+    credentials: bytes = msgspec.field(default=b"", name="nats.creds")
+    seed: bytes = msgspec.field(default=b"", name="nats.nk")
     authority: bytes = msgspec.field(default=b"", name="ca.crt")
     certificate: bytes = msgspec.field(default=b"", name="tls.crt")
     key: bytes = msgspec.field(default=b"", name="tls.key")
 
 
 class _Secret(msgspec.Struct):
-    data: _Login
+    data: _Keys = msgspec.field(default_factory=_Keys)
 
 
 class _ConfigMap(msgspec.Struct):
@@ -115,10 +134,13 @@ async def read_installation(api: Api, namespace: str) -> InstallationData | None
         raise ValueError(f"ConfigMap {namespace}/{CONFIGMAP} is not makeway's: {error}") from error
 
 
-async def installed(api: Api, namespace: str, *, writes: bool = False) -> NatsAddress:
+async def installed(
+    api: Api, namespace: str, *, writes: bool = False, reads_login: bool = True, reads_tls: bool = True
+) -> NatsAddress:
     """Ask the installation where NATS is and how to log in; the usual address where there is none.
 
-    `writes`: as a user who may do more than read. Raises as above.
+    `writes`: as a user who may do more than read. `reads_login`, `reads_tls`: whether its Secrets are needed
+    for these, and no options are given for them. Raises as above.
     """
     found = await read_installation(api, namespace)
     if found is None or not found.nats_url:
@@ -128,49 +150,77 @@ async def installed(api: Api, namespace: str, *, writes: bool = False) -> NatsAd
             f"the usual address: there is no ConfigMap {namespace}/{CONFIGMAP}; "
             "give --makeway-namespace or --nats-url",
         )
-    secret = (found.nats_operator_secret if writes else "") or found.nats_secret
+    if not reads_tls:
+        found.nats_ca_secret = found.nats_client_cert_secret = ""
+    secret = ((found.nats_operator_secret if writes else "") or found.nats_secret) if reads_login else ""
     origin = f"as ConfigMap {namespace}/{CONFIGMAP} says"
-    if not secret:
-        return NatsAddress(found.nats_url, found.subject_prefix, origin)
-    login = await _read_login(api, namespace, secret)
+    keys = await _read_keys(api, namespace, secret)
+    if not keys.authority:
+        keys.authority = (await _read_keys(api, namespace, found.nats_ca_secret)).authority
+    if not keys.certificate:
+        certificate = await _read_keys(api, namespace, found.nats_client_cert_secret)
+        keys.certificate, keys.key = certificate.certificate, certificate.key
     try:
-        url, tls = _logged_in(found.nats_url, login), _tls(login)
+        login = _login(keys, f"Secret {namespace}/{secret}")
+        if secret and not (login or keys.user or keys.certificate):
+            raise ValueError("it has none of nats.creds, nats.nk, user and password, tls.crt")
+        url, tls = _logged_in(found.nats_url, keys), _tls(keys)
     except (OSError, ValueError) as error:
-        raise ValueError(f"Secret {namespace}/{secret} cannot be used to log in to NATS: {error}") from error
-    return NatsAddress(url, found.subject_prefix, origin, tls)
+        secrets = dict.fromkeys((secret, found.nats_ca_secret, found.nats_client_cert_secret))
+        named = " and ".join(f"{namespace}/{one}" for one in secrets if one)
+        raise ValueError(f"Secret {named} cannot be used for NATS: {reason_of(error)}") from error
+    return NatsAddress(url, found.subject_prefix, origin, login, tls)
 
 
-async def _read_login(api: Api, namespace: str, secret: str) -> _Login:
+async def _read_keys(api: Api, namespace: str, secret: str) -> _Keys:
+    """Read a Secret; an empty name is one that holds nothing."""
+    if not secret:
+        return _Keys()
     body = await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{secret}")
     try:
         return msgspec.json.decode(body, type=_Secret).data
     except msgspec.DecodeError as error:
-        raise ValueError(f"Secret {namespace}/{secret} has no user and password: {error}") from error
+        raise ValueError(f"Secret {namespace}/{secret} cannot be read: {error}") from error
 
 
-def _logged_in(urls: str, login: _Login) -> str:
-    """Put user and password into every URL."""
-    user, password = (quote(text.decode(), safe="") for text in (login.user, login.password))
+def _login(keys: _Keys, origin: str) -> KeyLogin | None:
+    """Return the login by a key of its own; None where there is none.
+
+    Raises:
+        ValueError: it is not in its form.
+    """
+    text, parse = (keys.credentials, parse_credentials) if keys.credentials else (keys.seed, parse_seed)
+    if not text:
+        return None
+    parse(text)
+    return KeyLogin(origin, lambda: text, parse)
+
+
+def _logged_in(urls: str, keys: _Keys) -> str:
+    """Put user and password, if there are any, into every URL."""
+    if not keys.user:
+        return urls
+    user, password = (quote(text.decode(), safe="") for text in (keys.user, keys.password))
     return ",".join(
         f"{url.scheme or 'nats'}://{user}:{password}@{url.netloc.rpartition('@')[2]}"
         for url in (urlsplit(one.strip()) for one in urls.split(","))
     )
 
 
-def _tls(login: _Login) -> Callable[[], ssl.SSLContext] | None:
-    """Return what makes the TLS context of each connection; None where the Secret has no authority.
+def _tls(keys: _Keys) -> Callable[[], ssl.SSLContext] | None:
+    """Return what makes the TLS context of each connection; None without an authority and a certificate.
 
     Raises:
         ValueError, OSError (ssl.SSLError is one): certificates that cannot be used.
     """
-    if not login.authority:
+    if not (keys.authority or keys.certificate):
         return None
-    context = ssl.create_default_context(cadata=login.authority.decode())
-    if login.certificate:
+    context = ssl.create_default_context(cadata=keys.authority.decode() or None)
+    if keys.certificate:
         # OpenSSL reads a client certificate from files alone.
         with TemporaryDirectory(prefix="makeway-") as directory:
             files = Path(directory, "tls.crt"), Path(directory, "tls.key")
-            for file, data in zip(files, (login.certificate, login.key), strict=True):
+            for file, data in zip(files, (keys.certificate, keys.key), strict=True):
                 file.touch(mode=0o600)
                 file.write_bytes(data)
             context.load_cert_chain(*files)
