@@ -12,6 +12,8 @@ from makeway.bus.messages import (
     DecisionRecord,
     EvictionOrder,
     Fence,
+    OrderedGroup,
+    OrderMember,
     Outcome,
     Preemptor,
     Victim,
@@ -57,6 +59,24 @@ def make_order(preemptor_uid: str = "uid-preemptor", **changes: Any) -> Eviction
     return msgspec.structs.replace(order, **changes)
 
 
+def make_group_order(group_uid: str = "uid-train", **changes: Any) -> EvictionOrder:
+    group = OrderedGroup(
+        namespace="shop",
+        name="train",
+        uid=group_uid,
+        priority=1000,
+        scheduler_name="default-scheduler",
+        must_place=2,
+        min_count=2,
+    )
+    members = tuple(
+        OrderMember(namespace="shop", name=f"train-{n}", uid=f"uid-train-{n}", node=f"node-{n}")
+        for n in (1, 2)
+    )
+    order = make_order(kind="group", preemptor=None, node="", group=group, members=members)
+    return msgspec.structs.replace(order, **changes)
+
+
 def make_outcome(order: EvictionOrder, **changes: Any) -> Outcome:
     outcome = Outcome(
         order_id=order.order_id,
@@ -67,7 +87,7 @@ def make_outcome(order: EvictionOrder, **changes: Any) -> Outcome:
         evictor="evictor-1",
         started_at=NOW,
         finished_at=NOW + timedelta(milliseconds=40),
-        preemptor_uid=order.preemptor.uid if order.preemptor else "",
+        preemptor_uid=order.preemptor_uid,
         node=order.node,
         victims=tuple(
             VictimOutcome(namespace=v.namespace, name=v.name, uid=v.uid, result="deleted", attempts=1)

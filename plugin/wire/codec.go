@@ -88,6 +88,16 @@ func DecodePlanReply(data []byte) (*PlanReply, error) { return decodeVersioned[P
 // DecodePlanRequest reads the plugin's question and refuses another major version.
 func DecodePlanRequest(data []byte) (*PlanRequest, error) { return decodeVersioned[PlanRequest](data) }
 
+// DecodeGroupPlanRequest reads the plugin's question about a pod group and refuses another major version.
+func DecodeGroupPlanRequest(data []byte) (*GroupPlanRequest, error) {
+	return decodeVersioned[GroupPlanRequest](data)
+}
+
+// DecodeGroupPlanReply reads a planner's answer about a pod group and refuses another major version.
+func DecodeGroupPlanReply(data []byte) (*GroupPlanReply, error) {
+	return decodeVersioned[GroupPlanReply](data)
+}
+
 func decodeVersioned[M any](data []byte) (*M, error) {
 	if err := checkBounds(data); err != nil {
 		return nil, err
@@ -145,11 +155,7 @@ func envelopeOf(eventType, id, source, subject string, at Time, message any) (*E
 
 // WrapOrder makes the envelope of an order, which sign may sign before it is encoded; nil signs nothing.
 func WrapOrder(order *EvictionOrder, source string, sign func(*Envelope) error) ([]byte, error) {
-	subject := ""
-	if order.Preemptor != nil {
-		subject = order.Preemptor.UID
-	}
-	envelope, err := envelopeOf(TypeOrder, order.OrderID, source, subject, order.CreatedAt, order)
+	envelope, err := envelopeOf(TypeOrder, order.OrderID, source, order.PreemptorUID(), order.CreatedAt, order)
 	if err != nil {
 		return nil, err
 	}

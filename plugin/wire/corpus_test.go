@@ -46,6 +46,10 @@ func decodeAny(kind string, data []byte) error {
 		_, err = DecodePlanRequest(data)
 	case "plan-reply":
 		_, err = DecodePlanReply(data)
+	case "group-plan-request":
+		_, err = DecodeGroupPlanRequest(data)
+	case "group-plan-reply":
+		_, err = DecodeGroupPlanReply(data)
 	case "order-envelope":
 		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
 	case "outcome-envelope":

@@ -23,6 +23,14 @@ func FuzzDecodePlanRequest(f *testing.F) {
 	fuzz(f, "plan-request", func(data []byte) (any, error) { return DecodePlanRequest(data) })
 }
 
+func FuzzDecodeGroupPlanRequest(f *testing.F) {
+	fuzz(f, "group-plan-request", func(data []byte) (any, error) { return DecodeGroupPlanRequest(data) })
+}
+
+func FuzzDecodeGroupPlanReply(f *testing.F) {
+	fuzz(f, "group-plan-reply", func(data []byte) (any, error) { return DecodeGroupPlanReply(data) })
+}
+
 func FuzzUnwrapOrder(f *testing.F) {
 	fuzzUnwrap(f, "order", TypeOrder, func() any { return &EvictionOrder{} })
 }
@@ -131,8 +139,9 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 // mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
 var mayBeNull = map[string]bool{
 	"deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
-	"ordersInFlight": true, "pod": true, "preemptor": true, "quota": true, "refusal": true, "retryAt": true,
+	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "rules": true, "sample": true, "until": true, "victimsPerOrder": true,
+	"order.group": true, "decision.group": true, "groupPlan": true,
 }
 
 // A list of protected namespaces that is null must not be read as a list that protects none.
@@ -157,7 +166,7 @@ func TestNullIsRefusedWhereverTheContractHasNone(t *testing.T) {
 			field := path[strings.LastIndex(path, ".")+1:]
 			tried[field] = true
 			err = Decode(changed, kinds[kind]())
-			if want := mayBeNull[field]; (err == nil) != want {
+			if want := mayBeNull[field] || mayBeNull[kind+"."+field]; (err == nil) != want {
 				t.Errorf("%s with null at %s: %v, want it taken: %t", name, path, err, want)
 			}
 		})
@@ -204,6 +213,32 @@ func TestMoreObjectsThanAMessageCanHoldAreRefusedUnread(t *testing.T) {
 
 	if !errors.As(err, &malformed) || malformed.Reason != ReasonTooLarge {
 		t.Errorf("got %v, want %s", err, ReasonTooLarge)
+	}
+}
+
+func TestAnOrderForMoreMembersThanAPlanMayHaveIsRefused(t *testing.T) {
+	order := &EvictionOrder{}
+	golden := read(t, "order.group.json")["order.group"]
+	if err := Decode(golden, order); err != nil {
+		t.Fatal(err)
+	}
+	for members, want := range map[int]string{MostMembers: "", MostMembers + 1: ReasonInvalid} {
+		order.Members = make([]OrderMember, members)
+		for i := range order.Members {
+			order.Members[i] = OrderMember{Namespace: "n", Name: "a", UID: "u", Node: "n"}
+		}
+		encoded, err := Encode(order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		var malformed *MalformedError
+		if errors.As(Decode(encoded, &EvictionOrder{}), &malformed) {
+			got = malformed.Reason
+		}
+		if got != want {
+			t.Errorf("%d members: refused as %q, want %q", members, got, want)
+		}
 	}
 }
 

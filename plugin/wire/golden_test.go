@@ -20,6 +20,9 @@ var kinds = map[string]func() any{
 	"decision":     func() any { return &DecisionRecord{} },
 	"control":      func() any { return &ControlState{} },
 
+	"group-plan-request": func() any { return &GroupPlanRequest{} },
+	"group-plan-reply":   func() any { return &GroupPlanReply{} },
+
 	"component-status": func() any { return &ComponentStatus{} },
 }
 
@@ -85,19 +88,21 @@ func compare(t *testing.T, message any, golden []byte) {
 }
 
 func TestGoMakesTheEnvelopeThatPythonMakes(t *testing.T) {
-	golden := read(t, "order-envelope.full.json")["order-envelope.full"]
-	order := &EvictionOrder{}
-	if _, err := Unwrap(golden, TypeOrder, order); err != nil {
-		t.Fatal(err)
-	}
+	for _, name := range []string{"order-envelope.full", "order-envelope.group"} {
+		golden := read(t, name+".json")[name]
+		order := &EvictionOrder{}
+		if _, err := Unwrap(golden, TypeOrder, order); err != nil {
+			t.Fatal(err)
+		}
 
-	wrapped, err := WrapOrder(order, Source("scheduler", order.Writer), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+		wrapped, err := WrapOrder(order, Source("scheduler", order.Writer), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 
-	if !bytes.Equal(wrapped, golden) {
-		t.Errorf("wrapped:\n%s\nwant:\n%s", wrapped, golden)
+		if !bytes.Equal(wrapped, golden) {
+			t.Errorf("wrapped:\n%s\nwant:\n%s", wrapped, golden)
+		}
 	}
 }
 
@@ -125,6 +130,10 @@ func decodeKind(kind string, data []byte) error {
 		_, err = DecodePlanRequest(data)
 	case "plan-reply":
 		_, err = DecodePlanReply(data)
+	case "group-plan-request":
+		_, err = DecodeGroupPlanRequest(data)
+	case "group-plan-reply":
+		_, err = DecodeGroupPlanReply(data)
 	case "control-envelope":
 		_, err = Unwrap(data, TypeControl, &ControlState{})
 	default:

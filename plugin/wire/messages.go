@@ -31,6 +31,13 @@ const (
 	GroupPreemptorsHold   = "hold"
 )
 
+// Kinds of an order, by what it makes room for; a quota order by what it brings down.
+const (
+	KindPod   = "pod"
+	KindGroup = "group"
+	KindQuota = "quota"
+)
+
 // Statuses of a plan reply.
 const (
 	StatusCandidates = "candidates"
@@ -62,11 +69,12 @@ type Placement struct {
 	Node      string `json:"node"`
 }
 
-// LiveOrder is an order without an outcome yet. Victims are UIDs.
+// LiveOrder is an order without an outcome yet. Victims are UIDs. PreemptorUID is of the pod, or of the PodGroup, whose orders
+// have no Node.
 type LiveOrder struct {
 	OrderID      string   `json:"orderId" check:"token"`
 	PreemptorUID string   `json:"preemptorUid"`
-	Node         string   `json:"node"`
+	Node         string   `json:"node,omitempty"`
 	Victims      []string `json:"victims,omitempty"`
 }
 
@@ -202,24 +210,66 @@ type Fence struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// EvictionOrder is a committed decision to evict.
+// NominationToClear is a pod of lower priority whose nomination an order clears; Node is to which, if not to the order's.
+type NominationToClear struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node,omitempty"`
+}
+
+// OrderedGroup is the PodGroup that room is made for, as it was when the order was verified. MinCount is its gang's, 0 where it
+// is none. MustPlace: of the order's Members at least so many must still wait for their nodes.
+type OrderedGroup struct {
+	Namespace     string `json:"namespace"`
+	Name          string `json:"name"`
+	UID           string `json:"uid" check:"token"`
+	Priority      int32  `json:"priority"`
+	SchedulerName string `json:"schedulerName"`
+	MustPlace     int64  `json:"mustPlace" check:"count<=5000"`
+	MinCount      int64  `json:"minCount,omitempty" check:"count<=5000"`
+}
+
+// OrderMember is a member of the group with the node that it is nominated to. NodeUID is of that node, where known.
+type OrderMember struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node"`
+	NodeUID   string `json:"nodeUid,omitempty"`
+}
+
+// EvictionOrder is a committed decision to evict. One of kind group has Group and Members in place of Preemptor and Node.
 type EvictionOrder struct {
-	OrderID            string     `json:"orderId" check:"token"`
-	Kind               string     `json:"kind" check:"pod|quota"`
-	ClusterUID         string     `json:"clusterUid"`
-	Fence              Fence      `json:"fence"`
-	Writer             string     `json:"writer"`
-	CreatedAt          Time       `json:"createdAt"`
-	NotAfter           Time       `json:"notAfter"`
-	Preemptor          *Preemptor `json:"preemptor,omitempty"`
-	Queue              string     `json:"queue,omitempty"`
-	Node               string     `json:"node,omitempty"`
-	NodeUID            string     `json:"nodeUid,omitempty"`
-	DecisionID         string     `json:"decisionId,omitempty"`
-	Victims            []Victim   `json:"victims,omitempty"`
-	Awaited            []Awaited  `json:"awaited,omitempty"`
-	NominationsToClear []PodRef   `json:"nominationsToClear,omitempty"`
-	PDBViolations      int        `json:"pdbViolations,omitempty"`
+	OrderID            string              `json:"orderId" check:"token"`
+	Kind               string              `json:"kind" check:"pod|quota|group"`
+	ClusterUID         string              `json:"clusterUid"`
+	Fence              Fence               `json:"fence"`
+	Writer             string              `json:"writer"`
+	CreatedAt          Time                `json:"createdAt"`
+	NotAfter           Time                `json:"notAfter"`
+	Preemptor          *Preemptor          `json:"preemptor,omitempty"`
+	Queue              string              `json:"queue,omitempty"`
+	Node               string              `json:"node,omitempty"`
+	NodeUID            string              `json:"nodeUid,omitempty"`
+	DecisionID         string              `json:"decisionId,omitempty"`
+	Victims            []Victim            `json:"victims,omitempty"`
+	Awaited            []Awaited           `json:"awaited,omitempty"`
+	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty"`
+	PDBViolations      int                 `json:"pdbViolations,omitempty"`
+	Group              *OrderedGroup       `json:"group,omitempty"`
+	Members            []OrderMember       `json:"members,omitempty" check:"<=5000"`
+}
+
+// PreemptorUID is of the pod or PodGroup that room is made for; empty for a quota order.
+func (o *EvictionOrder) PreemptorUID() string {
+	switch {
+	case o.Kind == KindGroup && o.Group != nil:
+		return o.Group.UID
+	case o.Kind != KindGroup && o.Preemptor != nil:
+		return o.Preemptor.UID
+	}
+	return ""
 }
 
 // VictimOutcome is what became of one victim.
@@ -235,16 +285,17 @@ type VictimOutcome struct {
 	DeletedAt          *Time  `json:"deletedAt,omitempty"`
 }
 
-// Rollback is what a failed order undid in the API.
+// Rollback is what a failed order undid in the API; NominationsReverted are the members (UIDs) of an order of kind group.
 type Rollback struct {
-	NominationReverted bool     `json:"nominationReverted,omitempty"`
-	ConditionsCleared  []string `json:"conditionsCleared,omitempty"`
+	NominationReverted  bool     `json:"nominationReverted,omitempty"`
+	ConditionsCleared   []string `json:"conditionsCleared,omitempty"`
+	NominationsReverted []string `json:"nominationsReverted,omitempty"`
 }
 
-// Outcome is the one end of an order, written last.
+// Outcome is the one end of an order, written last. PreemptorUID is of the pod, or of the PodGroup, whose have no Node.
 type Outcome struct {
 	OrderID            string          `json:"orderId" check:"token"`
-	Kind               string          `json:"kind" check:"pod|quota"`
+	Kind               string          `json:"kind" check:"pod|quota|group"`
 	ClusterUID         string          `json:"clusterUid"`
 	Epoch              int64           `json:"epoch"`
 	Result             string          `json:"result" check:"succeeded|failed|expired|refused|cancelled"`
@@ -325,7 +376,7 @@ type ControlState struct {
 // a scheduler is.
 type ComponentStatus struct {
 	APIVersion         string            `json:"apiVersion"`
-	Component          string            `json:"component" check:"planner|evictor|scheduler"`
+	Component          string            `json:"component" check:"planner|evictor|scheduler|nominator|shadow"`
 	Identity           string            `json:"identity"`
 	Version            string            `json:"version"`
 	At                 Time              `json:"at"`
@@ -344,6 +395,7 @@ type ComponentStatus struct {
 	Breaker            string            `json:"breaker,omitempty"`
 	Signatures         string            `json:"signatures,omitempty"`
 	Kubernetes         string            `json:"kubernetes,omitempty"`
+	Loops              string            `json:"loops,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.
@@ -407,7 +459,7 @@ type QuotaDecision struct {
 type DecisionRecord struct {
 	DecisionID               string            `json:"decisionId" check:"token"`
 	RequestID                string            `json:"requestId"`
-	Kind                     string            `json:"kind" check:"pod|quota"`
+	Kind                     string            `json:"kind" check:"pod|quota|group"`
 	ClusterUID               string            `json:"clusterUid"`
 	Planner                  string            `json:"planner"`
 	At                       Time              `json:"at"`
@@ -433,4 +485,6 @@ type DecisionRecord struct {
 	Ahead                    bool              `json:"ahead,omitempty"`
 	Quota                    *QuotaDecision    `json:"quota,omitempty"`
 	LeftToVerification       []string          `json:"leftToVerification,omitempty"`
+	Group                    *OrderedGroup     `json:"group,omitempty"`
+	GroupPlan                *GroupDecision    `json:"groupPlan,omitempty"`
 }

@@ -12,6 +12,9 @@ const DefaultPrefix = "makeway"
 // scheduler's own, so that NATS can keep everybody else from listening there.
 const Inbox = "_INBOX.makeway.scheduler"
 
+// ShadowInbox is that of a shadow scheduler.
+const ShadowInbox = "_INBOX.makeway.shadow"
+
 // Answerable reports whether a question may be answered on a subject: in an inbox of makeway's, or on the subject that
 // the server makes for an answer to another account. Any other might be one of a stream's, and the answer would be
 // stored as a message.
@@ -25,6 +28,10 @@ type Subjects struct {
 	Prefix string
 	// Plan is where plan requests are answered.
 	Plan string
+	// PlanGroup is where those about pod groups are answered.
+	PlanGroup string
+	// Verify is where a shadow scheduler answers plan requests with plans that its filters have verified.
+	Verify string
 	// Control is where the leading planner says what is in force.
 	Control string
 	// Status is where every component is asked how it is.
@@ -50,6 +57,8 @@ func NewSubjects(prefix string) (Subjects, error) {
 	return Subjects{
 		Prefix:         prefix,
 		Plan:           prefix + ".v1.plan",
+		PlanGroup:      prefix + ".v1.plan.group",
+		Verify:         prefix + ".v1.verify",
 		Control:        prefix + ".v1.control",
 		Status:         prefix + ".v1.status",
 		Orders:         prefix + ".v1.orders.>",
@@ -64,6 +73,11 @@ func NewSubjects(prefix string) (Subjects, error) {
 // PodOrder is the subject that holds a preemptor's orders: one live one at a time.
 func (s Subjects) PodOrder(preemptorUID string) string {
 	return s.Prefix + ".v1.orders.pod." + preemptorUID
+}
+
+// GroupOrder is the subject that holds a PodGroup's orders: one live one at a time.
+func (s Subjects) GroupOrder(groupUID string) string {
+	return s.Prefix + ".v1.orders.group." + groupUID
 }
 
 // Outcome is the subject that holds an order's one outcome.

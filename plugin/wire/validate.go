@@ -146,8 +146,13 @@ func problemOf(v reflect.Value, check string) string {
 	case reflect.String:
 		return problemOfText(v.String(), check)
 	case reflect.Int64:
-		if check == "count" && v.Int() < 0 {
+		most, counted := strings.CutPrefix(check, "count")
+		if counted && v.Int() < 0 {
 			return fmt.Sprintf(": %d is negative", v.Int())
+		}
+		most, bounded := strings.CutPrefix(most, "<=")
+		if limit, _ := strconv.ParseInt(most, 10, 64); counted && bounded && v.Int() > limit {
+			return fmt.Sprintf(": %d is more than %d", v.Int(), limit)
 		}
 	}
 	return ""

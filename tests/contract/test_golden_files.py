@@ -30,6 +30,10 @@ def decode(kind: str, data: bytes) -> object:
         return codec.decode_plan_request(data)
     if kind == "plan-reply":
         return codec.decode_plan_reply(data)
+    if kind == "group-plan-request":
+        return codec.decode_group_plan_request(data)
+    if kind == "group-plan-reply":
+        return codec.decode_group_plan_reply(data)
     if kind == "control-envelope":
         return codec.unwrap_control(data)
     return codec.unwrap_order(data)

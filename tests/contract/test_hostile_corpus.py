@@ -87,14 +87,16 @@ ONLY_PYTHON = ("duplicate field", "want RFC 3339", "want a year", "or the zero t
 """What Go complains of where only Python takes a message."""
 
 ONLY_GO = re.compile(
-    r"Invalid enum value ''|missing required field `(delayMicroseconds|epoch|gracePeriodSeconds"
-    r"|maxCandidates|nodes|priority|revision|snapshotRevision|timeoutMilliseconds)`"
+    r"Invalid enum value ''|missing required field `(count|delayMicroseconds|epoch"
+    r"|gracePeriodSeconds|maxCandidates|memberClass|mustPlace|nodes|priority|revision|snapshotRevision|timeoutMilliseconds)`"
 )
 """What Python complains of where only Go takes a message."""
 
 DECODERS = {
     "plan-request": codec.decode_plan_request,
     "plan-reply": codec.decode_plan_reply,
+    "group-plan-request": codec.decode_group_plan_request,
+    "group-plan-reply": codec.decode_group_plan_reply,
     "order-envelope": codec.unwrap_order,
     "outcome-envelope": codec.unwrap_outcome,
     "decision-envelope": codec.unwrap_decision,
@@ -211,7 +213,7 @@ def again(kind: str, message: Any) -> bytes:
         assert isinstance(envelope, Envelope)
         return codec.wrap(content, envelope.source, at=envelope.time)
     assert isinstance(message, Message)
-    return codec.encode(message) if kind.startswith("plan-") else codec.wrap(message, "makeway/a/b")  # type: ignore[arg-type]
+    return codec.wrap(message, "makeway/a/b") if kind.endswith("-envelope") else codec.encode(message)  # type: ignore[arg-type]
 
 
 def test_any_damage_is_a_message_or_malformed_within_bounded_time() -> None:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor
+from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_preemptor
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import ControlState, EvictionOrder, PlanRequest
+from makeway.bus.messages import MOST_MEMBERS, ControlState, EvictionOrder, OrderMember, PlanRequest
+from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 
 
@@ -83,6 +84,30 @@ def test_a_preemptors_uid_that_could_not_stand_in_a_subject_is_refused() -> None
 
     with pytest.raises(Malformed):
         codec.unwrap_order(codec.wrap(order, "makeway/a/b"))
+
+
+def test_an_order_for_a_group_is_about_the_group() -> None:
+    order = make_group_order("uid-g")
+
+    envelope, read = codec.unwrap(codec.wrap(order, "makeway/a/b"))
+
+    assert read == order
+    assert envelope.subject == order.preemptor_uid == "uid-g"
+    assert Subjects().order(order) == "makeway.v1.orders.group.uid-g"
+    assert Subjects().order(msgspec.structs.replace(order, group=None)) == ""
+    as_pod = msgspec.structs.replace(make_order("uid-p"), group=order.group)
+    assert (as_pod.preemptor_uid, Subjects().order(as_pod)) == ("uid-p", "makeway.v1.orders.pod.uid-p")
+
+
+def test_a_group_order_with_more_members_than_a_plan_request_may_have_is_refused() -> None:
+    member = OrderMember(namespace="n", name="a", uid="u", node="n")
+    most = make_group_order(members=(member,) * MOST_MEMBERS)
+
+    assert codec.unwrap_order(codec.wrap(most, "makeway/a/b")) == most
+    with pytest.raises(Malformed):
+        codec.unwrap_order(
+            codec.wrap(msgspec.structs.replace(most, members=(*most.members, member)), "makeway/a/b")
+        )
 
 
 def test_a_time_without_an_offset_is_refused() -> None:

@@ -25,6 +25,19 @@ def test_ids_sort_by_the_time_they_were_made() -> None:
     assert sorted(made) == made
 
 
+def test_the_beginning_of_an_id_says_between_which_moments_it_was_made() -> None:
+    made = ids.order_id(NOW)
+
+    assert ids.moments_of(made[:14]) == (NOW, NOW)
+    first, last = ids.moments_of(made[:12])
+    assert first is not None
+    assert last is not None
+    assert first <= NOW <= last
+    assert last - first < timedelta(seconds=2)
+    assert ids.moments_of("ord-") == (datetime(1970, 1, 1, tzinfo=UTC), None)
+    assert ids.moments_of("ord-!") == (None, None)
+
+
 def test_ids_of_one_moment_differ() -> None:
     assert len({ids.order_id(NOW) for _ in range(1000)}) == 1000
 
@@ -46,7 +59,7 @@ def test_a_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
 def test_an_id_that_is_no_token_makes_no_subject(uid: str) -> None:
     subjects = Subjects()
 
-    for make in (subjects.pod_order, subjects.outcome, subjects.decision):
+    for make in (subjects.pod_order, subjects.group_order, subjects.outcome, subjects.decision):
         with pytest.raises(ValueError, match="cannot be part of a subject"):
             make(uid)
 

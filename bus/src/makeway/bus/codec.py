@@ -16,6 +16,7 @@ import msgspec
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     API_VERSION,
     REVISION_AHEAD,
@@ -79,6 +80,8 @@ _request_id_decoder: Final = msgspec.json.Decoder(_RequestId)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
 _request_decoder: Final = msgspec.json.Decoder(PlanRequest)
 _reply_decoder: Final = msgspec.json.Decoder(PlanReply)
+_group_request_decoder: Final = msgspec.json.Decoder(GroupPlanRequest)
+_group_reply_decoder: Final = msgspec.json.Decoder(GroupPlanReply)
 _repair_decoder: Final = msgspec.json.Decoder(RepairProposal)
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
 _data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _TYPES.items()}
@@ -114,6 +117,24 @@ def decode_plan_reply(data: bytes) -> PlanReply:
         Malformed: it was not understood.
     """
     return decode_versioned(data, _reply_decoder)
+
+
+def decode_group_plan_request(data: bytes) -> GroupPlanRequest:
+    """Read the plugin's question about a pod group.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return decode_versioned(data, _group_request_decoder)
+
+
+def decode_group_plan_reply(data: bytes) -> GroupPlanReply:
+    """Read a planner's answer about a pod group.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return decode_versioned(data, _group_reply_decoder)
 
 
 def decode_repair_proposal(data: bytes) -> RepairProposal:
@@ -236,13 +257,11 @@ def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
     """The envelope's id, subject and time, taken from the message."""
     match message:
         case EvictionOrder():
-            subject = message.preemptor.uid if message.preemptor else ""
-            return message.order_id, subject, message.created_at
+            return message.order_id, message.preemptor_uid, message.created_at
         case Outcome():
             return f"out-{message.order_id}", message.preemptor_uid, message.finished_at
         case DecisionRecord():
-            subject = message.preemptor.uid if message.preemptor else ""
-            return message.decision_id, subject, message.at
+            return message.decision_id, message.preemptor_uid, message.at
         case Comparison():
             return f"cmp-{message.decision_id}", message.preemptor.uid, message.at
         case ControlState():

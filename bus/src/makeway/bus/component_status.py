@@ -15,7 +15,7 @@ from makeway.bus import codec
 from makeway.bus.messages import Int64, Message, Text, Time
 from makeway.core.policy.mode import Mode
 
-Component = Literal["planner", "evictor", "scheduler"]
+Component = Literal["planner", "evictor", "scheduler", "nominator", "shadow"]
 
 
 class ComponentStatus(Message, frozen=True):
@@ -24,14 +24,15 @@ class ComponentStatus(Message, frozen=True):
     `mode`, `namespace_modes`: what is in force in it, after its own argument `own_mode` and all that it was
     told. `revision`: of the control state in force in it, 0 without one. `policy_revision`: of the policy
     that it read, or was told of; empty without one. `told_policy_revision`: of the policy behind the control
-    state, where it reads the policy too. `leading`: it is the planner that answers, or an evictor,
-    all of which act; schedulers do not say.
-    `trouble`: what stands in the way of its work; empty where nothing does. `brake`: what is braked, as it
-    read the brake itself: `everywhere`, or names of namespaces; empty where nothing is. `caps`: of an
-    evictor, what was evicted lately and what the policy allows; `breaker`: what its breaker stops, and why;
-    empty where it is closed. `signatures`: their mode first, then what it signs with, how many
-    messages failed, and what is wrong with its keys. `kubernetes`: of a scheduler, the minor version of
-    kube-scheduler that it is, such as 1.37.
+    state, where it reads the policy too. `leading`: it is the planner that answers, the nominator that works,
+    or an evictor, all of which act; schedulers do not say. A shadow holds nothing back and says mode
+    `enforce`. `trouble`: what stands in the way of its work; empty where nothing does. `brake`: what is
+    braked, as it read the brake itself: `everywhere`, or names of namespaces; empty where nothing is. `caps`:
+    of an evictor, what was evicted lately and what the policy allows; `breaker`: what its breaker stops, and
+    why; empty where it is closed. `signatures`: their mode first, then what it signs with, how many messages
+    failed, and what is wrong with its keys. `kubernetes`: of a scheduler or a shadow, the minor version of
+    kube-scheduler that it is, such as 1.37. `loops`: of the leading planner, which owners' pods are preempted
+    for others again and again; empty where none are.
     """
 
     api_version: Text
@@ -54,6 +55,7 @@ class ComponentStatus(Message, frozen=True):
     breaker: str = ""
     signatures: str = ""
     kubernetes: str = ""
+    loops: str = ""
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

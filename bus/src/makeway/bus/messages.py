@@ -71,7 +71,14 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 MOST_REFUSED_VICTIMS = 64
 """How many pods a plan request may name in `refused_victims`."""
 
-OrderKind = Literal["pod", "quota"]
+MOST_MEMBERS = 5000
+"""Members that a group's plan request and order may have: placements and victims of so many still fit into a
+message."""
+
+MemberCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_MEMBERS)]
+"""How many members; bounded."""
+
+OrderKind = Literal["pod", "quota", "group"]
 PlanStatus = Literal["candidates", "refused", "notSynced"]
 QuotaResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 OutcomeResult = Literal["succeeded", "failed", "expired", "refused", "cancelled"]
@@ -108,11 +115,14 @@ class Placement(Message, frozen=True):
 
 
 class LiveOrder(Message, frozen=True):
-    """An order without an outcome yet, as its writer knows it. `victims` are UIDs."""
+    """An order without an outcome yet, as its writer knows it. `victims` are UIDs.
+
+    `preemptor_uid`: of the pod, or of the PodGroup, whose orders have no `node`.
+    """
 
     order_id: Token
     preemptor_uid: Text
-    node: Text
+    node: str = ""
     victims: tuple[str, ...] = ()
 
 
@@ -311,12 +321,48 @@ class Fence(Message, frozen=True):
     namespace: str = ""
 
 
+class NominationToClear(Message, frozen=True):
+    """A pod of lower priority whose nomination an order clears; `node`: to which, if not to the order's."""
+
+    namespace: Text
+    name: Text
+    uid: Text
+    node: str = ""
+
+
+class OrderedGroup(Message, frozen=True):
+    """The PodGroup that room is made for, as it was when the order was verified.
+
+    `priority`: that of its members for kube-scheduler. `min_count`: its gang's; 0 where it is none.
+    `must_place`: of the order's `members` at least so many must still wait for their nodes.
+    """
+
+    namespace: Text
+    name: Text
+    uid: Token
+    priority: Priority
+    scheduler_name: Text
+    must_place: MemberCount
+    min_count: MemberCount = 0
+
+
+class OrderMember(Message, frozen=True):
+    """A member of the group with the node that it is nominated to. `node_uid`: of that node, where known."""
+
+    namespace: Text
+    name: Text
+    uid: Text
+    node: Text
+    node_uid: str = ""
+
+
 class EvictionOrder(Message, frozen=True):
     """A committed decision to evict. Nothing is deleted that is not a victim of one.
 
     `not_after`: no effect of this order may begin later. `awaited` belong to other live orders,
     and if one of those fails, so does this. `nominations_to_clear` are pods of lower priority
-    nominated to the same node. `preemptor` and `node` are absent from a quota order.
+    nominated to the same node. `preemptor` and `node` are absent from a quota order. An order of kind group
+    has `group` and `members` in their place, and its `victims` are on any nodes.
     """
 
     order_id: Token
@@ -333,8 +379,20 @@ class EvictionOrder(Message, frozen=True):
     decision_id: str = ""
     victims: tuple[Victim, ...] = ()
     awaited: tuple[Awaited, ...] = ()
-    nominations_to_clear: tuple[PodRef, ...] = ()
+    nominations_to_clear: tuple[NominationToClear, ...] = ()
     pdb_violations: Int64 = 0
+    group: OrderedGroup | None = None
+    members: Annotated[tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS)] = ()
+
+    @property
+    def room_for(self) -> Preemptor | OrderedGroup | None:
+        """The pod or PodGroup that room is made for; None for a quota order."""
+        return self.group if self.kind == "group" else self.preemptor
+
+    @property
+    def preemptor_uid(self) -> str:
+        """UID of the pod or PodGroup that room is made for; empty for a quota order."""
+        return self.room_for.uid if self.room_for is not None else ""
 
 
 class VictimOutcome(Message, frozen=True):
@@ -357,10 +415,14 @@ class VictimOutcome(Message, frozen=True):
 
 
 class Rollback(Message, frozen=True):
-    """What a failed order undid in the API: the nomination, and DisruptionTarget on pods that stay (UIDs)."""
+    """What a failed order undid in the API: the nomination, and DisruptionTarget on pods that stay (UIDs).
+
+    `nominations_reverted`: for an order of kind group, the members (UIDs) whose nominations it undid.
+    """
 
     nomination_reverted: bool = False
     conditions_cleared: tuple[str, ...] = ()
+    nominations_reverted: tuple[str, ...] = ()
 
 
 class Outcome(Message, frozen=True):
@@ -368,7 +430,8 @@ class Outcome(Message, frozen=True):
 
     `succeeded`: every victim is deleted, leaving or gone. `failed`: a delete failed and all was
     rolled back. `expired`: past `not_after`, nothing begun. `refused`: the re-check said no.
-    `cancelled`: the preemptor or its node no longer needs it.
+    `cancelled`: the preemptor or its node no longer needs it. `preemptor_uid`: of the pod, or of the
+    PodGroup, whose outcomes have no `node`.
     """
 
     order_id: Token
@@ -468,6 +531,67 @@ class QuotaDecision(Message, frozen=True):
     blocked: tuple[Obstacle, ...] = ()
 
 
+class MemberPlacement(Message, frozen=True):
+    """How many members of a class, by its place in the request's `classes`, go to a node."""
+
+    member_class: Count
+    node: Text
+    count: Count
+
+
+class GroupPrice(Message, frozen=True):
+    """What a group plan costs, by the terms of the policy's `groups.objective`.
+
+    `pdb_violations`: pods whose eviction violates a budget. `groups_broken`: groups that lose a unit, or fall
+    below their `minCount`. `priority_sum`: over the victims, as kube-scheduler sums them.
+    """
+
+    pdb_violations: Int64 = 0
+    highest_priority: Int64 = 0
+    groups_broken: Int64 = 0
+    priority_sum: Int64 = 0
+    victims: Int64 = 0
+
+
+class TopologyDomain(Message, frozen=True):
+    """The nodes that have a label's value."""
+
+    key: Text
+    value: str = ""
+
+
+class PricedDomain(Message, frozen=True):
+    """A topology domain that a plan for a group was made in.
+
+    `placeable`: how many members had room there at the most, as far as was looked for. `price`: of the plan
+    there; absent where there is none, or nothing has to go.
+    """
+
+    domains: tuple[TopologyDomain, ...]
+    placeable: MemberCount = 0
+    price: GroupPrice | None = None
+
+
+class GroupDecision(Message, frozen=True):
+    """What was decided for a group: who goes where, and what it costs by the terms of `objective`, in order.
+
+    `members`: how many wait for a node. `priced`: where there are topology constraints, the domains that were
+    looked at, the best first. Of a refusal: `placeable`, how many members would have room, and `missing`,
+    what the nearest domain lacks for the others even without all that may go, by resource; empty where there
+    is enough in all, but not where members would fit.
+    """
+
+    members: MemberCount
+    objective: tuple[str, ...] = ()
+    placements: tuple[MemberPlacement, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    domains: tuple[TopologyDomain, ...] = ()
+    price: GroupPrice | None = None
+    priced: tuple[PricedDomain, ...] = ()
+    placeable: MemberCount = 0
+    missing: dict[str, Int64] = {}
+
+
 class DecisionRecord(Message, frozen=True):
     """One plan or refusal: what was looked at, what was chosen, by which rule, with which numbers.
 
@@ -476,7 +600,8 @@ class DecisionRecord(Message, frozen=True):
     their size, so that only the scheduler's filters judge them: values of the label `constraint` of metric
     makeway_planner_constraints_left_out_total. `recording` names what the planner saw while it decided; kept
     for a day at the most, and read by `makeway replay`. `ahead` is the plan request's: without an order for
-    it, the pod has probably fitted after all.
+    it, the pod has probably fitted after all. A record of kind group has `group` and `group_plan` in place of
+    `preemptor`, `nominated_node` and `candidates`.
     """
 
     decision_id: Token
@@ -507,6 +632,14 @@ class DecisionRecord(Message, frozen=True):
     ahead: bool = False
     quota: QuotaDecision | None = None
     left_to_verification: tuple[str, ...] = ()
+    group: OrderedGroup | None = None
+    group_plan: GroupDecision | None = None
+
+    @property
+    def preemptor_uid(self) -> str:
+        """UID of the pod or PodGroup that was asked about; empty for a quota."""
+        about = self.group if self.kind == "group" else self.preemptor
+        return about.uid if about is not None else ""
 
 
 class Limits(Message, frozen=True):

@@ -13,7 +13,7 @@ PodUid = NewType("PodUid", str)
 
 DEFAULT_PREFIX = "makeway"
 
-SERVICES = ("planner", "evictor", "scheduler", "streams")
+SERVICES = ("planner", "evictor", "scheduler", "nominator", "shadow", "streams")
 """Components that log in to NATS as themselves."""
 
 PEOPLE = "cli"
@@ -78,6 +78,8 @@ class Subjects:
             )
         self.prefix = prefix
         self.plan = f"{prefix}.v1.plan"
+        self.plan_group = f"{prefix}.v1.plan.group"
+        self.verify = f"{prefix}.v1.verify"
         self.control = f"{prefix}.v1.control"
         self.probe = f"{prefix}.v1.probe"
         self.repairs = f"{prefix}.v1.repairs"
@@ -88,6 +90,7 @@ class Subjects:
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
         self.pod_decisions = f"{prefix}.v1.decisions.pod.*"
+        self.group_decisions = f"{prefix}.v1.decisions.group.*"
         self.quota_decisions = f"{prefix}.v1.decisions.quota.*"
         self.comparisons = f"{prefix}.v1.decisions.comparison.>"
         self.quarantine = f"{prefix}.v1.quarantine.>"
@@ -105,15 +108,22 @@ class Subjects:
         """The subject that holds a preemptor's orders: one live one at a time."""
         return f"{self.prefix}.v1.orders.pod.{token(preemptor_uid)}"
 
+    def group_order(self, group_uid: str) -> str:
+        """The subject that holds a PodGroup's orders: one live one at a time."""
+        return f"{self.prefix}.v1.orders.group.{token(group_uid)}"
+
     def quota_order(self, queue: str) -> str:
         """The subject that holds the quota orders of a queue, given by its path: one live one at a time."""
         return f"{self.prefix}.v1.orders.quota.{queue_hash(queue)}"
 
     def order(self, order: EvictionOrder) -> str:
-        """The subject that an order belongs on; empty for one that names neither a preemptor nor a queue."""
+        """The subject that an order belongs on; empty for one that does not name what it is for."""
         if order.kind == "quota":
             return self.quota_order(order.queue) if order.queue else ""
-        return self.pod_order(order.preemptor.uid) if order.preemptor is not None else ""
+        about = order.preemptor_uid
+        if order.kind == "group":
+            return self.group_order(about) if about else ""
+        return self.pod_order(about) if about else ""
 
     def outcome(self, order_id: str) -> str:
         """The subject that holds an order's one outcome."""
@@ -122,6 +132,10 @@ class Subjects:
     def decision(self, preemptor_uid: str) -> str:
         """The subject of decision records about one preemptor."""
         return f"{self.prefix}.v1.decisions.pod.{token(preemptor_uid)}"
+
+    def group_decision(self, group_uid: str) -> str:
+        """The subject of decision records about one PodGroup."""
+        return f"{self.prefix}.v1.decisions.group.{token(group_uid)}"
 
     def quota_decision(self, queue: str) -> str:
         """The subject of decision records about one queue, given by its path."""

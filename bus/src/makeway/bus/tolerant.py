@@ -23,19 +23,24 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from makeway.bus.user_key import KeyLogin
+
 
 class TolerantClient(Client):
     """nats-py's client; bytes that are no UTF-8 reach it escaped, so that they can be shown.
 
     `tls`: asked for a context at each connection, so that renewed certificates count; None for the usual
-    one. `secured` tells whether the connection that stands, or was tried last, asked for it: nats-py 2.16
-    goes on in clear where a server does not want TLS.
+    one. `login`: read at each connection; None where the URL says all. `secured` tells whether the connection
+    that stands, or was tried last, asked for TLS: nats-py 2.16 goes on in clear where a server does not.
     """
 
-    def __init__(self, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self, tls: Callable[[], ssl.SSLContext] | None = None, login: KeyLogin | None = None
+    ) -> None:
         super().__init__()
         self.secured = False
         self._tls = tls
+        self._login = login
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -64,6 +69,15 @@ class TolerantClient(Client):
                 return await super().request(subject, payload, None, old_style, headers)  # type: ignore[arg-type]
         except TimeoutError as error:
             raise nats.errors.TimeoutError from error
+
+    def _connect_command(self) -> bytes:
+        if self._login is not None:
+            key = self._login.key()
+            self._auth_configured = True
+            self._signature_cb = key.sign
+            self._public_nkey = key.public()
+            self._user_jwt_cb = key.jwt.encode if key.jwt else None
+        return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         await super()._process_msg(

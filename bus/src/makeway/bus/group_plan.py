@@ -1,0 +1,131 @@
+"""Question and answer about a pod group: what would have to go for its members to fit, all in one plan.
+
+Bare JSON like a pod's plan request and reply, under the same version. The Go structs are in
+`plugin/wire/group_plan.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from makeway.bus.messages import (
+    MOST_REFUSED_VICTIMS,
+    Awaited,
+    GroupPrice,
+    Int64,
+    LiveOrder,
+    MemberCount,
+    MemberPlacement,
+    Message,
+    NodeSelection,
+    Placement,
+    PlanStatus,
+    Priority,
+    Profile,
+    Refusal,
+    Text,
+    Token,
+    TopologyDomain,
+)
+from makeway.core.policy.mode import Mode
+
+MOST_MEMBER_CLASSES: Final = 16
+"""Classes of members that a group plan request may have."""
+
+MOST_TOPOLOGY_KEYS: Final = 4
+"""Topology keys that a group plan request may have; Kubernetes 1.37 allows one."""
+
+
+class GroupPreemptor(Message, frozen=True):
+    """The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members."""
+
+    namespace: Text
+    name: Text
+    uid: Token
+    priority: Priority
+
+
+class MemberClass(Message, frozen=True):
+    """Members that are equal in all that a scheduler looks at.
+
+    `pod` is one of them, a v1.Pod as the scheduler sees it; `count` is how many wait for a node. `nodes` are
+    those that removing pods may help.
+    """
+
+    pod: msgspec.Raw
+    count: MemberCount
+    nodes: NodeSelection
+
+
+class GroupPlanRequest(Message, frozen=True):
+    """The plugin's question: what would have to go for this group to fit?
+
+    `must_place`: how many of the members of all `classes` together must get a node; a group that has its
+    `minCount` placed asks for one. `topology`: keys of node labels; all members must be on nodes with the
+    same value. `placed`: members that are bound or assumed. `nominations` are without those of the members,
+    which this plan replaces. All else is as in a plan request for a pod.
+    """
+
+    api_version: Text
+    request_id: Text
+    cluster_uid: Text
+    mode: Mode
+    timeout_milliseconds: Int64
+    profile: Profile
+    group: GroupPreemptor
+    classes: Annotated[tuple[MemberClass, ...], msgspec.Meta(max_length=MOST_MEMBER_CLASSES)]
+    must_place: MemberCount
+    topology: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_TOPOLOGY_KEYS)] = ()
+    placed: tuple[Placement, ...] = ()
+    nominations: tuple[Placement, ...] = ()
+    assumed: tuple[Placement, ...] = ()
+    live_orders: tuple[LiveOrder, ...] = ()
+    seen: dict[str, Int64] = msgspec.field(default_factory=dict)
+    refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
+
+
+class GroupVictim(Message, frozen=True):
+    """A pod that must go for the plan, and the rule that allows it; `unit`: it goes with that group whole."""
+
+    uid: Text
+    node: Text
+    rule: Text
+    pdb_violating: bool = False
+    unit: str = ""
+
+
+class GroupPlan(Message, frozen=True):
+    """Where the members go and which pods must go for them.
+
+    `placements` are in an order in which the members can be placed one after the other, since affinity and
+    spread look at members that are there. `victims` of one unit stand next to one another. `awaited`
+    are already leaving by other orders. `domains`: where the group was to stay within a topology domain.
+    `price`: absent where there are no victims.
+    """
+
+    placements: tuple[MemberPlacement, ...] = ()
+    victims: tuple[GroupVictim, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    domains: tuple[TopologyDomain, ...] = ()
+    price: GroupPrice | None = None
+
+
+class GroupPlanReply(Message, frozen=True):
+    """The planner's answer about a group.
+
+    `candidates` as status means that there is a `plan`; one without victims says that the modelled
+    constraints need none. `left_to_verification` names constraints that only the scheduler's filters look at.
+    """
+
+    api_version: Text
+    request_id: Text
+    planner: Text
+    status: PlanStatus
+    snapshot_revision: Int64 = 0
+    policy_revision: str = ""
+    decision_id: str = ""
+    plan: GroupPlan | None = None
+    refusal: Refusal | None = None
+    left_to_verification: tuple[str, ...] = ()
