@@ -101,6 +101,39 @@ func TestABudgetCoversEveryPodThatThePlannerCountsInIt(t *testing.T) {
 	}
 }
 
+func TestAPriorityClassDelaysPreemptionAsThePlannerSaysItDoes(t *testing.T) {
+	type delay struct {
+		Name              string                      `json:"name"`
+		PriorityClass     *schedulingv1.PriorityClass `json:"priorityClass"`
+		Readable          bool                        `json:"readable"`
+		DelayMilliseconds int64                       `json:"delayMilliseconds"`
+	}
+	for _, c := range cases[delay](t, "preemption-delay") {
+		t.Run(c.Name, func(t *testing.T) {
+			got, err := DelayOf(c.PriorityClass)
+			if (err == nil) != c.Readable || got.Milliseconds() != c.DelayMilliseconds {
+				t.Errorf("delay %v, error %v; want %d ms, readable: %v", got, err, c.DelayMilliseconds, c.Readable)
+			}
+		})
+	}
+}
+
+func TestAPodIsUnschedulableSinceTheMomentThatThePlannerSays(t *testing.T) {
+	type unschedulable struct {
+		Name  string    `json:"name"`
+		Now   time.Time `json:"now"`
+		Pod   *v1.Pod   `json:"pod"`
+		Since time.Time `json:"since"`
+	}
+	for _, c := range cases[unschedulable](t, "unschedulable-since") {
+		t.Run(c.Name, func(t *testing.T) {
+			if got := UnschedulableSince(c.Pod, c.Now); !got.Equal(c.Since) {
+				t.Errorf("since %v, want %v", got, c.Since)
+			}
+		})
+	}
+}
+
 func TestASystemCriticalPodGoesForAHigherPriorityOnly(t *testing.T) {
 	for _, c := range []struct {
 		victim, preemptor int32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from makeway.core.comparison import RULES, BudgetKey, RemovedPod, compare, judge
+from makeway.core.comparison import RULES, BudgetKey, RemovedPod, Share, compare, judge
 
 WEB: BudgetKey = ("shop", "web")
 
@@ -68,3 +68,30 @@ def test_of_two_choices_one_is_better_exactly_where_the_other_is_worse(
     assert (standing == "equal") == (ours.keys() == theirs.keys())
     assert rule in ({""} if standing == "equal" else RULES)
     assert judge(reversed(one), allowed) == ours
+
+
+def of_group(uid: str, group: str, size: int, spare: int = 0) -> RemovedPod:
+    return RemovedPod(uid, 0, 0, share=Share(group, size, spare))
+
+
+def test_a_group_is_broken_where_some_of_its_pods_go_and_others_stay() -> None:
+    assert judge([of_group("a", "train", 3), gone("b")], {}).groups_broken == 1
+    assert judge([of_group(uid, "train", 3) for uid in "abc"], {}).groups_broken == 0, "it goes whole"
+    assert judge([of_group("a", "train", 3), of_group("b", "serve", 2)], {}).groups_broken == 2
+
+
+def test_a_gang_is_broken_beyond_what_it_can_spare() -> None:
+    pods = [of_group(uid, "gang", 4, 2) for uid in "abcd"]
+
+    assert [judge(pods[:count], {}).groups_broken for count in range(5)] == [0, 0, 0, 1, 0]
+
+
+def test_pods_that_were_chosen_one_after_another_find_less_left_of_their_group() -> None:
+    pods = [of_group("a", "train", 3), of_group("b", "train", 2), of_group("c", "train", 1)]
+
+    assert judge(pods, {}).groups_broken == 0
+    assert judge(pods[:2], {}).groups_broken == 1
+
+
+def test_broken_groups_are_told_and_decide_nothing() -> None:
+    assert compare(judge([of_group("a", "train", 3)], {}), judge([gone("a")], {})) == ("equal", "")

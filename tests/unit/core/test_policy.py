@@ -89,6 +89,16 @@ def test_hard_budgets_without_namespaces_are_refused_with_what_to_write() -> Non
     )
 
 
+def test_the_terms_of_a_groups_price_are_named_once_and_in_order() -> None:
+    policy = parse_policy(HEAD + "groups: {objective: [victims, budgets]}", "policy.yaml")
+    assert policy.groups.objective == ("victims", "budgets")
+
+    twice = the_problem("groups: {objective: [victims, budgets, victims]}\n")
+    assert (twice.path, twice.remedy) == ("groups.objective", "name each term once, in its place")
+    assert "victims" in twice.describe("policy.yaml")
+    assert "sum" in the_problem("groups: {objective: [sum]}\n").describe("policy.yaml")
+
+
 def test_namespaces_of_hard_budgets_alone_are_refused_as_they_would_do_nothing() -> None:
     assert the_problem("hardBudgetNamespaces: [payments]\n").path == "hardBudgetNamespaces"
 

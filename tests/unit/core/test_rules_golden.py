@@ -1,9 +1,9 @@
-"""Who may not be a victim: the cases of bus/testdata/rules, which hold the scheduler's plugins to it too."""
+"""Which pods stay, or wait: the cases of bus/testdata/rules, which hold the scheduler's plugins to it too."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import Pod, PodDisruptionBudget, PriorityClass
 from makeway.core.policy import protection, toleration
+from makeway.core.policy.delay import UnreadableDelay, delay_of, unschedulable_since
 from makeway.core.policy.document import Protection
 from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.facts import facts_of
@@ -62,3 +63,33 @@ def test_a_hard_budget_counts_the_pods_whose_eviction_the_api_server_counts(case
 
     assert counted is case["counted"]
     assert case["covered"] or not counted
+
+
+@cases("preemption-delay")
+def test_a_priority_class_delays_preemption_in_every_language(case: dict[str, Any]) -> None:
+    priority_class = case["priorityClass"] and msgspec.convert(case["priorityClass"], PriorityClass)
+
+    found = delay_of(priority_class)
+
+    assert isinstance(found, UnreadableDelay) is not case["readable"]
+    assert isinstance(found, UnreadableDelay) or found == timedelta(milliseconds=case["delayMilliseconds"])
+
+
+@cases("unschedulable-since")
+def test_a_pod_is_unschedulable_since_the_same_moment_in_every_language(case: dict[str, Any]) -> None:
+    since = unschedulable_since(msgspec.convert(case["pod"], Pod), datetime.fromisoformat(case["now"]))
+
+    assert since == datetime.fromisoformat(case["since"])
+
+
+def test_a_delay_that_cannot_be_read_says_what_is_expected() -> None:
+    [case] = [
+        one for one in json.loads((_TABLES / "preemption-delay.json").read_text()) if one["name"] == "no unit"
+    ]
+
+    found = delay_of(msgspec.convert(case["priorityClass"], PriorityClass))
+
+    assert str(found) == (
+        "annotation makeway.dev/preemption-delay: '30' is no duration; "
+        "expected a duration such as 30s or 5m, at most 1h"
+    )

@@ -31,13 +31,26 @@ RelativeRank = Literal["better", "worse", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """What is left of a removed pod's group: bound pods, and how many may go without breaking it."""
+
+    group: str
+    size: int
+    spare: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RemovedPod:
-    """A pod that a choice removes. `start_micros`: since when it runs, or NOT_STARTED."""
+    """A pod that a choice removes. `start_micros`: since when it runs, or NOT_STARTED.
+
+    `share`: of a group that can be broken, as it was when the pod was chosen; None for others.
+    """
 
     uid: str
     priority: int
     start_micros: int
     budgets: tuple[BudgetKey, ...] = ()
+    share: Share | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,8 @@ class Judgement:
     """The numbers of one choice. `violating`: UIDs of the pods beyond what their budgets allow.
 
     Without victims it is better than every choice with one, by `highest_priority` at the latest.
+    `groups_broken`: groups of which more pods go than they can spare, and others stay. Told, and no rule:
+    kube-scheduler does not rank by it.
     """
 
     violating: frozenset[str]
@@ -52,6 +67,7 @@ class Judgement:
     priority_sum: int
     victims: int
     start_micros: int
+    groups_broken: int = 0
 
     def keys(self) -> tuple[int, ...]:
         """Return the numbers in the order of RULES, the less the better."""
@@ -90,7 +106,23 @@ def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judge
         start_micros=min(
             (pod.start_micros for pod in ordered if pod.priority == highest), default=NOT_STARTED
         ),
+        groups_broken=_broken(pod.share for pod in ordered if pod.share is not None),
     )
+
+
+def _broken(shares: Iterable[Share]) -> int:
+    """Count the groups that the removal of these pods breaks.
+
+    What is chosen one by one finds less and less left of its group: what the first found counts.
+    """
+    gone: dict[str, int] = {}
+    whole: dict[str, Share] = {}
+    for share in shares:
+        gone[share.group] = gone.get(share.group, 0) + 1
+        before = whole.get(share.group)
+        if before is None or before.size < share.size:
+            whole[share.group] = share
+    return sum(share.spare < gone[name] < share.size for name, share in whole.items())
 
 
 def compare(one: Judgement, other: Judgement) -> tuple[RelativeRank, str]:

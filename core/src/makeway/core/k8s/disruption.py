@@ -12,13 +12,14 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 _MESSAGE = "preempting to accommodate a higher priority pod"
+_GROUP_MESSAGE = "preempting to accommodate a higher priority podgroup"
 QUOTA_MESSAGE = "makeway: preempting to bring the pod's queue down to its maximum"
 """The condition's message where there is no preemptor."""
 
 
-def preemption_message(scheduler_name: str) -> str:
-    """Return the condition's message; it names no pod."""
-    return f"{scheduler_name}: {_MESSAGE}"
+def preemption_message(scheduler_name: str, *, for_group: bool = False) -> str:
+    """Return the condition's message; it names no pod. `for_group`: where a PodGroup preempts."""
+    return f"{scheduler_name}: {_GROUP_MESSAGE if for_group else _MESSAGE}"
 
 
 def lives_on_marked(pod: Pod) -> bool:
@@ -43,9 +44,19 @@ def preempted_by(pod: Pod) -> str:
             and condition.reason == PREEMPTION_BY_SCHEDULER
         ):
             scheduler, _, rest = (condition.message or "").rpartition(": ")
-            return scheduler if rest == _MESSAGE else ""
+            return scheduler if rest in (_MESSAGE, _GROUP_MESSAGE) else ""
     return ""
 
 
+def preempted_for_group(pod: Pod) -> bool:
+    """Report whether a preemption's mark on a pod says that it was for a PodGroup."""
+    return any(
+        condition.type == DISRUPTION_TARGET
+        and condition.reason == PREEMPTION_BY_SCHEDULER
+        and (condition.message or "").endswith(f": {_GROUP_MESSAGE}")
+        for condition in pod.status.conditions or ()
+    )
+
+
 def _is_ours(message: str) -> bool:
-    return message == QUOTA_MESSAGE or message.endswith(f": {_MESSAGE}")
+    return message == QUOTA_MESSAGE or message.endswith((f": {_MESSAGE}", f": {_GROUP_MESSAGE}"))

@@ -53,6 +53,7 @@ class PodGroupSpec(View, frozen=True, gc=False):
     scheduling_policy: SchedulingPolicy | None = None
     disruption_mode: dict[str, object] | str | None = None
     priority: Priority | None = None
+    preemption_policy: str | None = None
 
 
 class PodGroup(View, frozen=True, gc=False):
@@ -81,7 +82,8 @@ class GroupKey(msgspec.Struct, frozen=True, order=True, gc=False):
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is kept of a group: its parent's name, whether it is disrupted whole, its priority.
 
-    `min_count`: of its gang; 0 where it is none.
+    `min_count`: of its gang; 0 where it is none. `leaving`: it is being deleted. `preemption_policy`: empty
+    where the feature gate PodGroupPreemptionPolicy is off, so that its pods' own counts.
     """
 
     key: GroupKey
@@ -90,6 +92,8 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     whole: bool = False
     priority: int = 0
     min_count: int = 0
+    leaving: bool = False
+    preemption_policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ def group_record(group: PodGroup, *, composite: bool = False) -> GroupRecord:
         whole=_whole(spec.disruption_mode),
         priority=spec.priority or 0,
         min_count=0 if gang is None else gang.min_count,
+        leaving=metadata.deletion_timestamp is not None,
+        preemption_policy=spec.preemption_policy or "",
     )
 
 

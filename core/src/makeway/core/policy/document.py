@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -143,18 +143,30 @@ class QueueRules(PolicySection, frozen=True):
     exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
 
 
+GroupTerm = Literal["budgets", "highestPriority", "groups", "prioritySum", "victims"]
+"""A term of what a plan for a group costs."""
+
+OBJECTIVE: Final[tuple[GroupTerm, ...]] = ("budgets", "highestPriority", "groups", "prioritySum", "victims")
+"""The order in which the terms count where a policy says nothing else: kube-scheduler's, and groups."""
+
+
 class Groups(PolicySection, frozen=True):
     """Pods of a PodGroup, where the cluster has them. One of disruption mode all goes whole or not at all.
 
     Attributes:
         surplus_first: Of equal priority, pods of a gang beyond its minCount count as pods by themselves, and
             those whose end would break it as more important. Off: all of them do, as in kube-scheduler 1.37.
+        objective: What a plan for a group is to keep low, most important first; a term that is left out
+            does not count. `budgets`: pods beyond what disruption budgets allow. `highestPriority`: of any
+            victim. `groups`: groups that lose a unit, or fall below their minCount. `prioritySum`: over the
+            victims. `victims`: their number.
         preemptors: What happens to pods of a gang that fit nowhere, in Kubernetes 1.36. `upstream`: they are
             left to kube-scheduler's own preemption, which may evict for a gang that can never run. `hold`:
             nothing is evicted for them.
     """
 
     surplus_first: bool = True
+    objective: Annotated[tuple[GroupTerm, ...], Meta(min_length=1, max_length=5)] = OBJECTIVE
     preemptors: GroupPreemptors = "upstream"
 
 
@@ -271,6 +283,11 @@ def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
             "does not say in which namespaces budgets are hard",
             'list them in hardBudgetNamespaces, ["*"] for all: whoever may create budgets in one of them may '
             "keep its pods from ever being evicted",
+        )
+    objective = policy.groups.objective
+    if twice := sorted({term for term in objective if objective.count(term) > 1}):
+        yield document.problem(
+            "groups.objective", f"has {', '.join(twice)} more than once", "name each term once, in its place"
         )
     settings = policy.daemon_sets
     beyond = [one for one in settings.beyond_own_namespace if not in_namespaces(one, settings.namespaces)]
