@@ -261,7 +261,7 @@ class FakeRecords:
 
     async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
         await asyncio.sleep(0)
-        return self.orders.get(order.preemptor.uid if order.preemptor is not None else order.queue)
+        return self.orders.get(order.preemptor_uid or order.queue)
 
     async def epoch(self, name: str) -> int:
         await asyncio.sleep(0)

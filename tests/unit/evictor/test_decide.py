@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from makeway.bus.messages import EvictionOrder, Fence
+from makeway.bus.messages import EvictionOrder, Fence, NominationToClear
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import PreemptorFacts, rules_in_force
@@ -263,15 +264,19 @@ class TestNominations:
     def test_a_listed_nomination_yields_only_below_the_preemptor_and_on_this_node(self) -> None:
         order = make_order("v")
         pod = a_pod("w").on(None).nominated("node-a")
+        listed = NominationToClear(namespace="default", name="w", uid="w-uid")
+        elsewhere = replace(listed, node="node-b")
 
-        assert decide.nomination_yields(order, "w-uid", pod.priority(999).build(), 1000)
-        assert not decide.nomination_yields(order, "w-uid", pod.priority(1000).build(), 1000)
-        assert not decide.nomination_yields(order, "another", pod.priority(0).build(), 1000)
-        assert not decide.nomination_yields(order, "w-uid", pod.nominated("node-b").build(), 1000)
+        assert decide.nomination_yields(order, elsewhere, pod.nominated("node-b").build(), 1000)
+        assert not decide.nomination_yields(order, elsewhere, pod.nominated("node-a").build(), 1000)
+        assert decide.nomination_yields(order, listed, pod.priority(999).build(), 1000)
+        assert not decide.nomination_yields(order, listed, pod.priority(1000).build(), 1000)
         assert not decide.nomination_yields(
-            order, "w-uid", pod.nominated("node-a").on("node-a").build(), 1000
+            order, replace(listed, uid="another"), pod.priority(0).build(), 1000
         )
-        assert not decide.nomination_yields(order, "w-uid", None, 1000)
+        assert not decide.nomination_yields(order, listed, pod.nominated("node-b").build(), 1000)
+        assert not decide.nomination_yields(order, listed, pod.nominated("node-a").on("node-a").build(), 1000)
+        assert not decide.nomination_yields(order, listed, None, 1000)
 
     def test_no_nomination_is_taken_from_a_pod_in_the_last_moment_of_its_deletion(self) -> None:
         # A patch then would have kube-apiserver delete whatever has the pod's name next.

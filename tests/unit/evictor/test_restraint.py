@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import MAY_PASS, ControlState, Limits, PodRef
+from makeway.bus.messages import MAY_PASS, ControlState, Limits, NominationToClear
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
@@ -101,7 +101,7 @@ async def test_no_nomination_is_cleared_any_more_once_the_mode_is_off() -> None:
     waiting = [a_pod(name).on(None).nominated(NODE).phase("Pending").build() for name in ("x", "y")]
     world = World(*running("a"), *waiting)
     world.cluster.before("get_pod", "x", lambda: world.mode_guard.put_control(told("off")))
-    refs = tuple(PodRef(namespace="default", name=name, uid=f"{name}-uid") for name in ("x", "y"))
+    refs = tuple(NominationToClear(namespace="default", name=name, uid=f"{name}-uid") for name in ("x", "y"))
 
     outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
 

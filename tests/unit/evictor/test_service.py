@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, PodRef
+from makeway.bus.messages import EvictionOrder, Fence, NominationToClear, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
@@ -93,8 +94,8 @@ class World:
 
     async def carry_out(self, order: EvictionOrder, deliveries: int = 1) -> Outcome:
         delivery = FakeDelivery(order, deliveries)
-        if order.preemptor is not None:
-            self.records.orders.setdefault(order.preemptor.uid, order)
+        if order.preemptor_uid:
+            self.records.orders.setdefault(order.preemptor_uid, order)
         await self.evictor.handle(delivery)
         assert delivery.said == ["ack"]
         return self.records.outcomes[order.order_id]
@@ -212,7 +213,9 @@ class TestSuccess:
         waiting = [a_pod(n).on(None).nominated(NODE).phase("Pending").build() for n in ("x", "y")]
         higher = a_pod("z").on(None).nominated(NODE).priority(2000).build()
         world = World(*running("a"), *waiting, higher)
-        refs = tuple(PodRef(namespace="default", name=n, uid=f"{n}-uid") for n in ("x", "z", "absent"))
+        refs = tuple(
+            NominationToClear(namespace="default", name=n, uid=f"{n}-uid") for n in ("x", "z", "absent")
+        )
 
         outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
 
@@ -224,7 +227,7 @@ class TestSuccess:
     async def test_a_nomination_that_cannot_be_cleared_does_not_fail_the_order(self) -> None:
         world = World(*running("a"), a_pod("x").on(None).nominated(NODE).build())
         world.cluster.always_fail("clear_nomination", "x", UNAVAILABLE)
-        refs = (PodRef(namespace="default", name="x", uid="x-uid"),)
+        refs = (NominationToClear(namespace="default", name="x", uid="x-uid"),)
 
         outcome = await world.carry_out(make_order("a", nominations_to_clear=refs))
 
@@ -256,6 +259,27 @@ class TestSuccess:
             ("Preempted", f"Preempted by pod urgent-uid on node {NODE}"),
             ("RoomMade", f"Evicted 1 pod from node {NODE}"),
         ]
+
+    async def test_a_preemptor_is_told_what_the_api_server_said_without_a_name_of_another_namespace(
+        self,
+    ) -> None:
+        for namespace, words in (
+            ("default", f": {FORBIDDEN}"),
+            ("other", ": the API server answered 403 Forbidden for a pod of another namespace"),
+        ):
+            world = World(*running("a"))
+            world.cluster.fail("delete", "a", FORBIDDEN)
+            order = make_order("a")
+            assert order.preemptor is not None
+            ended = await world.carry_out(order)
+            await world.written_events()
+            world.cluster.events.clear()
+
+            world.events.ended(replace(order, preemptor=replace(order.preemptor, namespace=namespace)), ended)
+
+            (event,) = await world.written_events()
+            assert event["reason"] == "PreemptionFailed"
+            assert event["note"] == f"No room was made on node {NODE}: delete-refused{words}"
 
     async def test_events_that_cannot_be_written_change_nothing(self) -> None:
         world = World(*running("a"))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder, PodRef, Victim
+from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.evictor.cluster import Deleted
@@ -249,7 +249,9 @@ async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_r
     cluster, clock, metrics = FakeCluster(), OrderedClock(), EvictorMetrics(CollectorRegistry())
     slots = Slots(1, metrics)
     order = make_order(
-        "a", "b", nominations_to_clear=tuple(PodRef("default", name, f"{name}-uid") for name in ("a", "b"))
+        "a",
+        "b",
+        nominations_to_clear=tuple(NominationToClear("default", name, f"{name}-uid") for name in ("a", "b")),
     )
     turn = slots.turn(order, 1, clock)
     hanging = 0

@@ -146,7 +146,7 @@ class Breaker:
         for trip in self.open():
             if not trip.namespace:
                 return Refused("breaker-open", trip.describe())
-            if order.preemptor is not None and order.preemptor.namespace == trip.namespace:
+            if order.room_for is not None and order.room_for.namespace == trip.namespace:
                 return Refused("breaker-open-namespace", trip.describe())
         return None
 

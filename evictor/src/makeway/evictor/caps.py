@@ -193,5 +193,5 @@ class Caps:
 
 def party_of(order: EvictionOrder) -> str:
     """Return whom an order evicts for, as people read it."""
-    preemptor = order.preemptor
+    preemptor = order.room_for
     return f"queue {order.queue}" if preemptor is None else f"namespace {preemptor.namespace}"

@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
-from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, OutcomeResult, Victim
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.daemonset.rule import HIGHER_PRIORITY
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition
+from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import Membership
+from makeway.core.policy import external
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
 from makeway.core.policy.rules import (
@@ -34,7 +35,8 @@ from makeway.core.policy.rules import (
 )
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
-from makeway.evictor.fences import LEASE, Fences
+from makeway.evictor import gang
+from makeway.evictor.fences import LEASE, Fences, is_external
 from makeway.evictor.groups import POD_GROUP, exempt_by_group
 from makeway.evictor.verdicts import (
     Await,
@@ -94,6 +96,8 @@ def admit(
         )
     if order.kind == "quota" and (not order.queue or order.preemptor is not None):
         return Refused("incomplete-order", "a quota order needs a queue, and has no preemptor")
+    if order.kind == "group" and (missing := gang.incomplete(order)):
+        return Refused("incomplete-order", missing)
     if order.kind == "pod" and (order.preemptor is None or not order.node or not order.node_uid):
         return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
     if (name := _bad_name(order)) is not None:
@@ -111,10 +115,11 @@ def admit(
 
 def _bad_name(order: EvictionOrder) -> str | None:
     """The first name that could not be one, and so could lead a URL elsewhere."""
-    pods = (order.preemptor, *order.victims, *order.nominations_to_clear)
+    pods = (order.room_for, *order.victims, *order.nominations_to_clear, *order.members)
     names = [part for pod in pods if pod is not None for part in (pod.namespace, pod.name)]
     if order.kind == "pod":
         names.append(order.node)
+    names += [member.node for member in order.members]
     if order.fence.kind == "lease":
         names += [order.fence.namespace, order.fence.name]
     return next((name for name in names if not _NAME.fullmatch(name)), None)
@@ -152,11 +157,13 @@ def still_wanted(
     node: Node | None,
     now: datetime,
     daemonsets: KnownDaemonSets = NO_DAEMONSETS,
+    priority_class: PriorityClass | None = None,
 ) -> Proceed | Stop:
     """Judge an admitted order against its fence, its preemptor and its node as the API has them.
 
     `stored_at` and `epoch`: as for `fenced`. `daemonsets`: with the one that the preemptor claims; unless it
-    proves that, the preemptor is a pod like any other.
+    proves that, the preemptor is a pod like any other. `priority_class`: the preemptor's, asked for where a
+    nominator wrote the order, for which a class has to be opted in.
     """
     if (stop := fenced(order, stored_at=stored_at, epoch=epoch, now=now)) is not None:
         return stop
@@ -168,8 +175,8 @@ def still_wanted(
         return Cancelled("preemptor-bound", f"the preemptor is bound to {preemptor.spec.node_name}")
     if preemptor.status.phase in ENDED_PHASES:
         return Cancelled("preemptor-ended", f"the preemptor's phase is {preemptor.status.phase}")
-    if preemptor.spec.preemption_policy == "Never":
-        return Refused("preemption-policy-never", "the preemptor's preemptionPolicy is Never")
+    if (refused := _may_preempt(order, preemptor, priority_class)) is not None:
+        return refused
     nominated = preemptor.status.nominated_node_name or ""
     if nominated != order.node:
         to = f"nominated to {nominated}" if nominated else "not nominated"
@@ -183,6 +190,21 @@ def still_wanted(
     proven = is_controlled(facts, labels, daemonsets.get((metadata.namespace, facts.daemonset_name)))
     bound_to = bound_node(preemptor) if proven else ""
     return Proceed(PreemptorFacts(facts.priority, metadata.namespace, bound_to))
+
+
+def _may_preempt(
+    order: EvictionOrder, preemptor: Pod, priority_class: PriorityClass | None
+) -> Refused | None:
+    """Return why no room is made for a pod: by its preemptionPolicy, and by who preempts for its class."""
+    never = preemptor.spec.preemption_policy == external.NEVER
+    if is_external(order):
+        if never and external.is_external(priority_class):
+            return None
+        name = preemptor.spec.priority_class_name or "without a name"
+        return Refused("not-opted-in", f"PriorityClass {name} is not opted in for preemption from outside")
+    if never:
+        return Refused("preemption-policy-never", "the preemptor's preemptionPolicy is Never")
+    return None
 
 
 def judge(
@@ -200,9 +222,10 @@ def judge(
 
     `rules`: those in force for this preemptor, over PriorityClasses that were read just now. `daemonsets`:
     with the one that the pod claims. `group`: what its groups, read just now, mean for it; None once a pod of
-    its unit has been deleted. A victim of a unit may run on another node than the order's.
+    its unit has been deleted. A victim of a unit, and of an order for a group, may run on another node than
+    the order's.
     """
-    node = victim.node if victim.unit else order.node
+    node = victim.node if victim.unit or order.kind == "group" else order.node
     if order.preemptor is not None and victim.uid == order.preemptor.uid:
         return Exempt("is-preemptor", "the order names its preemptor as a victim")
     if isinstance(there := _there(victim, pod), Gone):
@@ -334,22 +357,22 @@ def marked_by_scheduler(pod: Pod, message: str) -> bool:
 
 def nomination_is_ours(order: EvictionOrder, preemptor: Pod | None) -> bool:
     """Whether the preemptor still waits for the room this order was to make."""
+    return order.preemptor is not None and is_nominated(preemptor, order.preemptor.uid, order.node)
+
+
+def is_nominated(pod: Pod | None, uid: str, node: str) -> TypeGuard[Pod]:
+    """Whether this incarnation of a pod waits for that node, and its nomination can be cleared."""
     return (
-        order.preemptor is not None
-        and preemptor is not None
-        and preemptor.metadata.uid == order.preemptor.uid
-        and _waits(preemptor)
-        and preemptor.status.nominated_node_name == order.node
+        pod is not None and pod.metadata.uid == uid and _waits(pod) and pod.status.nominated_node_name == node
     )
 
 
-def nomination_yields(order: EvictionOrder, uid: str, pod: Pod | None, preemptor_priority: int) -> bool:
+def nomination_yields(
+    order: EvictionOrder, listed: NominationToClear, pod: Pod | None, preemptor_priority: int
+) -> bool:
     """Whether a listed nomination is to be cleared: that pod, unbound, still there, and less important."""
     return (
-        pod is not None
-        and pod.metadata.uid == uid
-        and _waits(pod)
-        and pod.status.nominated_node_name == order.node
+        is_nominated(pod, listed.uid, listed.node or order.node)
         and (pod.spec.priority or 0) < preemptor_priority
     )
 

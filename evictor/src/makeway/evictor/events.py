@@ -7,13 +7,15 @@ tenants must not learn each other's names (kubernetes#114923); the UID is kube-s
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, Outcome, PodRef, Preemptor, Victim
+from makeway.bus.messages import EvictionOrder, OrderedGroup, Outcome, PodRef, Preemptor, Victim
 from makeway.core.k8s.event import EventType, Regarding, event
+from makeway.core.k8s.pod_groups import GROUP, POD_GROUP_VERSIONS
 from makeway.core.text import counted
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import EvictorMetrics
@@ -28,6 +30,43 @@ CONTROLLER = "makeway.dev/evictor"
 _log = structlog.get_logger()
 
 
+_ANSWER: Final = re.compile(r"\d{3} \w+(?=: )")
+"""How a refusal of the API server begins: its status and reason."""
+
+
+POD: Final = ("v1", "Pod")
+POD_GROUP: Final = (f"{GROUP}/{POD_GROUP_VERSIONS[0]}", "PodGroup")
+"""apiVersion and kind of what an Event is about."""
+
+
+def _nodes(order: EvictionOrder) -> str:
+    """Return where an order evicts: its node, or how many nodes."""
+    if order.kind != "group":
+        return f"node {order.node}"
+    return counted(len({victim.node for victim in order.victims}), "node")
+
+
+def _begun(order: EvictionOrder, outcome: Outcome) -> str:
+    """Return how many pods an order for a group has evicted for nothing; empty for none."""
+    gone = sum(victim.deleted_at is not None for victim in outcome.victims)
+    return f" after {counted(gone, 'pod')} had been evicted" if gone and order.kind == "group" else ""
+
+
+def _words(preemptor: Preemptor | OrderedGroup, outcome: Outcome) -> str:
+    """Return what the API server said of the first victim that it refused to delete, for the preemptor.
+
+    Of a victim in another namespace only status and reason: the rest names it. See docs/visibility.md.
+    """
+    for victim in outcome.victims:
+        if victim.result != "failed" or not victim.message:
+            continue
+        if victim.namespace == preemptor.namespace:
+            return f": {victim.message}"
+        if answer := _ANSWER.match(victim.message):
+            return f": the API server answered {answer[0]} for a pod of another namespace"
+    return ""
+
+
 class Events:
     """Queues Events; `write_forever` writes them."""
 
@@ -40,14 +79,17 @@ class Events:
 
     def making_room(self, order: EvictionOrder) -> None:
         """On the preemptor, when the room cannot be made at once: something has to be tried again."""
-        if order.preemptor is not None:
+        if order.room_for is not None:
             pods = counted(len(order.victims), "pod")
-            note = f"Evicting {pods} from node {order.node} to make room for this pod"
-            self._about_preemptor(order.preemptor, "MakingRoom", note, "Normal")
+            this = "group" if order.kind == "group" else "pod"
+            note = f"Evicting {pods} from {_nodes(order)} to make room for this {this}"
+            self._about(order.room_for, "MakingRoom", note, "Normal")
 
     def preempted(self, order: EvictionOrder, victim: Victim) -> None:
         """On a victim whose delete was accepted; kube-scheduler's reason and wording, where it has one."""
-        if order.preemptor is not None:
+        if order.group is not None and order.kind == "group":
+            note = f"Preempted by podgroup {order.group.uid} on node {victim.node}"
+        elif order.preemptor is not None:
             note = f"Preempted by pod {order.preemptor.uid} on node {order.node}"
         else:
             note = f"Preempted since queue {order.queue} is above its maximum"
@@ -55,21 +97,22 @@ class Events:
         self._put(ref, "Preempted", "Preempting", note, "Normal")
 
     def ended(self, order: EvictionOrder, outcome: Outcome) -> None:
-        """On the preemptor, when its order has its outcome."""
-        if order.preemptor is None:
+        """On the preemptor, pod or group, when its order has its outcome."""
+        if order.room_for is None:
             return
         if outcome.result == "succeeded":
             done = [v for v in outcome.victims if v.result == "deleted"]
             left = len(outcome.victims) - len(done)
-            note = f"Evicted {counted(len(done), 'pod')} from node {order.node}"
+            note = f"Evicted {counted(len(done), 'pod')} from {_nodes(order)}"
             if left:
                 note += (
                     f"; {counted(left, 'pod')} had left or {'was' if left == 1 else 'were'} leaving already"
                 )
-            self._about_preemptor(order.preemptor, "RoomMade", note, "Normal")
+            self._about(order.room_for, "RoomMade", note, "Normal")
         elif outcome.result != "cancelled":
-            note = f"No room was made on node {order.node}: {outcome.reason}"
-            self._about_preemptor(order.preemptor, "PreemptionFailed", note, "Warning")
+            words = _words(order.room_for, outcome)
+            note = f"No room was made on {_nodes(order)}{_begun(order, outcome)}: {outcome.reason}{words}"
+            self._about(order.room_for, "PreemptionFailed", note, "Warning")
 
     async def write_forever(self) -> NoReturn:
         """Write what is queued, one after the other."""
@@ -81,13 +124,20 @@ class Events:
                 self._metrics.events_dropped.labels(reason="refused").inc()
                 _log.debug("event_dropped", namespace=namespace, reason=str(error))
 
-    def _about_preemptor(self, pod: Preemptor, reason: str, note: str, event_type: EventType) -> None:
-        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        self._put(ref, reason, "MakeWay", note, event_type)
+    def _about(self, one: Preemptor | OrderedGroup, reason: str, note: str, event_type: EventType) -> None:
+        self._put(one, reason, "MakeWay", note, event_type)
 
-    def _put(self, about: PodRef, reason: str, action: str, note: str, event_type: EventType) -> None:
+    def _put(
+        self,
+        about: PodRef | Preemptor | OrderedGroup,
+        reason: str,
+        action: str,
+        note: str,
+        event_type: EventType,
+    ) -> None:
+        version, kind = POD_GROUP if isinstance(about, OrderedGroup) else POD
         body = event(
-            Regarding("v1", "Pod", about.namespace, about.name, about.uid),
+            Regarding(version, kind, about.namespace, about.name, about.uid),
             namespace=about.namespace,
             event_type=event_type,
             reason=reason,

@@ -31,6 +31,7 @@ from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
+from makeway.evictor.fences import is_external
 from makeway.evictor.groups import exempt_by_group, groups_in, incomplete_unit, key_of, membership_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -73,6 +74,9 @@ CHECK_LASTS = timedelta(seconds=5)
 """How old a look at preemptor, node and fence may be when an effect begins. A process that was stopped for
 longer may have lost its order: another gets it `ACK_WAIT_SECONDS` after the last word from this one, which
 is at most `KEEP_SECONDS` older than the look."""
+
+EXTERNAL_CHECK_LASTS = timedelta(seconds=1)
+"""The same for a nominator's orders: the scheduler may clear the nomination, and knows of no order."""
 
 _log = structlog.get_logger()
 
@@ -270,18 +274,30 @@ class Execution:
         """Read and judge everything; the victims to delete, in the order's order."""
 
         async def read() -> tuple[Proceed | Stop, list[Pod | None]]:
-            wanted, pods = await asyncio.gather(
-                self._check(),
-                asyncio.gather(*(self._read(p.victim) for p in self.progress.values())),
-            )
-            self._class_names = {name for pod in pods if pod and (name := pod.spec.priority_class_name)}
-            await self._read_classes()
+            wanted, pods = await asyncio.gather(self._check(), self._read_victims())
+            await self._read_classes_of(pods)
             return wanted, pods
 
         wanted, pods = await self._until_deadline(read)
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
+        pending = self._judge_read(pods)
+        if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
+            self._halt(refused)
+        return pending
+
+    def _read_victims(self) -> asyncio.Future[list[Pod | None]]:
+        """Read all victims, begun at once."""
+        return asyncio.gather(*(self._read(p.victim) for p in self.progress.values()))
+
+    async def _read_classes_of(self, pods: Iterable[Pod | None]) -> None:
+        """Read the PriorityClasses that pods name."""
+        self._class_names = {name for pod in pods if pod and (name := pod.spec.priority_class_name)}
+        await self._read_classes()
+
+    def _judge_read(self, pods: Sequence[Pod | None]) -> list[tuple[VictimProgress, Delete]]:
+        """Judge all victims by their pods as they were just read; the victims to delete."""
         verdicts = {
             uid: self._judge(progress.victim, pod)
             for (uid, progress), pod in zip(self.progress.items(), pods, strict=True)
@@ -293,8 +309,6 @@ class Execution:
             else:
                 self.progress[uid].verdict = verdict
         if (refused := decide.first_exempt(verdicts)) is not None:
-            self._halt(refused)
-        if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
         return pending
 
@@ -433,8 +447,11 @@ class Execution:
         epoch: Epoch | None = reads[0]
         pod: Pod | None = reads[1]
         node: Node | None = reads[2]
+        priority_class: PriorityClass | None = None
         if pod is not None:
             await self._read_daemonset(pod)
+            if is_external(self.order) and pod.spec.priority_class_name:
+                priority_class = await self._cluster.get_priority_class(pod.spec.priority_class_name)
         return decide.still_wanted(
             self.order,
             stored_at=self._stored_at,
@@ -443,6 +460,7 @@ class Execution:
             node=node,
             now=self._clock.now(),
             daemonsets=self._daemonsets,
+            priority_class=priority_class,
         )
 
     async def _epoch(self) -> Epoch | None:
@@ -453,19 +471,25 @@ class Execution:
         return Epoch(await self._records.epoch(fence.name))
 
     async def _rehearse(self, pending: Sequence[tuple[VictimProgress, Delete]]) -> Sequence[Pending]:
-        """Mark the pods of units and try their deletion without effect; return what is left to delete.
+        """Mark pods that go together and try their deletion without effect; return what is left to delete.
 
         An admission policy or a budget that says no to one is known so before another one is deleted. What
         refuses stops the order here; a rollback takes the marks away. Afterwards all are judged anew (None).
         """
-        units = [one for one in pending if one[0].victim.unit]
-        if len(units) <= 1:
+        together = self._to_rehearse(pending)
+        if len(together) <= 1:
             return pending
-        await side_by_side(partial(self._evict, *one, dry_run=True) for one in units)
+        await side_by_side(partial(self._evict, *one, dry_run=True) for one in together)
         self._may_begin()
-        for progress, _ in units:
+        for progress, _ in together:
             progress.attempts = 0
         return [(progress, None) for progress, _ in pending if progress.verdict is None]
+
+    def _to_rehearse(
+        self, pending: Sequence[tuple[VictimProgress, Delete]]
+    ) -> Sequence[tuple[VictimProgress, Delete]]:
+        """The victims whose deletion is tried first: those that go with others or not at all."""
+        return [one for one in pending if one[0].victim.unit]
 
     # ---------------------------------------------------------------------------------- the victims
 
@@ -565,9 +589,10 @@ class Execution:
 
     async def _try_delete(self, progress: VictimProgress, judged: Delete) -> Gone | None:
         """Try the deletion of a victim as it was judged last, without effect; None where it would go."""
+        victim = progress.victim
+        await failpoint("evictor.before-dry-run", self.order.order_id)
         await self._cluster.read_brake()
         self._may_act()
-        victim = progress.victim
         hard = self._mode_guard.has_hard_budgets(victim.namespace)
         found = await self._cluster.dry_run(victim, judged.resource_version, eviction=hard)
         return None if found else Gone("not-found")
@@ -577,7 +602,7 @@ class Execution:
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
         await self._cluster.read_brake()
-        self._may_act()
+        self._may_delete()
         progress.delete_sent = True
         deleted: Deleted | None
         if self._mode_guard.has_hard_budgets(victim.namespace):
@@ -597,10 +622,15 @@ class Execution:
     def _may_act(self) -> None:
         """Called right before every effect, with no await in between."""
         self._may_begin()
-        if (age := self._clock.now() - self._checked_at) > CHECK_LASTS:
+        lasts = EXTERNAL_CHECK_LASTS if is_external(self.order) else CHECK_LASTS
+        if (age := self._clock.now() - self._checked_at) > lasts:
             raise TemporaryError(
                 "stale", f"preemptor, node and fence were read {age.total_seconds():.0f} s ago"
             )
+
+    def _may_delete(self) -> None:
+        """Called right before a deletion, as `_may_act`."""
+        self._may_act()
 
     def _may_begin(self) -> None:
         """Called before whatever may lead to an effect."""

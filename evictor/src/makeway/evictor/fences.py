@@ -16,7 +16,11 @@ LEASE: Final = "lease"
 COUNTER: Final = "kv"
 SCHEDULER_FENCES: Final = ("lease/kube-system/makeway-scheduler",)
 PLANNER_FENCES: Final = ("lease/makeway-system/makeway-planner",)
+NOMINATOR_FENCES: Final = ("lease/makeway-system/makeway-nominator",)
 """Where nothing is configured: those of the chart."""
+
+NOMINATOR: Final = "makeway/nominator/"
+"""What the writer of a nominator's orders begins with."""
 
 _FORM: Final = "lease/NAMESPACE/NAME, or kv/NAME for a counter on NATS where there is no leader election"
 
@@ -25,26 +29,42 @@ _FORM: Final = "lease/NAMESPACE/NAME, or kv/NAME for a counter on NATS where the
 class Fences:
     """The fences of this installation, written as `_written` does.
 
-    `of_schedulers`: of orders for a pod. `of_planners`: of orders for a queue's quota.
+    `of_schedulers`: of orders for a pod. `of_planners`: of orders for a queue's quota. `of_nominators`: of
+    orders for a pod that a nominator writes.
     """
 
     of_schedulers: frozenset[str]
     of_planners: frozenset[str]
+    of_nominators: frozenset[str]
 
     @classmethod
     def of(
-        cls, schedulers: Iterable[str] = SCHEDULER_FENCES, planners: Iterable[str] = PLANNER_FENCES
+        cls,
+        schedulers: Iterable[str] = SCHEDULER_FENCES,
+        planners: Iterable[str] = PLANNER_FENCES,
+        nominators: Iterable[str] = NOMINATOR_FENCES,
     ) -> Fences:
         """Read fences as options write them. Raises ValueError."""
-        return cls(_checked("--scheduler-fence", schedulers), _checked("--planner-fence", planners))
+        return cls(
+            _checked("--scheduler-fence", schedulers),
+            _checked("--planner-fence", planners),
+            _checked("--nominator-fence", nominators),
+        )
 
     def refusal_of(self, order: EvictionOrder) -> str:
         """Return why an order's fence is none of its writer's; empty where it is one."""
         written = _written(order.fence)
         known = self.of_planners if order.kind == "quota" else self.of_schedulers
+        if is_external(order):
+            known = self.of_nominators
         if written in known:
             return ""
         return f"the fence {written} is none of {', '.join(sorted(known))}"
+
+
+def is_external(order: EvictionOrder) -> bool:
+    """Report whether an order says that a nominator wrote it; its fence must be a nominator's then."""
+    return order.kind == "pod" and order.writer.startswith(NOMINATOR)
 
 
 def _written(fence: Fence) -> str:

@@ -114,9 +114,10 @@ class ModeGuard:
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
         """Return why no effect of an order may begin now; None where nothing is against it.
 
-        By the preemptor's namespace; an order without one, by the namespaces of all its victims.
+        By the namespace of the preemptor, pod or group; an order without one, by the namespaces of all its
+        victims.
         """
-        preemptor = order.preemptor
+        preemptor = order.room_for
         concerned = {v.namespace for v in order.victims} if preemptor is None else {preemptor.namespace}
         brake = self._brake()
         for namespace in sorted(concerned):

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, PodRef
+from makeway.bus.messages import EvictionOrder, NominationToClear
 from makeway.evictor import decide
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import EvictorMetrics
@@ -40,11 +40,11 @@ async def clear_listed(
     deadline = min(order.not_after, turn.now() + PATIENCE)
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def clear(ref: PodRef) -> bool:
+    async def clear(ref: NominationToClear) -> bool:
         async def attempt() -> bool:
             async with places, turn.work():
                 pod = await cluster.get_pod(ref.namespace, ref.name)
-                if pod is None or not decide.nomination_yields(order, ref.uid, pod, preemptor_priority):
+                if pod is None or not decide.nomination_yields(order, ref, pod, preemptor_priority):
                     return False
                 if decide.expired(order, turn.now()) or mode_guard.refusal_of(order):
                     return False

@@ -34,8 +34,8 @@ def mark_message(order: EvictionOrder) -> str:
     """DisruptionTarget's message, as kube-scheduler words it where it has a word for it; it names no pod."""
     if order.kind == "quota":
         return QUOTA_MESSAGE
-    scheduler = order.preemptor.scheduler_name if order.preemptor is not None else "makeway"
-    return preemption_message(scheduler)
+    scheduler = order.room_for.scheduler_name if order.room_for is not None else "makeway"
+    return preemption_message(scheduler, for_group=order.kind == "group")
 
 
 def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> bytes:

@@ -29,7 +29,7 @@ class Records(Protocol):
         """The order's outcome, where it has ended."""
 
     async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
-        """The latest order of the same preemptor or queue."""
+        """The latest order of the same preemptor, group or queue."""
 
     async def epoch(self, name: str) -> int:
         """The counter that fences a writer without a Lease."""
@@ -54,13 +54,14 @@ class BusRecords:
         return last.message if last is not None else None
 
     async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
-        """The latest order of the same preemptor or queue; errors as `outcome`."""
-        preemptor = order.preemptor
-        asked = (
-            self._bus.last_quota_order(order.queue)
-            if preemptor is None
-            else self._bus.last_order(preemptor.uid)
-        )
+        """The latest order of the same preemptor, group or queue; errors as `outcome`."""
+        match order.kind:
+            case "quota":
+                asked = self._bus.last_quota_order(order.queue)
+            case "group":
+                asked = self._bus.last_group_order(order.preemptor_uid)
+            case "pod":
+                asked = self._bus.last_order(order.preemptor_uid)
         last = await _translated(asked)
         return last.message if isinstance(last, Last) else None
 

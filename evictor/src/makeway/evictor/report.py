@@ -12,7 +12,13 @@ from makeway.evictor.rollback import RollbackReport
 from makeway.evictor.verdicts import Cancelled, Exempt, Expired, Failed, Gone, Refused, Stop, Terminating
 
 VICTIM_MESSAGE_LIMIT = 256
-"""Characters of what is said of one victim. A quota order has up to 500, and NATS takes 1 MiB."""
+"""Characters of what is said of one victim."""
+
+MESSAGES_LIMIT = 256_000
+"""Characters of what is said of all victims together: NATS takes 1 MiB, a group order has thousands."""
+
+NAMED_LIMIT = 10
+"""How many of what could not be rolled back are named."""
 
 
 def summarise(
@@ -29,10 +35,14 @@ def summarise(
 ) -> Outcome:
     """The outcome of an order that stopped for `stop`, or succeeded where that is None."""
     leaving = undone.leaving if undone is not None else {}
-    victims = tuple(_victim(p, leaving) for p in progress)
+    known = tuple(progress)
+    limit = min(VICTIM_MESSAGE_LIMIT, MESSAGES_LIMIT // max(1, len(known)))
+    victims = tuple(_victim(p, leaving, limit) for p in known)
     result, reason, message = _result(stop, any(v.result == "deleted" for v in victims))
     if undone is not None and undone.refused:
-        message += f"; not rolled back: {', '.join(undone.refused)}"
+        more = len(undone.refused) - NAMED_LIMIT
+        named = ", ".join(undone.refused[:NAMED_LIMIT])
+        message += f"; not rolled back: {named}{f' and {more} more' if more > 0 else ''}"
     return Outcome(
         order_id=order.order_id,
         kind=order.kind,
@@ -42,7 +52,7 @@ def summarise(
         evictor=evictor,
         started_at=started_at,
         finished_at=finished_at,
-        preemptor_uid=order.preemptor.uid if order.preemptor is not None else "",
+        preemptor_uid=order.preemptor_uid,
         node=order.node,
         queue=order.queue,
         reason=reason,
@@ -69,7 +79,7 @@ def _result(stop: Stop | None, deleted_some: bool) -> tuple[OutcomeResult, str, 
             return "failed", reason, message
 
 
-def _victim(progress: VictimProgress, leaving: Mapping[str, Gone | Terminating]) -> VictimOutcome:
+def _victim(progress: VictimProgress, leaving: Mapping[str, Gone | Terminating], limit: int) -> VictimOutcome:
     result, reason, message = _victim_result(progress, leaving)
     verdict = progress.verdict or leaving.get(progress.victim.uid)
     grace = verdict.grace_period_seconds if isinstance(verdict, Deleted | Terminating) else 0
@@ -79,7 +89,7 @@ def _victim(progress: VictimProgress, leaving: Mapping[str, Gone | Terminating])
         uid=progress.victim.uid,
         result=result,
         reason=reason,
-        message=message[:VICTIM_MESSAGE_LIMIT],
+        message=message[:limit],
         attempts=progress.attempts,
         grace_period_seconds=grace,
         deleted_at=progress.deleted_at,

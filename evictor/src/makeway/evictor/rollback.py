@@ -1,4 +1,4 @@
-"""Undoing what an order that makes no room has left in the API: its nomination, and its marks.
+"""Undoing what an order that makes no room has left in the API: its nominations, and its marks.
 
 It goes on until it is done, by whatever evictor is alive: the outcome is written after it, so an
 order whose evictor died is delivered again. A refusal for good (an admission policy, missing
@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, Rollback, Victim
+from makeway.bus.messages import EvictionOrder, OrderMember, Preemptor, Rollback, Victim
 from makeway.evictor import decide, patches
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.metrics import EvictorMetrics
@@ -59,6 +59,7 @@ class RollbackReport:
     """
 
     nomination_reverted: bool = False
+    nominations_reverted: list[str] = field(default_factory=list)
     conditions_cleared: list[str] = field(default_factory=list)
     leaving: dict[str, Gone | Terminating] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -68,6 +69,7 @@ class RollbackReport:
         return Rollback(
             nomination_reverted=self.nomination_reverted,
             conditions_cleared=tuple(sorted(self.conditions_cleared)),
+            nominations_reverted=tuple(sorted(self.nominations_reverted)),
         )
 
 
@@ -98,7 +100,12 @@ class RollbackRun:
         work = [
             self._durably(f"mark of {v.namespace}/{v.name}", partial(self._clear_mark, v)) for v in undecided
         ]
-        await asyncio.gather(*work, self._durably("nomination", self._revert_nomination))
+        if (pod := self._order.preemptor) is not None:
+            work.append(self._durably("nomination", partial(self._revert, pod, self._order.node)))
+        for one in self._order.members:
+            what = f"nomination of {one.namespace}/{one.name}"
+            work.append(self._durably(what, partial(self._revert, one, one.node)))
+        await asyncio.gather(*work)
         self._report((self._clock.now() - begun).total_seconds())
         return self._undone
 
@@ -120,19 +127,19 @@ class RollbackRun:
             return None
         return frozenset(v.uid for v in last.victims)
 
-    async def _revert_nomination(self) -> None:
-        """Take the preemptor's nomination back, if it is still this order's."""
-        preemptor = self._order.preemptor
-        if preemptor is None:
-            return
-        pod = await self._cluster.get_pod(preemptor.namespace, preemptor.name)
-        if pod is None or not decide.nomination_is_ours(self._order, pod):
+    async def _revert(self, waiting: Preemptor | OrderMember, node: str) -> None:
+        """Take the nomination of the preemptor, or of a member of the group, back if it is this order's."""
+        pod = await self._cluster.get_pod(waiting.namespace, waiting.name)
+        if not decide.is_nominated(pod, waiting.uid, node):
             return
         if await self._relied_on(self._order.order_id) is None:
-            await failpoint("evictor.before-revert")
+            await failpoint("evictor.before-revert", self._order.order_id)
             await self._cluster.clear_nomination(pod)
-            await failpoint("evictor.after-revert")
-            self._undone.nomination_reverted = True
+            await failpoint("evictor.after-revert", self._order.order_id)
+            if isinstance(waiting, OrderMember):
+                self._undone.nominations_reverted.append(waiting.uid)
+            else:
+                self._undone.nomination_reverted = True
 
     async def _clear_mark(self, victim: Victim) -> None:
         """Take the mark off a victim that stays, if it is this order's."""
@@ -181,11 +188,13 @@ class RollbackRun:
         labels = {"operation": "rollback", "result": "refused" if undone.refused else "succeeded"}
         self._metrics.executions.labels(**labels).inc()
         self._metrics.execution_seconds.labels(**labels).observe(seconds)
-        self._metrics.rollbacks.labels(object="nomination").inc(int(undone.nomination_reverted))
+        nominations = int(undone.nomination_reverted) + len(undone.nominations_reverted)
+        self._metrics.rollbacks.labels(object="nomination").inc(nominations)
         self._metrics.rollbacks.labels(object="mark").inc(len(undone.conditions_cleared))
         _log.info(
             "rolled_back",
             nomination_reverted=undone.nomination_reverted,
+            nominations_reverted=len(undone.nominations_reverted),
             conditions_cleared=len(undone.conditions_cleared),
             refused=undone.refused,
         )

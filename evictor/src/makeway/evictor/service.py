@@ -27,6 +27,7 @@ from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.fences import Fences
+from makeway.evictor.group_execution import GroupExecution
 from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -134,14 +135,12 @@ class Evictor:
         if expected := decide.misrouted(order, delivery.subject, self._settings.subjects):
             await self._quarantine(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
             return
-        preemptor = order.preemptor
         with (
             bound(
                 order_id=order.order_id,
                 decision_id=order.decision_id,
                 node=order.node,
-                pod=f"{preemptor.namespace}/{preemptor.name}" if preemptor is not None else "",
-                pod_uid=preemptor.uid if preemptor is not None else "",
+                **_room_for(order),
                 queue=order.queue,
             ),
             self._metrics.in_flight.track_inprogress(),
@@ -223,8 +222,7 @@ class Evictor:
     async def _carry_out(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
-        kind = partial(QuotaExecution, queue_guard=self._queue_guard) if order.kind == "quota" else Execution
-        execution = kind(
+        execution = self._kind_of(order)(
             order,
             stored_at=delivery.published_at,
             cluster=self._cluster,
@@ -274,6 +272,15 @@ class Evictor:
             finished_at=self._clock.now(),
         )
 
+    def _kind_of(self, order: EvictionOrder) -> Callable[..., Execution]:
+        match order.kind:
+            case "quota":
+                return partial(QuotaExecution, queue_guard=self._queue_guard)
+            case "group":
+                return GroupExecution
+            case "pod":
+                return Execution
+
     async def _persist(self, operation: str, act: Callable[[], Awaitable[T]], turn: Turn) -> T:
         """Go on until the bus answers: the order is kept meanwhile, and comes again if this process ends."""
         return await retrying(act, clock=turn, deadline=None, on_retry=reporter(self._metrics, operation))
@@ -312,6 +319,14 @@ async def _redeliver(delivery: OrderDelivery) -> None:
         await delivery.nak(PAUSE_SECONDS)
     except BusUnavailable as error:
         _log.warning("order_not_acknowledged", error=str(error))
+
+
+def _room_for(order: EvictionOrder) -> dict[str, str]:
+    """Return what a line of the log says of the pod or group that an order makes room for."""
+    about, kind = order.room_for, "pod_group" if order.kind == "group" else "pod"
+    if about is None:
+        return {"pod": "", "pod_uid": ""}
+    return {kind: f"{about.namespace}/{about.name}", f"{kind}_uid": about.uid}
 
 
 def _leaves_traces(stop: Stop) -> bool:

@@ -111,7 +111,7 @@ class Turn:
     def __init__(self, slots: Slots, order: EvictionOrder, sequence: int, clock: Clock) -> None:
         self._slots = slots
         self._clock = clock
-        priority = order.preemptor.priority if order.preemptor is not None else None
+        priority = order.room_for.priority if order.room_for is not None else None
         self._rank = (LAST if priority is None else -priority, sequence)
         self.namespaces = frozenset(v.namespace for v in order.victims)
         self._holding = False

@@ -107,6 +107,7 @@ class Refused:
         "fence-unknown",
         "future-epoch",
         "preemption-policy-never",
+        "not-opted-in",
         "victim-spared",
         "queues-not-read",
         "unit-incomplete",
@@ -127,6 +128,9 @@ class Cancelled:
         "nomination-moved",
         "node-gone",
         "ended-elsewhere",
+        "group-gone",
+        "group-changed",
+        "members-missing",
     ]
     message: str
 
@@ -142,6 +146,7 @@ class Failed:
         "disruption-budget",
         "deadline",
         "incomplete",
+        "reads-too-slow",
     ]
     message: str
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -41,10 +42,10 @@ class WastedVictims:
         self._numbers = itertools.count()
 
     def follow(self, order: EvictionOrder, outcome: Outcome) -> None:
-        """Have the preemptor of an order looked at, where that has evicted any pod."""
+        """Have the preemptor of an order, pod or group, looked at where that has evicted any pod."""
         evicted = [victim for victim in outcome.victims if victim.deleted_at is not None]
         grace = timedelta(seconds=max((max(0, one.grace_period_seconds) for one in evicted), default=0))
-        wanted = outcome.result == "succeeded" and order.preemptor is not None and bool(evicted)
+        wanted = outcome.result == "succeeded" and order.room_for is not None and bool(evicted)
         if wanted and grace <= LONGEST_GRACE and len(self._due) < MOST:
             due = outcome.finished_at + grace + PATIENCE
             heapq.heappush(self._due, (due, next(self._numbers), order, len(evicted)))
@@ -59,14 +60,43 @@ class WastedVictims:
         """Look at the preemptors that are due. What cannot be read says nothing."""
         while self._due and self._due[0][0] <= self._clock.now():
             _, _, order, victims = heapq.heappop(self._due)
-            preemptor = order.preemptor
-            assert preemptor is not None  # noqa: S101 - `follow` takes no other
+            about = order.room_for
+            assert about is not None  # noqa: S101 - `follow` takes no other
             try:
-                pod = await self._cluster.get_pod(preemptor.namespace, preemptor.name)
+                wasted = await self._wasted(order)
             except (TemporaryError, PermanentError):
                 continue
-            if (wasted := in_vain(order, pod)) is not None:
-                self._breaker.placed(preemptor.namespace, victims, wasted=wasted)
+            if wasted is not None:
+                self._breaker.placed(about.namespace, victims, wasted=wasted)
+
+    async def _wasted(self, order: EvictionOrder) -> bool | None:
+        """Read who an order made room for, and report whether that was in vain."""
+        if order.kind == "group":
+            return group_in_vain(
+                order, [await self._cluster.get_pod(one.namespace, one.name) for one in order.members]
+            )
+        about = order.room_for
+        return in_vain(order, await self._cluster.get_pod(about.namespace, about.name) if about else None)
+
+
+def group_in_vain(order: EvictionOrder, pods: Sequence[Pod | None]) -> bool | None:
+    """Report whether too few members of an order's group got a place; None where it is not to be told. Pure.
+
+    `pods`: under the members' names, in their order. The scheduler is free to exchange equal members, so any
+    of the order's nodes will do.
+    """
+    nodes = {member.node for member in order.members}
+    there = [
+        pod
+        for member, pod in zip(order.members, pods, strict=True)
+        if pod is not None
+        and pod.metadata.uid == member.uid
+        and pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ENDED_PHASES
+    ]
+    if order.group is None or len(there) < order.group.must_place:
+        return None
+    return sum(pod.spec.node_name in nodes for pod in there) < order.group.must_place
 
 
 def in_vain(order: EvictionOrder, pod: Pod | None) -> bool | None:

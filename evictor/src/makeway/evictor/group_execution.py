@@ -1,0 +1,194 @@
+"""Carrying out an order for a pod group: nothing is deleted before everything would be.
+
+The members come in together or not at all, so a victim that turns out to stay has cost the others their lives
+for nothing. Hence a barrier before the first delete: the group, its members and their nodes, every unit and
+every victim are read; each victim is marked and its deletion tried without effect, so that an admission
+policy's no is known; then all is read once more, the victims last. The first delete begins within a second of
+that read. What is refused until then refuses the order, and a rollback takes marks and nominations back.
+
+Then units go whole, then all but the last victim of each node, then those, each after a re-check. Pods whose
+budgets are hard go first, one after another. The first failure stops the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from makeway.bus.messages import EvictionOrder, OrderMember, Victim
+from makeway.core.k8s.objects import Node, Pod
+from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
+from makeway.core.policy.rules import PreemptorFacts
+from makeway.evictor import decide, gang
+from makeway.evictor.execution import Execution, VictimProgress, side_by_side
+from makeway.evictor.retry import TemporaryError
+from makeway.evictor.shared_reads import SharedReads
+from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
+from makeway.runtime.failpoints import failpoint
+
+VICTIMS_LAST: Final = timedelta(seconds=1)
+"""How old the read of all victims may be when the first is deleted; and for how long one look at the group
+and its members serves the re-checks of several victims."""
+
+CONFIRMATIONS: Final = 5
+"""How often all victims are read anew for a read that is young enough, before the order is given up."""
+
+
+class GroupExecution(Execution):
+    """One order for a pod group under way; used as an `Execution`, which has the other `parts`."""
+
+    def __init__(self, order: EvictionOrder, **parts: Any) -> None:
+        super().__init__(order, **parts)
+        self._looks = SharedReads(self._look)
+        self._confirmations = SharedReads(self._judge_again)
+        self._looked_at: datetime | None = None
+        self._read_at: datetime | None = None  # the victims, all of them
+        self._barrier_passed = False
+        self._begun = False
+
+    async def _carry_out(self) -> None:
+        await self._wait_for_awaited()
+        pending = await self._judge_all()
+        if await self._reserve([progress.victim for progress, _ in pending]):
+            pending = await self._judge_all()
+        await self._rehearse(pending)
+        judged = {progress.victim.uid: judgement for progress, judgement in await self._confirm()}
+        await failpoint("evictor.barrier-passed", self.order.order_id)
+        self._barrier_passed = True
+        left = [victim for victim in self.order.victims if victim.uid in judged]
+        hard = [victim for victim in left if self._mode_guard.has_hard_budgets(victim.namespace)]
+        for number, victim in enumerate(hard):
+            await self._evict(self.progress[victim.uid], judged[victim.uid], later=number > 0)
+        kept = {victim.uid for victim in hard}
+        for later, phase in gang.in_phases([victim for victim in left if victim.uid not in kept]):
+            await side_by_side(
+                partial(self._evict, self.progress[victim.uid], judged[victim.uid], later=later)
+                for victim in phase
+            )
+
+    # ------------------------------------------------------------------------------------- the barrier
+
+    def _to_rehearse(
+        self, pending: Sequence[tuple[VictimProgress, Delete]]
+    ) -> Sequence[tuple[VictimProgress, Delete]]:
+        return pending
+
+    async def _confirm(self) -> list[tuple[VictimProgress, Delete]]:
+        """Read and judge everything anew, until that took no longer than it may last."""
+        reads = 0
+        while True:
+            pending = await self._judge_all()
+            # Read now, it need not be between here and the first deletion.
+            await self._until_deadline(self._cluster.read_brake)
+            took, reads = self._age(), reads + 1
+            if took <= VICTIMS_LAST or not pending:
+                return pending
+            if reads == CONFIRMATIONS:
+                seconds, most = took.total_seconds(), VICTIMS_LAST.total_seconds()
+                message = (
+                    f"it took {seconds:.1f} s to read {len(self.progress)} victims, at most {most:.0f} s"
+                )
+                self._halt(Failed("reads-too-slow", message))
+
+    async def _judge_all(self) -> list[tuple[VictimProgress, Delete]]:
+        """Read and judge everything, the victims last; those to delete, in the order's order."""
+        wanted = await self._until_deadline(partial(self._looks, self.order.order_id))
+        if not isinstance(wanted, Proceed):
+            self._halt(wanted)
+        self.preemptor = wanted.preemptor
+        if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
+            self._halt(refused)
+
+        async def read() -> tuple[datetime, list[Pod | None]]:
+            begun, pods = self._clock.now(), await self._read_victims()
+            await self._read_classes_of(pods)
+            return begun, pods
+
+        self._read_at, pods = await self._until_deadline(read)
+        return self._judge_read(pods)
+
+    async def _judge_again(self, _: str) -> None:
+        await self._judge_all()
+
+    def _age(self) -> timedelta:
+        """How long ago all victims were read."""
+        return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
+
+    def _may_delete(self) -> None:
+        super()._may_delete()
+        if not self._begun and self._age() > VICTIMS_LAST:
+            raise TemporaryError("stale", "the victims were read too long ago for the first to be deleted")
+        self._begun = True
+
+    async def _recheck(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
+        """As for any order; before the first deletion all victims are read anew where that is due."""
+        if self._barrier_passed and not self._begun and self._age() > VICTIMS_LAST:
+            await self._confirmations(self.order.order_id)
+        return await super()._recheck(victim, judged)
+
+    # ------------------------------------------------------------------------- the group and its members
+
+    async def _check(self) -> Proceed | Stop:
+        """As for any order, but that one look serves all who ask within a moment."""
+        if self._looked_at is not None and self._clock.now() - self._looked_at <= VICTIMS_LAST:
+            return Proceed(self.preemptor)
+        return await self._looks(self.order.order_id)
+
+    async def _look(self, _: str) -> Proceed | Stop:
+        asked_at = self._clock.now()
+        wanted = await super()._check()
+        if isinstance(wanted, Proceed):
+            self.preemptor = wanted.preemptor
+            self._looked_at = asked_at
+        return wanted
+
+    async def _still_wanted(self) -> Proceed | Stop:
+        """The order against its fence, the PodGroup, its members and their nodes; the brake is read too."""
+        group = self.order.group
+        assert group is not None  # noqa: S101 - `admit` refused the order otherwise
+        epoch, _ = await asyncio.gather(self._epoch(), self._cluster.read_brake())
+        stop = decide.fenced(self.order, stored_at=self._stored_at, epoch=epoch, now=self._clock.now())
+        if stop is not None:
+            return stop
+        key = GroupKey(group.namespace, group.name)
+        self._groups.pop(key, None)
+        await self._read_groups([key])
+        names = sorted({member.node for member in self.order.members})
+        pods, nodes = await asyncio.gather(
+            asyncio.gather(*(self._read_member(member) for member in self.order.members)),
+            asyncio.gather(*(self._read_node(name) for name in names)),
+        )
+        unwanted = gang.unwanted(
+            self.order,
+            self._groups.get(key),
+            {member.uid: pod for member, pod in zip(self.order.members, pods, strict=True)},
+            dict(zip(names, nodes, strict=True)),
+        )
+        if unwanted is not None:
+            return unwanted
+        found = membership(key, self._groups.get)
+        if found.unknown:
+            return Cancelled("group-gone", found.unknown)
+        return Proceed(PreemptorFacts(found.priority or 0, group.namespace))
+
+    async def _read_member(self, member: OrderMember) -> Pod | None:
+        async with self._reads:
+            return await self._cluster.get_pod(member.namespace, member.name)
+
+    async def _read_node(self, name: str) -> Node | None:
+        async with self._reads:
+            return await self._cluster.get_node(name)
+
+    def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
+        group = self.order.group
+        if (
+            pod is not None
+            and group is not None
+            and (pod.metadata.namespace, group_of(pod)) == (group.namespace, group.name)
+            and pod.metadata.uid == victim.uid
+        ):
+            return Exempt("is-preemptor", "the order names a pod of its own group as a victim")
+        return super()._judge(victim, pod)

@@ -1,0 +1,85 @@
+"""Orders of a nominator: for pods that their scheduler does not preempt for, of classes that are opted in."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import EvictionOrder, Fence
+from makeway.core.k8s.objects import Metadata, PriorityClass
+from makeway.evictor import decide
+from makeway.evictor.fences import Fences
+from makeway.evictor.verdicts import Epoch, Proceed, Refused
+from unit.evictor.building import CLUSTER, EPOCH, NOW, make_node, make_order, preemptor_pod
+
+NOMINATORS = Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=EPOCH)
+ORDER = make_order("v", writer="makeway/nominator/n1", fence=NOMINATORS)
+NEVER = preemptor_pod().of_class("urgent").never_preempts().build()
+
+
+def a_class(policy: str = "Never", annotation: str = "external") -> PriorityClass:
+    annotations = {"makeway.dev/preemption": annotation}
+    return PriorityClass(metadata=Metadata(name="urgent", annotations=annotations), preemption_policy=policy)
+
+
+def judged(
+    order: EvictionOrder, priority_class: PriorityClass | None, *, may: bool = False
+) -> Proceed | object:
+    pod = preemptor_pod().of_class("urgent").build() if may else NEVER
+    return decide.still_wanted(
+        order,
+        stored_at=NOW,
+        epoch=Epoch(EPOCH),
+        preemptor=pod,
+        node=make_node(),
+        now=NOW,
+        priority_class=priority_class,
+    )
+
+
+def test_a_class_that_is_opted_in_lets_a_nominator_preempt() -> None:
+    assert isinstance(judged(ORDER, a_class()), Proceed)
+
+
+@pytest.mark.parametrize("priority_class", [None, a_class(annotation="no"), a_class("PreemptLowerPriority")])
+def test_any_other_class_does_not(priority_class: PriorityClass | None) -> None:
+    found = judged(ORDER, priority_class)
+
+    assert isinstance(found, Refused)
+    assert found.reason == "not-opted-in"
+
+
+def test_a_pod_that_may_preempt_is_its_schedulers() -> None:
+    found = judged(ORDER, a_class(), may=True)
+
+    assert isinstance(found, Refused)
+    assert found.reason == "not-opted-in"
+
+
+def test_a_scheduler_may_not_preempt_for_it() -> None:
+    found = judged(make_order("v"), a_class())
+
+    assert isinstance(found, Refused)
+    assert found.reason == "preemption-policy-never"
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        make_order("v", writer="makeway/nominator/n1"),
+        make_order("v", fence=NOMINATORS),
+        make_order("v", writer="makeway/nominator/n1", fence=Fence(kind="kv", name="any", epoch=0)),
+    ],
+    ids=["a nominator with the scheduler's fence", "a scheduler with the nominator's", "a counter"],
+)
+def test_each_writer_has_a_fence_of_its_own(order: EvictionOrder) -> None:
+    found = decide.admit(order, cluster_uid=CLUSTER, now=NOW, fences=Fences.of())
+
+    assert isinstance(found, Refused)
+    assert found.reason == "fence-unknown"
+
+
+def test_a_quota_order_that_calls_itself_a_nominators_is_fenced_by_the_planner() -> None:
+    quota = msgspec.structs.replace(ORDER, kind="quota", preemptor=None, queue="root.a")
+
+    assert decide.admit(quota, cluster_uid=CLUSTER, now=NOW) is not None
