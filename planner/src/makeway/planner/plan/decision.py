@@ -26,7 +26,8 @@ class Decision:
     """One planned request with its answer: what a decision record is written from, after the reply.
 
     `queue`: the preemptor's. `looked_at_again`: a refusal's `retry_at` is there since the snapshot was
-    behind. `recording`: where what it was decided from is kept.
+    behind. `held_back`: what goes on with a preemption loop was left out afterwards, which no recording
+    knows. `recording`: where what it was decided from is kept.
     """
 
     decision_id: str
@@ -39,6 +40,7 @@ class Decision:
     duration_seconds: float
     queue: str = ""
     looked_at_again: bool = False
+    held_back: bool = False
     recording: str = ""
 
 
@@ -117,10 +119,11 @@ def awaited_of(candidate: PlanCandidate) -> tuple[messages.Awaited, ...]:
 
 def victims_of(candidate: PlanCandidate) -> tuple[messages.Victim, ...]:
     """Name the pods that must go."""
-    return tuple(_victim(candidate.node, one) for one in candidate.victims)
+    return tuple(victim_of(candidate.node, one) for one in candidate.victims)
 
 
-def _victim(node: str, one: RemovablePod) -> messages.Victim:
+def victim_of(node: str, one: RemovablePod) -> messages.Victim:
+    """Write down a pod that has to go; `node`: where a pod runs that goes by itself."""
     return messages.Victim(
         namespace=one.pod.namespace,
         name=one.pod.name,

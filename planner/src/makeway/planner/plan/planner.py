@@ -16,7 +16,7 @@ from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
-from makeway.planner.plan.constraints.budgets import debits
+from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.constraints.layers import layers_of
 from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.constraints.queues import queue_constraints_of
@@ -114,14 +114,14 @@ def _decide(
     """Plan without a pause; None where more nodes than `at_most` have to be looked at, after so many were."""
     if question.ignore_columns:
         question = replace(question, needs={}, constraints=Constraints())
-    named, unknown = _potential(snapshot, question)
+    named, unknown = potential_nodes(snapshot, question)
     potential = eligible(snapshot, question.constraints, named)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
     if not question.may_preempt:
         return diagnosis.never(scope, question)
     if not named.size:
         return diagnosis.no_nodes(scope, question, unknown)
-    needs, missing, uncounted = _modelled(snapshot, question.needs)
+    needs, missing, uncounted = modelled(snapshot, question.needs)
     if missing:
         return diagnosis.not_offered(scope, question, missing)
 
@@ -210,9 +210,8 @@ class Evaluator:
         self._snapshot = snapshot
         self._score_caches = cache.scores
         self._now = now
-        self._debits = debits(snapshot, (*question.in_flight, *question.leaving))
-        for key, allowed in question.allowed_before.items():
-            self._debits[key] = self._debits.get(key, 0) + snapshot.budgets.allows(key) - allowed
+        going = (*question.in_flight, *question.leaving)
+        self._debits = debits_before(snapshot, going, question.allowed_before)
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
         queues = queue_constraints_of(snapshot, question, placed, tallies)
@@ -336,7 +335,7 @@ def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
     return rows[left[rows]]
 
 
-def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
+def potential_nodes(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
     """Return the rows that may be helped, ascending, and how many named nodes are not known."""
     names = question.nodes.names
     if question.nodes.all_but:
@@ -347,7 +346,7 @@ def _potential(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
     return rows, len(set(names)) - int(rows.size)
 
 
-def _modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:
+def modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:
     """Leave out resources that are not counted, and extended ones that no node offers; name another kind.
 
     Returns what plans look at, a resource that cannot be had, and what is left to verification.

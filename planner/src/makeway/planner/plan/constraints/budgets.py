@@ -45,6 +45,14 @@ def debits(snapshot: Snapshot, leaving: Iterable[str]) -> dict[Key, int]:
     return taken
 
 
+def debits_before(snapshot: Snapshot, leaving: Iterable[str], allowed: Mapping[Key, int]) -> dict[Key, int]:
+    """Count debits, and what budgets have come to allow more since they allowed so much."""
+    taken = debits(snapshot, leaving)
+    for key, before in allowed.items():
+        taken[key] = taken.get(key, 0) + snapshot.budgets.allows(key) - before
+    return taken
+
+
 def violating_beyond(sets: Ints, victims: Flags, budgets: BudgetTable, debits: Mapping[Key, int]) -> Flags:
     """Return which pods would violate a budget if, on each node, first the victims went and then the rest.
 

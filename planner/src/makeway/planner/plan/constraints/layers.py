@@ -49,13 +49,28 @@ Placed = tuple[int, PodRecord]
 
 
 @dataclass(frozen=True, slots=True)
+class SpreadCounts:
+    """What a topology spread counts, for plans that place more than one pod.
+
+    `totals`: int64[domains], pods that count, with all there that are; `exists`: bool[domains], it has nodes
+    that count. A pod may come where the total is at most the least one plus `slack`; plus nothing where there
+    are `few` domains.
+    """
+
+    totals: Ints
+    exists: Flags
+    slack: int
+    few: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One constraint over all nodes.
 
     `use`: int64[signatures], what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
     what is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint
     does not look at the node. `domains`: int64[nodes], within which pods on other nodes count too, negative
-    for a node in none; None where each node is by itself.
+    for a node in none; None where each node is by itself. `spread`: of a topology spread, what it counts.
     """
 
     key: Hashable
@@ -63,6 +78,7 @@ class Layer:
     use: Ints
     room: Ints
     domains: Ints | None = None
+    spread: SpreadCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,13 +463,16 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
         eligible = eligible & builder.snapshot.topology.eligible(required, tolerations, nodes)
     totals = builder.totals(builder.held(tally), domains, eligible, spread.topology_key)
     exists = np.bincount(domains[eligible], minlength=totals.size) > 0
-    most = _least_of_others(totals, exists) + spread.max_skew - int(spread.counts_itself)
-    if int(exists.sum()) < spread.min_domains:
-        most = np.full_like(totals, spread.max_skew - int(spread.counts_itself))
+    slack = spread.max_skew - int(spread.counts_itself)
+    most = _least_of_others(totals, exists) + slack
+    few = int(exists.sum()) < spread.min_domains
+    if few:
+        most = np.full_like(totals, slack)
     room = np.where(eligible, np.minimum(most - totals, MOST)[domains], MOST)
     room[~labelled] = -MOST
     reason = f"{SPREAD_OVER}{spread.topology_key}"
-    return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1))
+    counts = SpreadCounts(totals, exists, slack, few)
+    return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1), counts)
 
 
 def _least_of_others(totals: Ints, exists: Flags) -> Ints:

@@ -61,6 +61,10 @@ class RefusalStats:
         counts = {reason: int(np.count_nonzero(flags[rows])) for reason, flags in self._reasons.items()}
         return Counter({reason: number for reason, number in counts.items() if number})
 
+    def standing(self) -> dict[str, Flags]:
+        """Return bool[nodes] by what stands in the way, of the nodes that were looked at."""
+        return {reason: flags.copy() for reason, flags in self._reasons.items()}
+
     def exempt(self, rows: Ints) -> Counter[str]:
         """Count the pods of lower priority that rules exempt, by rule."""
         if not self._exempt.any():

@@ -36,6 +36,7 @@ NOTHING_REMOVABLE = "NoLowerPriorityPods"
 PODS_EXEMPT = "PodsSpared"
 NO_ROOM = "NotEnoughRoom"
 FORBIDDEN = "ForbiddenByPolicy"
+NOT_FOUND = "PlacesNotFound"
 
 UNKNOWN_NODE = "Not known to the planner"
 NEAREST = 3

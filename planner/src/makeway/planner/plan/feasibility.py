@@ -48,10 +48,22 @@ class Feasibility:
         return snapshot.names[int(self.fits[order[0]])]
 
 
-def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Feasibility:
-    """Sort all nodes for one pod. O(slots · nodes)."""
+def feasibility(
+    snapshot: Snapshot,
+    question: Question,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    rows: Ints | None = None,
+    allowance: Allowance | None = None,
+) -> Feasibility:
+    """Sort nodes for one pod. O(slots · nodes).
+
+    `rows`: of the nodes to look at; all where None. `allowance`: for what constraints come to; without a
+    bound where None. Raises AllowanceUsedUp.
+    """
     cache.bind(snapshot)
-    present = np.flatnonzero(snapshot.present)
+    present = np.flatnonzero(snapshot.present) if rows is None else rows
     excluded = ruled_out(snapshot, question.constraints, present)
     chosen = eligible(snapshot, question.constraints, present)
     asked = {name for name, amount in question.needs.items() if amount > 0}.difference(BASE_RESOURCES)
@@ -61,7 +73,8 @@ def feasibility(snapshot: Snapshot, question: Question, now: datetime, cache: Pl
     if unknown:
         excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
         chosen = chosen[:0]
-    batches = Evaluator(snapshot, question, now, cache, Allowance()).evaluate(chosen)
+    evaluator = Evaluator(snapshot, question, now, cache, allowance or Allowance())
+    batches = evaluator.evaluate(chosen)
 
     fits: list[Ints] = []
     free: list[NDArray[np.float64]] = []

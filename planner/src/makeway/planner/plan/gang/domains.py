@@ -1,0 +1,91 @@
+"""The domains of a group's topology constraints: which there are, in which order they are priced and told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator
+from typing import Final
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.draft import Draft, price_of
+from makeway.planner.plan.gang.levels import room_for
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangDomain
+from makeway.planner.snapshot.columns import MOST
+
+MOST_DOMAINS: Final = 64
+"""Domains that are priced; of more, those with most room."""
+
+Part = tuple[int, tuple[tuple[str, str], ...], Model]
+"""The least level of victims, key and value of each topology constraint, and the nodes that have them."""
+
+
+def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Part]]:
+    """Return the model of each domain in which all members could be; all of it without such a constraint.
+
+    Those come first in which pods of lower priority would do, and of these those with most room for each
+    member.
+    """
+    if not gang.topology:
+        return [(-MOST, (), model)]
+    snapshot = model.snapshot
+    nodes: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, name in enumerate(model.names):
+        held = snapshot.nodes[name].labels if name in snapshot.nodes else {}
+        if all(key in held for key in gang.topology):
+            nodes[tuple(held[key] for key in gang.topology)].append(place)
+    for placement in gang.placed:
+        there = snapshot.nodes.get(placement.node)
+        if there is not None:
+            mine = tuple(there.labels.get(key, "") for key in gang.topology)
+            nodes = defaultdict(list, {mine: nodes.get(mine, [])})
+    emptied = model.room + np.einsum("rdn,dn->rn", model.uses, model.removable.astype(np.int64))
+    share = np.min(emptied / np.maximum(model.need[0], 1)[:, None], axis=0, initial=float(model.must))
+    chosen = sorted(nodes, key=lambda values: (-float(share[nodes[values]].sum()), values))
+    yield
+    parts: list[Part] = []
+    for values in chosen[:MOST_DOMAINS]:
+        if nodes[values]:
+            part = model.within(np.array(nodes[values]))
+            parts.append((_least_level(part), tuple(zip(gang.topology, values, strict=True)), part))
+            yield
+    return sorted(parts, key=lambda one: one[0])
+
+
+def _least_level(model: Model) -> int:
+    """Return the highest priority of victims below which there is no room, by a bound; MOST without room."""
+    levels: list[int] = [-MOST, *np.unique(model.priority[model.removable]).tolist()]
+    if room_for(model, levels[-1]) < model.must:
+        return MOST
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if room_for(model, levels[middle]) < model.must:
+            low = middle + 1
+        else:
+            high = middle
+    return levels[low]
+
+
+def cannot_beat(level: int, model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether no plan with a victim of at least a level costs less than a draft."""
+    price = price_of(model, draft)
+    if not price.victims:
+        return True
+    first = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective
+    return set(first) <= {"budgets"} and not price.violations and price.highest < level
+
+
+def in_order(
+    priced: list[GangDomain], gang: GangQuestion, objective: tuple[GroupTerm, ...]
+) -> tuple[GangDomain, ...]:
+    """Return the domains that were looked at, those first that cost least, then those with most room."""
+    if not gang.topology:
+        return ()
+    planned = [one for one in priced if one.price is not None]
+    planned.sort(key=lambda one: one.price.key(objective) if one.price else ())
+    rest = sorted((one for one in priced if one.price is None), key=lambda one: -one.placeable)
+    return (*planned, *rest)

@@ -1,0 +1,402 @@
+"""A plan in the making: which members go where, which pods go for them, whether it holds, and its price."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from makeway.core.k8s.importance import NOT_STARTED
+from makeway.planner.plan.evaluate import reprieve
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_cost
+from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT, Price
+from makeway.planner.plan.groups import PlannedUnit
+from makeway.planner.snapshot.columns import MOST, Ints
+
+Slot = tuple[int, int]
+"""A pod: its slot and its node's place."""
+
+Step = tuple[int, int, int]
+"""Class, node's place, and how many members are placed there one after the other."""
+
+
+Taken = dict[int, Counter[str]]
+"""What victims hold, by their queue and by resource."""
+
+FEW: Final = 64
+"""Victims up to which one by one is as fast as all at once; so many are offered back one by one by rules."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """`members`: how many, by node's place and class. `singles`: pods that go alone. `units`: go whole."""
+
+    members: dict[tuple[int, int], int] = field(default_factory=dict)
+    singles: set[Slot] = field(default_factory=set)
+    units: set[int] = field(default_factory=set)
+
+    @property
+    def placed(self) -> int:
+        """Return how many members are placed."""
+        return sum(self.members.values())
+
+    def copy(self) -> Draft:
+        """Return another one like it."""
+        return Draft(dict(self.members), set(self.singles), set(self.units))
+
+
+def slots_of(model: Model, units: Iterable[int]) -> Iterator[Slot]:
+    """Yield the pods of units on the model's nodes. O(slots · nodes) a unit."""
+    for unit in units:
+        yield from map(tuple, np.argwhere(model.unit == unit).tolist())
+
+
+def gone(model: Model, draft: Draft) -> list[Slot]:
+    """Return all pods that go on the model's nodes."""
+    return [*draft.singles, *slots_of(model, draft.units)]
+
+
+def price_of(model: Model, draft: Draft) -> Price:
+    """Return what a draft costs. O(victims · log victims)."""
+    total, count, highest, start, lost = _singles(model, draft)
+    charges = [
+        ((-int(model.priority[slot, node]), int(model.rank[node]), slot), {held: 1})
+        for slot, node, held in _covered(model, draft.singles)
+    ]
+    broken = len(draft.units)
+    for number in sorted(draft.units):
+        unit = model.units[number]
+        if unit is None:
+            continue
+        priority = max(pod.priority for pod in unit.members)
+        total += unit_cost(unit)
+        count += unit.size
+        begun = unit.unit.start
+        if priority > highest:
+            highest, start = priority, begun
+        elif priority == highest:
+            start = min(start, begun)
+        if unit.sets:
+            charges.append(((-priority, -1, number), dict(unit.sets)))
+    broken += sum(left >= 0 and lost[gang] > left for gang, left in model.spare.items() if lost[gang])
+    charges.sort(key=lambda one: one[0])
+    found = model.snapshot.budgets.violations([one for _, one in charges], model.debits) if charges else []
+    return Price(sum(found), highest, broken, total, count, start)
+
+
+def _singles(model: Model, draft: Draft) -> tuple[int, int, int, int, Counter[int]]:
+    """Return cost, number, highest priority and its start of the pods that go alone, and lost by gang."""
+    if not draft.singles:
+        return 0, 0, NO_PRIORITY, NOT_STARTED, Counter()
+    if len(draft.singles) > FEW:
+        at = places_of(draft.singles)
+        priorities, starts = model.priority[at], model.start[at]
+        highest = int(priorities.max())
+        lost = Counter[int](model.gang[at].tolist()) if model.spare else Counter[int]()
+        total = int(priorities.sum()) + SHIFT * len(draft.singles)
+        return total, len(draft.singles), highest, int(starts[priorities == highest].min()), lost
+    total, highest, start, lost = 0, NO_PRIORITY, NOT_STARTED, Counter()
+    for slot, node in draft.singles:
+        priority, begun = int(model.priority[slot, node]), int(model.start[slot, node])
+        total += priority + SHIFT
+        lost[int(model.gang[slot, node])] += 1
+        if priority > highest:
+            highest, start = priority, begun
+        elif priority == highest:
+            start = min(start, begun)
+    return total, len(draft.singles), highest, start, lost
+
+
+def places_of(slots: Collection[Slot]) -> tuple[Ints, Ints]:
+    """Return slots and nodes of some pods, as an index of arrays that are by slot and node."""
+    found = np.fromiter(chain.from_iterable(slots), np.int64, 2 * len(slots)).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _covered(model: Model, slots: Collection[Slot]) -> list[tuple[int, int, int]]:
+    """Return slot, node and set of budgets of those pods that have one."""
+    if not model.has_budgets:
+        return []
+    if len(slots) <= FEW:
+        return [(slot, node, held) for slot, node in slots if (held := int(model.budgets[slot, node]))]
+    at = places_of(slots)
+    sets = model.budgets[at]
+    under = sets > 0
+    return list(zip(at[0][under].tolist(), at[1][under].tolist(), sets[under].tolist(), strict=True))
+
+
+def victims_of(model: Model, draft: Draft) -> int:
+    """Return how many pods go, also on other nodes."""
+    whole = (unit for number in draft.units if (unit := model.units[number]) is not None)
+    return len(draft.singles) + sum(unit.size for unit in whole)
+
+
+def is_allowed(model: Model, draft: Draft) -> bool:
+    """Report whether all victims together keep hard budgets and the guarantees of queues. O(victims)."""
+    whole = [unit for number in draft.units if (unit := model.units[number]) is not None]
+    budgets = model.snapshot.budgets
+    charges = [{held: 1} for _, _, held in _covered(model, draft.singles)]
+    charges += [dict(unit.sets) for unit in whole if unit.sets]
+    hard = [one for one in charges if budgets.hard(np.array([*one])).any()]
+    if hard and any(budgets.violations(hard, model.debits)):
+        return False
+    if not model.margins:
+        return True
+    taken = taken_of(model, draft.singles, whole)
+    return all(one.taken(taken) <= one.spare for one in model.margins)
+
+
+def taken_of(model: Model, singles: Iterable[Slot], units: Iterable[PlannedUnit]) -> Taken:
+    """Return what victims hold, by queue and resource. O(victims)."""
+    taken: Taken = defaultdict(Counter)
+    queues = model.snapshot.queues
+    for slot, node in singles:
+        taken[int(model.queue[slot, node])].update(model.pod(slot, node).requests)
+    for unit in units:
+        for pod in unit.members:
+            taken[queues.number_of(pod)].update(pod.requests)
+    return taken
+
+
+def holds(model: Model, draft: Draft) -> bool:
+    """Report whether a draft keeps every rule and bound."""
+    return (
+        victims_of(model, draft) <= model.most_victims
+        and is_allowed(model, draft)
+        and arrange(model, draft) is not None
+    )
+
+
+def trimmed(model: Model, draft: Draft) -> Draft:
+    """Return a draft without pods that need not go, the most important ones offered back first.
+
+    O(slots · nodes of the draft) where no rule but room of single nodes counts, else O(victims · members) for
+    few victims.
+    """
+    ruled = bool(model.rooms or model.spreads or model.affinities)
+    if not draft.singles or (ruled and len(draft.singles) > FEW):
+        return draft
+    slots, nodes = places_of(draft.singles)
+    places = np.unique(nodes)
+    candidates = np.zeros((model.removable.shape[0], places.size), np.bool_)
+    candidates[slots, np.searchsorted(places, nodes)] = True
+    uses = np.where(candidates, model.uses[:, :, places], 0)
+    left = _left(model, draft, places)
+    needed = reprieve(uses, left, candidates, np.zeros_like(candidates))
+    spared = np.argwhere(candidates & ~needed)
+    draft = draft.copy()
+    # Where there are rules each of them may need one of these gone.
+    for slot, place in spared.tolist():
+        one = slot, int(places[place])
+        without = Draft(draft.members, draft.singles - {one}, draft.units) if ruled else None
+        if without is None:
+            draft.singles.discard(one)
+        elif arrange(model, without) is not None:
+            draft = without
+    return draft
+
+
+def _left(model: Model, draft: Draft, places: Ints) -> Ints:
+    """Return int64[R, M], the room on some nodes without all victims, with the members; MOST if not asked."""
+    asked = np.zeros((model.need.shape[1], places.size), np.int64)
+    here = {node: at for at, node in enumerate(places.tolist())}
+    for (node, cls), count in draft.members.items():
+        if node in here:
+            asked[:, here[node]] += model.need[cls] * count
+    slots, nodes = places_of(gone(model, draft))
+    among = np.isin(nodes, places)
+    room = model.room[:, places].T
+    np.add.at(room, np.searchsorted(places, nodes[among]), model.uses[:, slots[among], nodes[among]].T)
+    room = room.T
+    return np.where(asked > 0, room - asked, MOST)
+
+
+class Placing:
+    """The rules of one model while members are placed one after the other."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.rooms = [rule.room.copy() for rule in model.rooms]
+        self.there = [np.zeros((rule.room.size, len(model.counts)), np.int64) for rule in model.rooms]
+        self.spreads = [rule.totals.copy() for rule in model.spreads]
+        self.affinities = [[one.copy() for one in rule.totals] for rule in model.affinities]
+
+    def remove(self, slots: Iterable[Slot], sign: int = 1) -> None:
+        """Let pods go; with a `sign` of -1 they are back."""
+        model = self.model
+        if not (model.rooms or model.spreads or model.affinities):
+            return
+        for slot, node in slots:
+            for rule, room in zip(model.rooms, self.rooms, strict=True):
+                if rule.domains[node] >= 0:
+                    room[rule.domains[node]] += sign * rule.use[slot, node]
+            for spread, totals in zip(model.spreads, self.spreads, strict=True):
+                if spread.domains[node] >= 0:
+                    totals[spread.domains[node]] -= sign * spread.use[slot, node]
+            for affinity, of_terms in zip(model.affinities, self.affinities, strict=True):
+                for term, held in enumerate(of_terms):
+                    if affinity.domains[term, node] >= 0:
+                        held[affinity.domains[term, node]] -= sign * affinity.use[slot, node]
+
+    def may_come(self, cls: int, node: int) -> bool:
+        """Report whether the rules let one more member of a class onto a node."""
+        model = self.model
+        if not model.allowed[cls, node]:
+            return False
+        return self.is_open(cls, node) and all(
+            self._has_room(number, rule, cls, node) for number, rule in enumerate(model.rooms)
+        )
+
+    def is_open(self, cls: int, node: int) -> bool:
+        """Report whether spread and affinity let one more member come, which victims there hardly change."""
+        model = self.model
+        for spread, totals in zip(model.spreads, self.spreads, strict=True):
+            if spread.cls == cls and not self._even(spread, totals, node):
+                return False
+        return all(
+            rule.cls != cls or self._near(rule, of_terms, node)
+            for rule, of_terms in zip(model.affinities, self.affinities, strict=True)
+        )
+
+    def gate(self, cls: int, node: int) -> tuple[int, ...]:
+        """Return what decides whether spread and affinity let a class onto a node: its domains."""
+        model = self.model
+        spreads = (int(rule.domains[node]) for rule in model.spreads if rule.cls == cls)
+        near = (
+            int(domain)
+            for rule in model.affinities
+            if rule.cls == cls
+            for domain in (*rule.domains[:, node], rule.may_come[node])
+        )
+        return cls, *spreads, *near
+
+    def opens(self) -> tuple[int, ...]:
+        """Return what the answers of `is_open` depend on beside a node's own numbers. O(domains)."""
+        open_ = (
+            int((totals <= _least(rule, totals) + rule.slack).sum())
+            for rule, totals in zip(self.model.spreads, self.spreads, strict=True)
+        )
+        least = (_least(rule, totals) for rule, totals in zip(self.model.spreads, self.spreads, strict=True))
+        near = (int((held > 0).sum()) for of_terms in self.affinities for held in of_terms)
+        return *open_, *least, *near
+
+    def _has_room(self, number: int, rule: RoomRule, cls: int, node: int) -> bool:
+        """Report whether a rule of a class, or of members that are there already, lets another one come."""
+        domain = int(rule.domains[node])
+        if domain < 0:
+            return True
+        room = int(self.rooms[number][domain])
+        if rule.cls == cls:
+            return room >= rule.need
+        if not rule.take[cls] or not self.there[number][domain, rule.cls]:
+            return True
+        return room - int(rule.take[cls]) + int(rule.take[rule.cls]) >= rule.need
+
+    @staticmethod
+    def _even(rule: SpreadRule, totals: Ints, node: int) -> bool:
+        domain = int(rule.domains[node])
+        if domain < 0:
+            return True
+        return int(totals[domain]) <= _least(rule, totals) + rule.slack
+
+    @staticmethod
+    def _near(rule: AffinityRule, of_terms: list[Ints], node: int) -> bool:
+        near = all(
+            rule.domains[term, node] >= 0 and held[rule.domains[term, node]] > 0
+            for term, held in enumerate(of_terms)
+        )
+        return near or (bool(rule.may_come[node]) and sum(int(held.sum()) for held in of_terms) <= 0)
+
+    def place(self, cls: int, node: int, count: int = 1) -> None:
+        """Put members onto a node."""
+        model = self.model
+        for number, rule in enumerate(model.rooms):
+            domain = int(rule.domains[node])
+            if domain >= 0:
+                self.rooms[number][domain] -= int(rule.take[cls]) * count
+                self.there[number][domain, cls] += count
+        for spread, totals in zip(model.spreads, self.spreads, strict=True):
+            if spread.domains[node] >= 0:
+                totals[spread.domains[node]] += int(spread.take[cls]) * count
+        for affinity, of_terms in zip(model.affinities, self.affinities, strict=True):
+            for term, held in enumerate(of_terms):
+                if affinity.domains[term, node] >= 0:
+                    held[affinity.domains[term, node]] += int(affinity.take[cls]) * count
+
+
+def _least(rule: SpreadRule, totals: Ints) -> int:
+    return 0 if rule.few or not rule.exists.any() else int(totals[rule.exists].min())
+
+
+def arrange(model: Model, draft: Draft) -> list[Step] | None:
+    """Return an order in which the members can be placed once the victims are gone; None where there is none.
+
+    Looks at resources and rules. O(members · nodes that get any), O(members) without rules.
+    """
+    if not _fits(model, draft):
+        return None
+    left = [
+        (cls, node, count)
+        for (node, cls), count in sorted(
+            draft.members.items(), key=lambda one: (int(model.rank[one[0][0]]), one[0][1])
+        )
+        if count
+    ]
+    if not (model.rooms or model.spreads or model.affinities):
+        return left if all(model.allowed[cls, node] for cls, node, _ in left) else None
+    placing = Placing(model)
+    placing.remove(gone(model, draft))
+    gates: dict[tuple[int, ...], deque[Step]] = {}
+    for step in left:
+        gates.setdefault(placing.gate(step[0], step[1]), deque()).append(step)
+    order: list[Step] = []
+    while gates:
+        before = len(order)
+        for gate, waiting in list(gates.items()):
+            _place_all(placing, waiting, order)
+            if not waiting:
+                del gates[gate]
+        if len(order) == before:
+            return None
+    return _joined(order)
+
+
+def _place_all(placing: Placing, waiting: deque[Step], order: list[Step]) -> None:
+    """Place members of one gate until it closes, one at a time and in turns; put down which.
+
+    A member for which a node has no room now is left for later. O(members).
+    """
+    held_back = 0
+    while waiting and held_back < len(waiting):
+        cls, node, count = waiting.popleft()
+        if not placing.is_open(cls, node):
+            waiting.appendleft((cls, node, count))
+            return
+        if placing.may_come(cls, node):
+            placing.place(cls, node)
+            order.append((cls, node, 1))
+            held_back, count = 0, count - 1
+        else:
+            held_back += 1
+        if count:
+            waiting.append((cls, node, count))
+
+
+def _joined(order: list[Step]) -> list[Step]:
+    joined: list[Step] = []
+    for cls, node, count in order:
+        if joined and joined[-1][:2] == (cls, node):
+            joined[-1] = (cls, node, joined[-1][2] + count)
+        else:
+            joined.append((cls, node, count))
+    return joined
+
+
+def _fits(model: Model, draft: Draft) -> bool:
+    """Report whether the nodes have room for the members once the victims are gone. O(members + victims)."""
+    nodes = sorted({node for (node, _), count in draft.members.items() if count})
+    return bool((_left(model, draft, np.array(nodes, np.int64)) >= 0).all())

@@ -1,0 +1,236 @@
+"""A first plan: the cheapest steps first, where a step is so many members on one node.
+
+What steps cost is known from the stairs. The one that costs least a member is taken, the node is priced
+again, and so on. What other nodes' prices depend on besides is looked at again when their turn comes: budgets
+and rules grow tighter with every step, so a price that is out of date is too low, never too high. A unit that
+goes makes room on all its nodes, and these are priced again at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.draft import Draft, Slot, gone, slots_of, victims_of
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.stairs import Stairs
+from makeway.planner.snapshot.columns import MOST, Ints
+
+MOST_A_STEP = 32
+"""Members that one step puts onto a node at the most; more are more steps."""
+
+STEPS_A_CHUNK = 20
+"""Steps between two pauses: some 20 ms."""
+
+ROUNDS = 4
+"""Times that all nodes are priced where room in a large domain grew meanwhile."""
+
+NODES_A_CHUNK = 512
+"""Nodes that are priced between two pauses at first."""
+
+Entry = tuple[tuple[float, ...], int, int, int, int, int, int]
+"""Price a member, rank of the node's name, class, node's place, members, and how old it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """`draft`: with `missing` members for which there was no room. `next_best`: nodes that come next.
+
+    `bounded`: they are missing since more pods would have to go than one order may have.
+    """
+
+    draft: Draft
+    missing: int
+    next_best: tuple[int, ...]
+    bounded: bool = False
+
+
+def fill(
+    model: Model,
+    level: int,
+    objective: tuple[GroupTerm, ...],
+    *,
+    strict: bool,
+    turns: tuple[tuple[int, ...], ...] = (),
+) -> Generator[None, None, Filled]:
+    """Place as many members as have to be; no victim has a priority above `level`.
+
+    `strict`: no budget is violated. `turns`: classes that are placed together, in this order; none: all.
+    Pauses now and then. O(nodes · slots · members of a node) and O(slots · members of a node) a step.
+    """
+    filling = _Filling(model, level, objective, strict=strict)
+    for classes in turns or (tuple(range(len(model.counts))),):
+        yield from filling.run(classes)
+    next_best = tuple(dict.fromkeys(entry[3] for entry in sorted(filling.heap)[:64]))
+    return Filled(filling.draft, filling.missing, next_best, filling.bounded)
+
+
+def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, Draft]:
+    """Place members beyond those that have to be, where no pod has to go for them."""
+    more = sum(model.counts) - draft.placed
+    if not more:
+        return draft
+    filling = _Filling(model, -MOST, objective, strict=True)
+    filling.go_on(draft)
+    yield from filling.run(tuple(range(len(model.counts))))
+    return filling.draft
+
+
+class _Filling:
+    """The state of one run.
+
+    `open`: bool[C, N], where classes may go. `stamp`: int64[N], how often a node has changed; an entry of the
+    heap has it, and what the stairs share, as they were.
+    """
+
+    def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
+        self.model = model
+        self.draft = Draft()
+        self.missing = model.must
+        self.bounded = False
+        self.heap: list[Entry] = []
+        self._stairs = Stairs(model, level, objective, strict=strict)
+        self._placing = self._stairs.placing
+        self._open = model.allowed.copy()
+        self._left = list(model.counts)
+        self._stamp = np.zeros(model.nodes, np.int64)
+        self._parked: defaultdict[tuple[int, ...], list[Entry]] = defaultdict(list)
+        self._freed_widely = False
+        self._opens: tuple[int, ...] = ()
+
+    def go_on(self, draft: Draft) -> None:
+        """Begin with what a draft has placed; all that is missing then are members beyond."""
+        model = self.model
+        self.draft = draft.copy()
+        self._stairs.charge(Draft({}, draft.singles, draft.units))
+        self._go(gone(model, draft))
+        for (node, cls), count in draft.members.items():
+            self._stairs.place(cls, node, count)
+            self._placing.place(cls, node, count)
+            self._left[cls] -= count
+        self.missing = sum(self._left)
+
+    def run(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
+        """Take steps for some classes until all that have to be are placed, or no step is left."""
+        for _ in range(ROUNDS):
+            self._freed_widely = False
+            self.heap = []
+            self._parked.clear()
+            for first in range(0, self.model.nodes, NODES_A_CHUNK):
+                nodes = np.arange(first, min(first + NODES_A_CHUNK, self.model.nodes))
+                for cls in classes:
+                    self.heap += self._entries(cls, nodes, self._most(cls))
+                    yield
+            heapify(self.heap)
+            yield from self._take_steps(classes)
+            if not self.missing or not self._freed_widely:
+                return
+
+    def _take_steps(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
+        steps = 0
+        while self.heap and self.missing and not self.bounded:
+            entry = heappop(self.heap)
+            key, _, cls, node, count, stamp, shared = entry
+            if stamp != self._stamp[node] or not self._left[cls]:
+                continue
+            if count > self._most(cls) or shared != self._stairs.shared:
+                again = self._entries(cls, np.array([node]), self._most(cls))
+                if not again or (again[0][0], again[0][4]) != (key, count):
+                    self._push(again)
+                    continue
+            if not self._placing.is_open(cls, node):
+                self._parked[self._placing.gate(cls, node)].append(entry)
+                continue
+            self._take(cls, node, count)
+            self._price_again(classes, [node])
+            self._unpark()
+            steps += 1
+            if not steps % STEPS_A_CHUNK:
+                yield
+
+    def _most(self, cls: int) -> int:
+        return min(self._left[cls], self.missing, MOST_A_STEP)
+
+    def _push(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            heappush(self.heap, entry)
+
+    def _price_again(self, classes: tuple[int, ...], nodes: list[int]) -> None:
+        self._stamp[nodes] += 1
+        for cls in classes:
+            if self._left[cls]:
+                self._push(self._entries(cls, np.array(nodes), self._most(cls)))
+
+    def _unpark(self) -> None:
+        """Take up steps again that spread or affinity lets come now; looked at where these have changed."""
+        if not self._parked or (state := self._placing.opens()) == self._opens:
+            return
+        self._opens = state
+        for gate in list(self._parked):
+            _, _, cls, node, *_ = self._parked[gate][0]
+            if self._placing.is_open(cls, node):
+                self._push(self._parked.pop(gate))
+
+    def _entries(self, cls: int, nodes: Ints, most: int) -> list[Entry]:
+        """Return the cheapest step on each of some nodes where there is one."""
+        nodes = nodes[self._open[cls, nodes]]
+        if not nodes.size or most <= 0:
+            return []
+        best, count = self._stairs.cheapest(cls, nodes, most)
+        if not count.any():
+            return []
+        ranks = self.model.rank[nodes].tolist()
+        prices = [(term / np.maximum(count, 1)).tolist() for term in best]
+        shared, stamps = self._stairs.shared, self._stamp[nodes].tolist()
+        return [
+            (tuple(price[at] for price in prices), ranks[at], cls, node, many, stamps[at], shared)
+            for at, (node, many) in enumerate(zip(nodes.tolist(), count.tolist(), strict=True))
+            if many
+        ]
+
+    def _take(self, cls: int, node: int, count: int) -> None:
+        """Take a step, as far as the rules among members let it, or find that it cannot be taken."""
+        model, stairs = self.model, self._stairs
+        victims = stairs.victims(cls, node, count)
+        units = {int(model.unit[slot, node]) for slot in victims} - {0}
+        singles = {(slot, node) for slot in victims if not model.unit[slot, node]}
+        more = Draft({}, singles, units)
+        if victims and not stairs.is_allowed(more):
+            stairs.keep(victims, node, units)
+            return
+        if stairs.going + victims_of(model, more) > model.most_victims:
+            self.bounded = True
+            return
+        slots: list[Slot] = [*singles, *slots_of(model, units)]
+        self._placing.remove(slots)
+        placed = 0
+        while placed < count and self._placing.may_come(cls, node):
+            self._placing.place(cls, node)
+            placed += 1
+        self._placing.remove(slots, -1)
+        if not placed:
+            self._open[cls, node] = False  # members that are there keep the class away
+            return
+        stairs.charge(more)
+        self._go(slots)
+        self.draft.singles |= singles
+        self.draft.units |= units
+        self.draft.members[node, cls] = self.draft.members.get((node, cls), 0) + placed
+        stairs.place(cls, node, placed)
+        self._left[cls] -= placed
+        self.missing -= placed
+        if any(not rule.alone and rule.take[cls] for rule in model.rooms):
+            stairs.shared += 1
+
+    def _go(self, slots: list[Slot]) -> None:
+        """Let pods go, and price the other nodes that this makes room on."""
+        touched, widely = self._stairs.go(slots)
+        self._freed_widely |= widely
+        self._placing.remove(slots)
+        if len(touched) > 1:
+            self._price_again(tuple(range(len(self.model.counts))), sorted(touched))

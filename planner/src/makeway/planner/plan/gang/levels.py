@@ -1,0 +1,128 @@
+"""First plans at the lowest priority of victims at which the members have room, with budgets kept or not."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.draft import Draft
+from makeway.planner.plan.gang.fill import Filled, fill
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.snapshot.columns import MOST, Ints
+
+
+def fillings(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, None, list[Filled]]:
+    """Return first plans: at the least level without a violated budget, or else with.
+
+    Where the objective has another order, both, and those at the highest level.
+    """
+    levels = [-MOST, *np.unique(model.priority[model.removable]).tolist()]
+    room = room_for(model, levels[-1])
+    if room < model.must:
+        return [Filled(Draft(), model.must - room, ())]
+    yield
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if room_for(model, levels[middle]) < model.must:
+            low = middle + 1
+        else:
+            high = middle
+        yield
+    found: list[Filled] = []
+    budgets_first = objective[:2] == ("budgets", "highestPriority")
+    for strict in (True, False):
+        if not strict and not model.budgets.any():
+            break
+        least = yield from _at_least_level(model, levels[low:], objective, strict=strict)
+        found.append(least)
+        if least.missing:
+            continue
+        if budgets_first:
+            break
+        found.append((yield from _at(model, levels[-1], objective, strict=strict)))
+    return found
+
+
+def room_for(model: Model, level: int) -> int:
+    """Return how many members there is room for at the most with all pods up to a level gone.
+
+    A bound: every member counts as the least demanding one, and rules are not looked at. O(slots · nodes).
+    """
+    return int(min(_each_alone(model, level).sum(), sum(model.counts)))
+
+
+def usable(model: Model) -> tuple[int, ...]:
+    """Return the nodes on which a member has room where all pods are gone that may go. O(slots · nodes)."""
+    return tuple(np.flatnonzero(_each_alone(model, MOST).any(axis=0)).tolist())
+
+
+def is_out_of_question(model: Model) -> bool:
+    """Report whether the members certainly have no room, with all pods gone that may go.
+
+    Else a first plan may have missed places: it packs members of several kinds one after the other.
+    It is certain where there is too little room for one class by itself, or of one resource for all.
+    O(slots · nodes).
+    """
+    alone = _each_alone(model, MOST).sum(axis=1)
+    others = sum(model.counts) - np.array(model.counts)
+    if (alone < model.must - others).any():
+        return True
+    allowed = model.allowed.any(axis=0)
+    room = np.maximum(_emptied(model, MOST), 0)[:, allowed].sum(axis=1)
+    least = np.sort(np.repeat(model.need, model.counts, axis=0), axis=0)[: model.must].sum(axis=0)
+    return bool(((least > 0) & (least > room)).any())
+
+
+def _emptied(model: Model, level: int) -> Ints:
+    """Return int64[R, N], the room with all pods up to a level gone."""
+    going = (model.removable & (model.priority <= level)).astype(np.int64)
+    return np.asarray(model.room + np.einsum("rdn,dn->rn", model.uses, going))
+
+
+def _each_alone(model: Model, level: int) -> Ints:
+    """Return int64[C, N], how many members of each class a node has room for, were they the only ones."""
+    emptied = _emptied(model, level)
+    most = np.zeros((len(model.counts), model.nodes), np.int64)
+    for cls, count in enumerate(model.counts):
+        asked = model.need[cls] > 0
+        room = np.full(model.nodes, count, np.int64)
+        if asked.any():
+            each = (np.maximum(emptied[asked], 0) // model.need[cls][asked][:, None]).min(axis=0)
+            room = np.minimum(room, each)
+        most[cls] = np.where(model.allowed[cls], room, 0)
+    return most
+
+
+def _at_least_level(
+    model: Model, levels: list[int], objective: tuple[GroupTerm, ...], *, strict: bool
+) -> Generator[None, None, Filled]:
+    """Return a first plan at the lowest of some levels, or that which comes nearest to one."""
+    first = yield from _at(model, levels[0], objective, strict=strict)
+    if not first.missing or len(levels) == 1:
+        return first
+    least = yield from _at(model, levels[-1], objective, strict=strict)
+    low, high = 1, len(levels) - 1
+    while low < high and not least.missing:
+        middle = (low + high) // 2
+        tried = yield from _at(model, levels[middle], objective, strict=strict)
+        if tried.missing:
+            low = middle + 1
+        else:
+            high, least = middle, tried
+    return least
+
+
+def _at(
+    model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool
+) -> Generator[None, None, Filled]:
+    """Return a first plan at one level: all classes at once, else the largest members first."""
+    filled = yield from fill(model, level, objective, strict=strict)
+    if filled.missing and len(model.counts) > 1:
+        size = model.need.sum(axis=1)
+        turns = tuple((cls,) for cls in sorted(range(len(model.counts)), key=lambda cls: -int(size[cls])))
+        again = yield from fill(model, level, objective, strict=strict, turns=turns)
+        filled = min(filled, again, key=lambda one: one.missing)
+    return filled

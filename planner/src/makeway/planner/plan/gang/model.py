@@ -1,0 +1,179 @@
+"""The nodes, the pods that may go and the members, as numbers: all that a search for a plan looks at.
+
+Members take room as pods do. What they ask besides resources is a rule: of a limited room in a domain of
+nodes (host ports, anti-affinity, claims, a queue's maximum), of an even spread, or of required affinity.
+Members see one another by the same rules, through their signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.gang.queues import Margin
+from makeway.planner.plan.groups import PlannedUnit
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.columns import Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRule:
+    """So much of something has room in a domain; `cls`: the class of members that asks for it.
+
+    `domains`: int64[N], negative for a node in none. `room`: int64[domains]. `use`: int64[D, N], what each
+    pod takes. `take`: int64[C], what a member takes. `need`: a member may come where there is so much room.
+    `alone`: every node is a domain of its own.
+    """
+
+    cls: int
+    domains: Ints
+    room: Ints
+    use: Ints
+    take: Ints
+    need: int
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRule:
+    """A domain may hold at most the least of all plus `slack`; as `SpreadCounts`. Arrays as in RoomRule."""
+
+    cls: int
+    domains: Ints
+    totals: Ints
+    exists: Flags
+    slack: int
+    few: bool
+    use: Ints
+    take: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityRule:
+    """Pods that all terms select must be in the node's domain of each term, but for the first of a series.
+
+    `domains`: int64[T, N]. `totals`: of each term int64[domains]. `may_come`: bool[N], where the first may
+    be.
+    """
+
+    cls: int
+    domains: Ints
+    totals: tuple[Ints, ...]
+    may_come: Flags
+    use: Ints
+    take: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One question over some nodes; N nodes, D slots, R asked resources, C classes of members.
+
+    `rows`: int64[N], of the snapshot; `names`: of these nodes. `rank`: int64[N], their order. `awaited`: pods
+    that are leaving, by node. `room`: int64[R, N], with
+    the awaited gone and the nominated there. `need`: int64[C, R]. `allowed`: bool[C, N], the class can use
+    the node. `counts`: how many members of each class wait; `must`: how many have to be placed.
+
+    Of the pods, in the order of reprieve: `removable`: bool[D, N]; `uses`: int64[R, D, N]; `priority`,
+    `start`, `budgets` (sets), `gang` (groups by number, 0 for none or a unit's), `unit` (place in `units`, 0
+    for none): int64[D, N]; `follows`: bool[D, N], of the same unit as the pod before. `pods`: by node.
+
+    `spare`: how many pods each gang can lose. `debits`: what in-flight pods take from budgets. `margins`: of
+    queues' guarantees, `queue`: int64[D, N], the pods' queues. `most_victims`: of one order.
+    """
+
+    snapshot: Snapshot
+    rows: Ints
+    names: Sequence[str]
+    rank: Ints
+    room: Ints
+    need: Ints
+    allowed: Flags
+    counts: tuple[int, ...]
+    must: int
+    removable: Flags
+    uses: Ints
+    priority: Ints
+    start: Ints
+    budgets: Ints
+    gang: Ints
+    unit: Ints
+    follows: Flags
+    pods: Sequence[Sequence[PodRecord]]
+    awaited: Mapping[int, Sequence[PodRecord]]
+    units: Sequence[PlannedUnit | None]
+    spare: Mapping[int, int]
+    debits: Mapping[Key, int]
+    rooms: tuple[RoomRule, ...]
+    spreads: tuple[SpreadRule, ...]
+    affinities: tuple[AffinityRule, ...]
+    margins: tuple[Margin, ...]
+    queue: Ints
+    most_victims: int
+    asked: Ints
+    left_out: tuple[str, ...]
+
+    @property
+    def has_budgets(self) -> bool:
+        """Report whether a pod of the nodes is under one."""
+        return len(self.snapshot.budgets) > 0
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return int(self.rows.size)
+
+    def pod(self, slot: int, node: int) -> PodRecord:
+        """Return the pod in a slot."""
+        return self.pods[node][slot]
+
+    def cost(self, slot: int, node: int) -> int:
+        """Return what a pod adds to the sum of priorities; of a unit, all of its pods."""
+        unit = self.units[int(self.unit[slot, node])]
+        if unit is None:
+            return int(self.priority[slot, node]) + SHIFT
+        return unit_cost(unit)
+
+    def within(self, nodes: Ints) -> Model:
+        """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""
+        return replace(
+            self,
+            rows=self.rows[nodes],
+            names=[self.names[node] for node in nodes.tolist()],
+            rank=self.rank[nodes],
+            room=self.room[:, nodes],
+            allowed=self.allowed[:, nodes],
+            removable=self.removable[:, nodes],
+            uses=self.uses[:, :, nodes],
+            priority=self.priority[:, nodes],
+            start=self.start[:, nodes],
+            budgets=self.budgets[:, nodes],
+            gang=self.gang[:, nodes],
+            unit=self.unit[:, nodes],
+            follows=self.follows[:, nodes],
+            pods=[self.pods[node] for node in nodes.tolist()],
+            awaited={at: self.awaited[n] for at, n in enumerate(nodes.tolist()) if n in self.awaited},
+            queue=self.queue[:, nodes],
+            rooms=tuple(
+                replace(rule, domains=rule.domains[nodes], use=rule.use[:, nodes]) for rule in self.rooms
+            ),
+            spreads=tuple(
+                replace(rule, domains=rule.domains[nodes], use=rule.use[:, nodes]) for rule in self.spreads
+            ),
+            affinities=tuple(
+                replace(
+                    rule,
+                    domains=rule.domains[:, nodes],
+                    may_come=rule.may_come[nodes],
+                    use=rule.use[:, nodes],
+                )
+                for rule in self.affinities
+            ),
+        )
+
+
+def unit_cost(unit: PlannedUnit) -> int:
+    """Return what a unit adds to the sum of priorities."""
+    return sum(pod.priority + SHIFT for pod in unit.members)

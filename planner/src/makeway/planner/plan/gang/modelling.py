@@ -1,0 +1,238 @@
+"""From the cluster and a question to a model, some nodes at a time.
+
+What members ask besides resources becomes a rule here: layers of single pods' constraints, and the maxima of
+their queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from makeway.planner.plan.batch import overlay
+from makeway.planner.plan.constraints.budgets import debits_before
+from makeway.planner.plan.constraints.layers import Layer, Layers, layers_of
+from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule
+from makeway.planner.plan.gang.parts import Part, joined, part_of
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.queues import GangMaximum, margins_of, maxima_of
+from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+NODES_A_CHUNK: Final = 512
+"""Nodes that are looked at between two pauses."""
+
+MOST_VICTIMS: Final = 3000
+"""Pods that may go for one group: an order with so many is near the 1 MiB that NATS carries."""
+
+
+def modelling(
+    snapshot: Snapshot,
+    gang: GangQuestion,
+    needs: Sequence[Mapping[str, int]],
+    rows_of: Sequence[Ints],
+    *,
+    now_micros: int,
+    tallies: BoundedTallies,
+) -> Generator[None, None, Model]:
+    """Look at the cluster once for a question. O(slots · nodes · (asked resources + rules)).
+
+    `needs`: of each class, what it asks of what has a column; `rows_of`: the nodes that it can use. Pauses
+    now and then; what changes there is not seen, or in part: a plan is to be looked at again.
+
+    Raises:
+        AllowanceUsedUp: the tallies' allowance did not suffice; only before the first pause.
+        KeyError: the snapshot does not know a class's pod.
+    """
+    questions = [one.question for one in gang.classes]
+    first = questions[0]
+    members = np.array([snapshot.signature(one.preemptor.uid) for one in questions], np.int64)
+    rows = np.unique(np.concatenate(rows_of)) if rows_of else np.zeros(0, np.int64)
+    over = overlay(snapshot, first)
+    layers = [layers_of(snapshot, one.constraints, over.placed, tallies) for one in questions]
+    taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
+    planning = PlanGroups(snapshot, first, now_micros, taken)
+    columns = snapshot.columns
+    vectors = np.array([columns.amounts(one) for one in needs], np.int64)
+    asked = np.flatnonzero((vectors > 0).any(axis=0))
+    devices = snapshot.served_by_devices({name for one in needs for name in one})
+    served = np.isin(asked, [columns.resources[name] for name in devices])
+    maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
+    margins = margins_of(snapshot, first)
+    counted = tuple(dict.fromkeys(one.resource for one in maxima))
+    # What is in flight stands for this moment alone.
+    touched = np.isin(rows, list(over.in_flight_pods))
+    parts = []
+    for chunk in _chunks(rows, touched):
+        batch = over.batch(chunk)
+        parts.append(
+            part_of(
+                snapshot,
+                first,
+                batch,
+                planning=planning,
+                asked=asked,
+                served=served,
+                counted=counted,
+                by_queue=bool(maxima or margins),
+                now_micros=now_micros,
+            )
+        )
+        if chunk.size:
+            yield
+    whole = joined(parts)
+    allowed = np.zeros((len(questions), whole.rows.size), np.bool_)
+    for number, usable in enumerate(rows_of):
+        allowed[number] = np.isin(whole.rows, usable)
+    rules = []
+    for number, one in enumerate(layers):
+        found = _rules(number, one, whole, members=members, snapshot=snapshot)
+        allowed[number] &= ~found[3]
+        rules.append(found)
+        if len(layers) > 1:
+            yield
+    return Model(
+        snapshot=snapshot,
+        rows=whole.rows,
+        names=whole.names,
+        rank=np.argsort(np.argsort(np.array(whole.names))),
+        room=whole.room,
+        need=vectors[:, asked],
+        allowed=allowed,
+        counts=tuple(one.count for one in gang.classes),
+        must=gang.must_place,
+        removable=whole.removable,
+        uses=whole.uses,
+        priority=whole.priority,
+        start=whole.start,
+        budgets=whole.budgets,
+        gang=np.where(whole.unit > 0, 0, whole.group),
+        unit=whole.unit,
+        follows=whole.follows,
+        pods=whole.pods,
+        awaited=whole.awaited,
+        units=whole.units,
+        spare=whole.spare,
+        debits=taken,
+        rooms=(
+            *(rule for found in rules for rule in found[0]),
+            *_queue_rules(maxima, gang, whole),
+        ),
+        spreads=tuple(rule for found in rules for rule in found[1]),
+        affinities=tuple(rule for found in rules for rule in found[2]),
+        margins=margins,
+        queue=whole.queue,
+        most_victims=min(snapshot.exemptions.policy.limits.victims_per_order, MOST_VICTIMS),
+        asked=asked,
+        left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
+    )
+
+
+def _chunks(rows: Ints, touched: Flags) -> Iterator[Ints]:
+    """Yield rows in pieces, those that the request touches first and together."""
+    yield rows[touched]
+    others = rows[~touched]
+    for first in range(0, others.size, NODES_A_CHUNK):
+        yield others[first : first + NODES_A_CHUNK]
+
+
+def _rules(
+    cls: int, layers: Layers, part: Part, *, members: Ints, snapshot: Snapshot
+) -> tuple[list[RoomRule], list[SpreadRule], list[AffinityRule], Flags]:
+    """Return what a class asks besides resources, and bool[N], the nodes that it rules out whoever goes."""
+    rooms: list[RoomRule] = []
+    spreads: list[SpreadRule] = []
+    affinities: list[AffinityRule] = []
+    barred = np.zeros(part.rows.size, np.bool_)
+    for layer in layers.layers:
+        room = layer.room[part.rows]
+        barred |= room <= -MOST
+        domains = np.arange(part.rows.size) if layer.domains is None else layer.domains[part.rows]
+        domains = np.where(np.abs(room) >= MOST, -1, domains) if layer.spread is None else domains
+        use, take = _used(layer.use, part.signature), layer.use[members]
+        if layer.spread is not None:
+            totals = layer.spread.totals.copy()
+            _in_flight(layer.use, part, domains, totals, snapshot=snapshot, gone=-1)
+            counts = layer.spread
+            spreads.append(
+                SpreadRule(cls, domains, totals, counts.exists, counts.slack, counts.few, use, take)
+            )
+            continue
+        rooms.append(_room_rule(cls, layer, part, domains, use=use, take=take, snapshot=snapshot))
+    affinity = layers.required_affinity
+    if affinity is not None:
+        domains = affinity.domains[:, part.rows]
+        totals_of = []
+        for term, there in enumerate(affinity.there):
+            whole = affinity.domains[term]
+            totals = np.zeros(max(1, int(whole.max(initial=-1)) + 1), np.int64)
+            labelled = whole >= 0
+            totals[whole[labelled]] = there[labelled]
+            _in_flight(affinity.use, part, domains[term], totals, snapshot=snapshot, gone=-1)
+            totals_of.append(totals)
+        use, take = _used(affinity.use, part.signature), affinity.use[members]
+        may_come = affinity.may_come[part.rows]
+        affinities.append(AffinityRule(cls, domains, tuple(totals_of), may_come, use, take))
+    return rooms, spreads, affinities, barred
+
+
+def _room_rule(
+    cls: int,
+    layer: Layer,
+    part: Part,
+    domains: Ints,
+    *,
+    use: Ints,
+    take: Ints,
+    snapshot: Snapshot,
+) -> RoomRule:
+    room = layer.room[part.rows]
+    inside = domains >= 0
+    of_domain = np.full(max(1, int(domains.max(initial=-1)) + 1), MOST, np.int64)
+    of_domain[domains[inside]] = room[inside]
+    _in_flight(layer.use, part, domains, of_domain, snapshot=snapshot, gone=1)
+    alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
+    return RoomRule(cls, domains, of_domain, use, take, 0, alone)
+
+
+def _in_flight(use: Ints, part: Part, domains: Ints, amounts: Ints, *, snapshot: Snapshot, gone: int) -> None:
+    """Count the awaited as gone and the nominated as there, in amounts by domain. O(pods in flight)."""
+    for sign, pods_of in ((gone, part.awaited), (-gone, part.nominated)):
+        for place, pods in pods_of.items():
+            if domains[place] >= 0:
+                amounts[domains[place]] += sign * sum(_use_of(use, snapshot, pod) for pod in pods)
+
+
+def _used(use: Ints, signature: Ints) -> Ints:
+    """Return int64[D, N], what pods use; those of signatures that came later use nothing."""
+    return np.where(signature < use.size, use[np.minimum(signature, use.size - 1)], 0)
+
+
+def _use_of(use: Ints, snapshot: Snapshot, pod: PodRecord) -> int:
+    """Return what a pod in flight uses; nothing where it left meanwhile."""
+    try:
+        number = snapshot.signature(pod.uid)
+    except KeyError:
+        return 0
+    return int(use[number]) if number < use.size else 0
+
+
+def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) -> Iterator[RoomRule]:
+    """Yield, for each class, the maxima of its queues as rules over all nodes."""
+    everywhere = np.zeros(part.rows.size, np.int64)
+    for maximum in maxima:
+        use = np.zeros(part.queue.shape, np.int64)
+        if maximum.resource in part.requests:
+            inside = (part.queue >= maximum.queue.number) & (part.queue < maximum.queue.below)
+            use = np.where(inside, part.requests[maximum.resource], 0)
+        take = np.array([one.question.preemptor.requests.get(maximum.resource, 0) for one in gang.classes])
+        for cls, inside_queue in enumerate(maximum.classes):
+            if inside_queue:
+                room = np.array([maximum.room], np.int64)
+                taken = np.where(maximum.classes, take, 0)
+                yield RoomRule(cls, everywhere, room, use, taken, int(take[cls]), alone=False)

@@ -1,0 +1,226 @@
+"""Some nodes of a model as they are at one moment, and several such parts as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.evaluate import removable_pods
+from makeway.planner.plan.groups import BatchGroups, PlanGroups, PlannedUnit
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.budgets import Key
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the nodes of a model; arrays as there, without what is of all nodes.
+
+    `unit`: places in `units`, which are of this part. `signature`: int64[D, N]. `nominated`: by node.
+    """
+
+    rows: Ints
+    names: list[str]
+    room: Ints
+    removable: Flags
+    uses: Ints
+    requests: Mapping[str, Ints]
+    priority: Ints
+    start: Ints
+    budgets: Ints
+    group: Ints
+    unit: Ints
+    follows: Flags
+    signature: Ints
+    queue: Ints
+    pods: list[list[PodRecord]]
+    awaited: Mapping[int, Sequence[PodRecord]]
+    nominated: Mapping[int, Sequence[PodRecord]]
+    units: Sequence[PlannedUnit | None]
+    spare: Mapping[int, int]
+
+
+def part_of(
+    snapshot: Snapshot,
+    question: Question,
+    batch: NodeBatch,
+    *,
+    planning: PlanGroups,
+    asked: Ints,
+    served: Flags,
+    counted: tuple[str, ...],
+    by_queue: bool,
+    now_micros: int,
+) -> Part:
+    """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit."""
+    batch, groups = planning.ordered(batch)
+    columns, nodes, depth = batch.columns, batch.nodes, batch.depth
+    removable = _removable(
+        snapshot, question, batch, groups=groups, taken=planning.debits, now_micros=now_micros
+    )
+    allocatable = columns.allocatable[asked[:, None], nodes]
+    room = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked]
+    room = np.where(served[:, None] & (allocatable == 0), MOST, room)
+    group = columns.group[:depth, nodes]
+    unit = np.zeros(group.shape, np.int64) if groups is None else groups.unit
+    alone = np.where(unit > 0, 0, group)
+    slots = np.arange(depth)[:, None]
+    return Part(
+        rows=batch.rows,
+        names=[snapshot.names[row] for row in batch.rows.tolist()],
+        room=room,
+        removable=removable,
+        uses=columns.requests[asked[:, None, None], slots, nodes],
+        requests={
+            name: columns.requests[columns.resources[name], :depth][:, nodes]
+            for name in counted
+            if name in columns.resources
+        },
+        priority=columns.priority[:depth, nodes],
+        start=columns.start[:depth, nodes],
+        budgets=columns.budgets[:depth, nodes],
+        group=group,
+        unit=unit,
+        follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
+        signature=columns.signature[:depth, nodes],
+        queue=_queues(snapshot, batch, depth) if by_queue else np.full(group.shape, -1, np.int64),
+        pods=_pods(batch),
+        awaited=batch.awaited,
+        nominated=batch.nominated,
+        units=[None] if groups is None else groups.units,
+        spare=_spare(snapshot, question, np.unique(alone[removable]).tolist()),
+    )
+
+
+def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
+    """Return the pods of each node in the order of its columns."""
+    of_nodes = [list(batch.slots[node]) for node in batch.nodes.tolist()]
+    if batch.order is None:
+        return of_nodes
+    orders = batch.order.T.tolist()
+    return [
+        [pods[at] for at in order if at < len(pods)] for pods, order in zip(of_nodes, orders, strict=True)
+    ]
+
+
+def joined(parts: Sequence[Part]) -> Part:
+    """Put parts together, nodes in the order of their rows. O(slots · nodes)."""
+    depth = max(part.removable.shape[0] for part in parts)
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows)
+    units: list[PlannedUnit | None] = [None]
+    places: dict[int, int] = {}
+    numbers = []
+    for part in parts:
+        here = np.zeros(len(part.units), np.int64)
+        for number, unit in enumerate(part.units):
+            if unit is not None:
+                here[number] = places.setdefault(unit.unit.number, len(units))
+                if here[number] == len(units):
+                    units.append(unit)
+        numbers.append(here[part.unit])
+
+    def deep(arrays: Sequence[Ints], empty: int = 0) -> Ints:
+        """Return arrays by slot and node as one, nodes in order."""
+        axis = arrays[0].ndim - 2
+        padded = [
+            np.pad(
+                one,
+                [(0, depth - one.shape[axis]) if at == axis else (0, 0) for at in range(one.ndim)],
+                constant_values=empty,
+            )
+            for one in arrays
+        ]
+        return np.concatenate(padded, axis=-1)[..., order]
+
+    first = np.cumsum([0, *(part.rows.size for part in parts)])
+    placed = np.empty(rows.size, np.int64)
+    placed[order] = np.arange(rows.size)
+
+    def by_node(of_parts: Iterable[Mapping[int, Sequence[PodRecord]]]) -> dict[int, Sequence[PodRecord]]:
+        return {
+            int(placed[offset + node]): pods
+            for offset, one in zip(first.tolist(), of_parts, strict=False)
+            for node, pods in one.items()
+        }
+
+    names = [name for part in parts for name in part.names]
+    pods = [one for part in parts for one in part.pods]
+    return Part(
+        rows=rows[order],
+        names=[names[at] for at in order.tolist()],
+        room=np.concatenate([part.room for part in parts], axis=1)[:, order],
+        removable=deep([part.removable.astype(np.int64) for part in parts]) > 0,
+        uses=deep([part.uses for part in parts]),
+        requests={name: deep([part.requests[name] for part in parts]) for name in parts[0].requests},
+        priority=deep([part.priority for part in parts]),
+        start=deep([part.start for part in parts]),
+        budgets=deep([part.budgets for part in parts]),
+        group=deep([part.group for part in parts]),
+        unit=deep(numbers),
+        follows=deep([part.follows.astype(np.int64) for part in parts]) > 0,
+        signature=deep([part.signature for part in parts]),
+        queue=deep([part.queue for part in parts], -1),
+        pods=[pods[at] for at in order.tolist()],
+        awaited=by_node(part.awaited for part in parts),
+        nominated=by_node(part.nominated for part in parts),
+        units=units,
+        spare={gang: left for part in parts for gang, left in part.spare.items()},
+    )
+
+
+def _removable(
+    snapshot: Snapshot,
+    question: Question,
+    batch: NodeBatch,
+    *,
+    groups: BatchGroups | None,
+    taken: Mapping[Key, int],
+    now_micros: int,
+) -> Flags:
+    """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
+    policy = snapshot.exemptions.policy
+    columns, nodes, depth = batch.columns, batch.nodes, batch.depth
+    removable = removable_pods(
+        columns, nodes, depth, preemptor_priority=question.preemptor.priority, now_micros=now_micros
+    )
+    if policy.hard_budgets and len(snapshot.budgets):
+        sets = columns.budgets[:depth, nodes]
+        removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))
+    undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
+    if undecided:
+        removable &= ~snapshot.signatures.of_namespaces(undecided)[columns.signature[:depth, nodes]]
+    if groups is not None:
+        removable = groups.whole(removable & ~groups.kept)
+    return removable
+
+
+def _spare(snapshot: Snapshot, question: Question, numbers: Iterable[int]) -> dict[int, int]:
+    """Return how many pods each gang can lose without falling below its minCount; none that is below it."""
+    spare: dict[int, int] = {}
+    for number in numbers:
+        if not number:
+            continue
+        group = snapshot.groups.by_number(number)
+        leaving = sum(pod.terminating or uid in question.in_flight for uid, pod in group.bound.items())
+        left = len(group.bound) - leaving - group.min_count
+        if group.min_count and left >= 0:
+            spare[number] = left
+    return spare
+
+
+def _queues(snapshot: Snapshot, batch: NodeBatch, depth: int) -> Ints:
+    """Return int64[D, N], the numbers of the pods' queues; -1 in empty slots. O(pods)."""
+    queue = np.full((depth, batch.rows.size), -1, np.int64)
+    for node in range(batch.rows.size):
+        everyone = np.zeros(depth, np.bool_)
+        everyone[: int(batch.columns.count[batch.nodes[node]])] = True
+        for slot, pod in batch.pods(node, everyone):
+            if batch.columns.priority[slot, batch.nodes[node]] == pod.priority:
+                queue[slot, node] = snapshot.queues.number_of(pod)
+    return queue

@@ -1,0 +1,241 @@
+"""Plan for a pod group: a pure function from the snapshot and a question to a plan or a refusal.
+
+First the least priority of victims at which the group fits, and then the cheapest steps at it (`fill`); a
+bounded search makes it better (`search`). Of topology constraints each domain is priced so, and the cheapest
+taken. What is returned has been placed member by member under every rule that has a column.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from makeway.core.k8s.importance import microseconds
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
+from makeway.planner.plan.eligibility import eligible
+from makeway.planner.plan.gang.domains import cannot_beat, in_order, parts_of
+from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, trimmed
+from makeway.planner.plan.gang.fill import extra
+from makeway.planner.plan.gang.levels import fillings, usable
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.modelling import modelling
+from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.refusing import refused
+from makeway.planner.plan.gang.result import GangDomain, GangPlan, GangRefusal
+from makeway.planner.plan.gang.search import improve, improve_part, rank_of
+from makeway.planner.plan.gang.written import Found, seen_again, written
+from makeway.planner.plan.planner import modelled, potential_nodes
+from makeway.planner.plan.refusal.text import (
+    NEVER,
+    NO_NODES,
+    NO_ROOM,
+    NOT_OFFERED,
+)
+from makeway.planner.plan.result import Scope
+from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.state import Snapshot
+
+SEARCHED_WHOLE: Final = 8
+"""Nodes with room of which all plans are looked at."""
+
+SEARCHED: Final = 3
+"""Nodes of a larger plan that are looked at again together, and as many that come next."""
+
+ROUNDS: Final = 3
+"""Times that this is done."""
+
+MOST_DOMAIN_STEPS: Final = 2000
+"""Members that are placed on trial in domains after the first that has room."""
+
+NOT_SEEN: Final = "MemberNotSeen"
+"""The planner has not yet seen a pod of the group."""
+
+
+def plan_gang(
+    snapshot: Snapshot,
+    gang: GangQuestion,
+    now: datetime,
+    cache: PlanCache | None = None,
+    *,
+    objective: tuple[GroupTerm, ...] | None = None,
+) -> GangPlan | GangRefusal:
+    """Decide where all members go and which pods must go for them.
+
+    O(slots · nodes · members of a node), besides O(slots · members of a node) for each node that is used.
+    """
+    steps = planning_gang(snapshot, gang, now, PlanCache() if cache is None else cache, objective=objective)
+    return next(found for found in steps if found is not None)
+
+
+def planning_gang(
+    snapshot: Snapshot,
+    gang: GangQuestion,
+    now: datetime,
+    cache: PlanCache,
+    *,
+    objective: tuple[GroupTerm, ...] | None = None,
+) -> Generator[GangPlan | GangRefusal | None, None, None]:
+    """Plan as `plan_gang` does, and pause with None now and then; the snapshot may change there.
+
+    Where it has changed, what was found is looked at again on its own nodes, and where it does not hold any
+    more another plan is made: whoever calls ends that where time runs out.
+
+    Raises:
+        ValueError: the cache is of another snapshot.
+    """
+    cache.bind(snapshot)
+    while True:
+        terms = objective or snapshot.exemptions.policy.groups.objective
+        revision = snapshot.revision
+        plan = yield from _attempt(snapshot, gang, now, cache, terms)
+        if plan is not None:
+            yield replace(plan, changed=snapshot.revision != revision)
+            return
+
+
+def _attempt(
+    snapshot: Snapshot,
+    gang: GangQuestion,
+    now: datetime,
+    cache: PlanCache,
+    objective: tuple[GroupTerm, ...],
+) -> Generator[None, None, GangPlan | GangRefusal | None]:
+    """Return a plan or a refusal; None where a plan was found that does not hold any more."""
+    revision = snapshot.revision
+    begun = yield from _begun(snapshot, gang, now, cache)
+    if isinstance(begun, GangRefusal):
+        return begun
+    scope, model, needs, left_out = begun
+    best: tuple[Model, Draft, tuple[tuple[str, str], ...]] | None = None
+    placeable, nearest = 0, None
+    priced: list[GangDomain] = []
+    parts = yield from parts_of(model, gang)
+    steps = 0
+    for level, domains, part in parts:
+        if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
+            continue
+        steps += part.must if best is not None else 0
+        draft, missing_members = yield from _solve(part, objective)
+        room = model.must - missing_members
+        priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
+        if room > placeable or nearest is None:
+            placeable, nearest = room, part
+        if draft is None:
+            continue
+        if best is None or rank_of(part, draft, objective) < rank_of(best[0], best[1], objective):
+            best = (part, draft, domains)
+    if best is None:
+        scope = replace(scope, revision=snapshot.revision)
+        refusal = refused(scope, gang, placeable, left_out=left_out, nearest=nearest, now=now)
+        return replace(refusal, priced=in_order(priced, gang, objective))
+    part, draft, domains = best
+    if (draft.singles or draft.units) and not all(one.question.may_preempt for one in gang.classes):
+        message = f"pods of group {gang.name} have preemptionPolicy Never"
+        return GangRefusal(scope, NEVER, message, placeable, left_out)
+    draft = yield from extra(part, draft, objective)
+    found = Found(part, draft, domains, needs, left_out)
+    if snapshot.revision != revision:
+        again = yield from seen_again(snapshot, gang, found, now, cache)
+        if again is None:
+            return None
+        found = again
+    plan = yield from written(found, gang, replace(scope, revision=snapshot.revision))
+    return replace(plan, priced=in_order(priced, gang, objective))
+
+
+_Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
+
+
+def _begun(
+    snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache
+) -> Generator[None, None, _Begun | GangRefusal]:
+    """Return what was looked at, the model, what each class needs, and what is left out; or a refusal."""
+    while True:
+        needs: list[Mapping[str, int]] = []
+        rows_of: list[Ints] = []
+        uncounted: list[str] = []
+        scope = Scope(snapshot.revision, snapshot.node_count, 0)
+        for one in gang.classes:
+            question = one.question
+            if question.preemptor.uid not in snapshot.pods:
+                return GangRefusal(scope, NOT_SEEN, f"a pod of group {gang.name} has not been seen yet")
+            asked, missing, left_out = modelled(snapshot, question.needs)
+            if missing:
+                return GangRefusal(scope, NOT_OFFERED, f"no node offers {missing}")
+            uncounted += left_out
+            needs.append(asked)
+            named, _ = potential_nodes(snapshot, question)
+            rows_of.append(eligible(snapshot, question.constraints, named))
+        potential = int(np.unique(np.concatenate(rows_of)).size) if rows_of else 0
+        scope = replace(scope, nodes_potential=potential)
+        if not potential:
+            return GangRefusal(scope, NO_NODES, f"no node may be helped for group {gang.name}")
+        if not 0 < gang.must_place <= gang.total:
+            message = f"group {gang.name} has {gang.total} pods that wait, and needs {gang.must_place}"
+            return GangRefusal(scope, NO_ROOM, message)
+        tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
+        micros = microseconds(now)
+        try:
+            model = yield from modelling(snapshot, gang, needs, rows_of, now_micros=micros, tallies=tallies)
+        except AllowanceUsedUp:
+            yield
+            continue
+        return scope, model, tuple(needs), tuple(dict.fromkeys((*model.left_out, *uncounted)))
+
+
+def _solve(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, None, tuple[Draft | None, int]]:
+    """Return the best draft that was found, and how many members had no room at the least."""
+    best: Draft | None = None
+    missing = model.must
+    next_best: tuple[int, ...] = ()
+    for filled in (yield from fillings(model, objective)):
+        missing = min(missing, 0 if filled.bounded else filled.missing)
+        if filled.missing:
+            continue
+        draft = trimmed(model, filled.draft)
+        yield
+        if not holds(model, draft):
+            continue
+        if best is None or rank_of(model, draft, objective) < rank_of(model, best, objective):
+            best, next_best = draft, filled.next_best
+        yield
+    nodes = usable(model)
+    whole = len(nodes) <= SEARCHED_WHOLE
+    if best is not None and not best.singles and not best.units:
+        return best, 0
+    if whole:
+        best = yield from improve(model, best, nodes, objective)
+        return best, missing if best is None else 0
+    if best is None:
+        return None, missing
+    for turn in range(ROUNDS):
+        used = _dearest(model, best)[turn * SEARCHED : (turn + 1) * SEARCHED]
+        more = [node for node in next_best if node not in {place for place, _ in best.members}]
+        if not used:
+            break
+        yield
+        part = (*used, *more[turn * SEARCHED : (turn + 1) * SEARCHED])
+        best = yield from improve_part(model, best, part, objective, most_steps=2_000)
+    return best, 0
+
+
+def _dearest(model: Model, draft: Draft) -> list[int]:
+    """Return the nodes of a draft on which pods go, those first where most goes for a member."""
+    cost: defaultdict[int, int] = defaultdict(int)
+    count: defaultdict[int, int] = defaultdict(int)
+    if draft.singles:
+        slots, nodes = places_of(draft.singles)
+        costs = np.zeros(model.nodes, np.int64)
+        np.add.at(costs, nodes, model.priority[slots, nodes] + SHIFT)
+        cost.update((node, int(costs[node])) for node in np.unique(nodes).tolist())
+    for (node, _), members in draft.members.items():
+        count[node] += members
+    return sorted(cost, key=lambda node: (-cost[node] / max(count[node], 1), int(model.rank[node])))

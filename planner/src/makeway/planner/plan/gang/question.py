@@ -1,0 +1,81 @@
+"""The question about a group as the planner's core takes it: decoded, counted, with what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from makeway.bus.group_plan import GroupPlanRequest
+from makeway.bus.messages import Placement, PlanRequest
+from makeway.planner.plan.request import Question, question_of
+from makeway.planner.snapshot.records import PodRecords
+
+
+@dataclass(frozen=True, slots=True)
+class GangClass:
+    """Members that are equal: the question for one of them, and how many wait for a node."""
+
+    question: Question
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangQuestion:
+    """A group and all that a plan for it depends on besides the snapshot and the policy.
+
+    `must_place`: how many members of all classes must get a node. `topology`: keys of labels of which all
+    members' nodes must have one value. `placed`: members that have a node. The classes' questions have one
+    priority and the same pods in flight.
+    """
+
+    name: str
+    classes: tuple[GangClass, ...]
+    must_place: int
+    topology: tuple[str, ...] = ()
+    placed: tuple[Placement, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Return how many members wait."""
+        return sum(one.count for one in self.classes)
+
+
+def gang_question_of(
+    request: GroupPlanRequest,
+    in_flight: Mapping[str, str],
+    leaving: frozenset[str] = frozenset(),
+    *,
+    records: PodRecords | None = None,
+) -> GangQuestion:
+    """Decode and count the request's classes, at the group's priority.
+
+    Raises what `question_of` raises, for the first class that cannot be read.
+    """
+    classes = []
+    for one in request.classes:
+        asked = PlanRequest(
+            api_version=request.api_version,
+            request_id=request.request_id,
+            cluster_uid=request.cluster_uid,
+            mode=request.mode,
+            timeout_milliseconds=request.timeout_milliseconds,
+            max_candidates=1,
+            profile=request.profile,
+            pod=one.pod,
+            nodes=one.nodes,
+            nominations=request.nominations,
+            assumed=request.assumed,
+            refused_victims=request.refused_victims,
+        )
+        question = question_of(asked, in_flight, leaving, records=records)
+        preemptor = msgspec.structs.replace(question.preemptor, priority=request.group.priority)
+        classes.append(GangClass(replace(question, preemptor=preemptor), one.count))
+    return GangQuestion(
+        name=f"{request.group.namespace}/{request.group.name}",
+        classes=tuple(classes),
+        must_place=request.must_place,
+        topology=request.topology,
+        placed=request.placed,
+    )

@@ -1,0 +1,116 @@
+"""What queues mean for a group: which room it has in them, and what may be taken from others' guarantees.
+
+As for single pods (`constraints.queues`), but for all members and all victims of a plan together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from makeway.core.queues.queue_exempt import is_queue_exempt
+from makeway.core.queues.tree import Queue
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.columns import MOST
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class GangMaximum:
+    """What is left of a queue's maximum. `classes`: for each class of members, it is in the queue."""
+
+    queue: Queue
+    resource: str
+    room: int
+    classes: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """What all victims together may take of a queue before it is below its guarantee."""
+
+    queue: Queue
+    resource: str
+    spare: int
+
+    def taken(self, by_queue: Mapping[int, Mapping[str, int]]) -> int:
+        """Return how much of it is taken; `by_queue`: what victims hold, by their queue and by resource."""
+        return sum(
+            amounts.get(self.resource, 0)
+            for number, amounts in by_queue.items()
+            if self.queue.number <= number < self.queue.below
+        )
+
+
+def maxima_of(
+    snapshot: Snapshot, gang: GangQuestion, assumed: Sequence[PodRecord]
+) -> tuple[GangMaximum, ...]:
+    """Return the maxima that the group could go over. O(maxima of its queues · pods assumed and nominated).
+
+    Nominated pods count as there, whatever their priority: the queue gate keeps the places of those that live
+    orders make room for, and looks at the members of a group one by one.
+    """
+    queues = snapshot.queues
+    tree = queues.tree
+    if tree is None or queues.held is None:
+        return ()
+    pods = [one.question.preemptor for one in gang.classes]
+    in_flight = gang.classes[0].question.in_flight
+    nominated = [snapshot.pods.get(one.uid) for one in gang.classes[0].question.nominations]
+    coming_pods = {one.uid: one for one in (*assumed, *nominated) if one is not None and not one.node}
+    awaited = [pod for uid in in_flight if (pod := snapshot.pods.get(uid)) is not None and pod.node]
+    exempt = snapshot.exemptions.queue_exempt_namespaces
+    held_back = [not is_queue_exempt(pod.namespace, pod.priority, exempt) for pod in pods]
+    own = [queues.queue_of(pod) for pod in pods]
+    lines: dict[int, Queue] = {}
+    for queue, held in zip(own, held_back, strict=True):
+        if queue is not None and held:
+            lines.update((one.number, one) for one in tree.line(queue.number))
+    found = []
+    for queue in lines.values():
+        classes = tuple(
+            held and mine is not None and queue.number <= mine.number < queue.below
+            for mine, held in zip(own, held_back, strict=True)
+        )
+        holds = queues.held.of(queue.number)
+        for name, most in sorted(queue.maximum.items()):
+            coming = sum(
+                pod.requests.get(name, 0)
+                for pod in coming_pods.values()
+                if queue.number <= queues.number_of(pod) < queue.below
+            )
+            going = sum(
+                pod.requests.get(name, 0)
+                for pod in awaited
+                if queue.number <= queues.number_of(pod) < queue.below
+            )
+            room = most - holds.get(name, 0) - coming + going
+            asked = sum(
+                one.count * one.question.preemptor.requests.get(name, 0)
+                for one, inside in zip(gang.classes, classes, strict=True)
+                if inside
+            )
+            if asked and room < asked:
+                found.append(GangMaximum(queue, name, max(room, -MOST), classes))
+    return tuple(found)
+
+
+def margins_of(snapshot: Snapshot, question: Question) -> tuple[Margin, ...]:
+    """Return the guarantees outside the group's own queues. O(queues with a guarantee)."""
+    return tuple(_margins(snapshot, question))
+
+
+def _margins(snapshot: Snapshot, question: Question) -> Iterator[Margin]:
+    queues = snapshot.queues
+    tree, own = queues.tree, queues.queue_of(question.preemptor)
+    if tree is None or own is None:
+        return
+    guaranteed: Iterable[Queue] = [one for one in tree if one.guaranteed and one.number not in own.line]
+    usage, _ = queues.without(question.in_flight.keys() | question.leaving)
+    for queue in guaranteed:
+        held = usage.of(queue.number)
+        for name, least in queue.guaranteed.items():
+            if held.get(name, 0):
+                yield Margin(queue, name, max(held[name] - least, 0))

@@ -1,0 +1,72 @@
+"""Why there is no plan for a group: for how many members there is room, and what is missing for others."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+
+from makeway.core.text import counted
+from makeway.planner.plan.gang.levels import is_out_of_question
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangRefusal
+from makeway.planner.plan.refusal.text import FORBIDDEN, NO_ROOM, NOT_FOUND, REFUSED_AGAIN, amount_of
+from makeway.planner.plan.result import Scope
+
+
+def refused(
+    scope: Scope,
+    gang: GangQuestion,
+    placeable: int,
+    *,
+    left_out: tuple[str, ...],
+    nearest: Model | None,
+    now: datetime,
+) -> GangRefusal:
+    """Return the refusal. `placeable`: members for which there is room in `nearest`, the best domain."""
+    within = f" within one {' and '.join(gang.topology)}" if gang.topology else ""
+    retry_at = None
+    if nearest is not None and _spares(nearest, gang):
+        retry_at = now + REFUSED_AGAIN
+    if placeable >= gang.must_place:
+        message = (
+            f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
+            "not within the policy's bounds for one plan"
+        )
+        return GangRefusal(scope, FORBIDDEN, message, placeable, left_out, retry_at=retry_at)
+    if nearest is not None and len(nearest.counts) > 1 and not is_out_of_question(nearest):
+        message = (
+            f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
+            f"{within}, and it is not certain that there are none for all"
+        )
+        return GangRefusal(scope, NOT_FOUND, message, placeable, left_out, retry_at=retry_at)
+    message = (
+        f"with all pods gone that may go there is room for {placeable} of the {gang.must_place} pods that "
+        f"group {gang.name} needs{within}"
+    )
+    missing = _lacks(nearest) if nearest is not None else {}
+    if missing:
+        message += f"; missing even then: {', '.join(f'{k} {amount_of(k, v)}' for k, v in missing.items())}"
+    return GangRefusal(scope, NO_ROOM, message, placeable, left_out, retry_at=retry_at, missing=missing)
+
+
+def _spares(model: Model, gang: GangQuestion) -> bool:
+    """Report whether a rule keeps pods of lower priority: time or another object may end that."""
+    lower = model.priority < gang.classes[0].question.preemptor.priority
+    return bool((lower & ~model.removable).any())
+
+
+def _lacks(model: Model) -> dict[str, int]:
+    """Return of which resources there is too little even for members one by one, and how much."""
+    emptied = model.room + np.einsum("rdn,dn->rn", model.uses, model.removable.astype(np.int64))
+    names = {number: name for name, number in model.snapshot.columns.resources.items()}
+    need = model.need.max(axis=0)
+    found = {}
+    for place, number in enumerate(model.asked.tolist()):
+        if need[place]:
+            usable = model.allowed.any(axis=0)
+            room = int((np.maximum(emptied[place][usable], 0) // need[place]).sum())
+            if room < model.must and number in names:
+                found[names[number]] = int((model.must - room) * need[place])
+    return found

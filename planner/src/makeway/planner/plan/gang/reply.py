@@ -1,0 +1,104 @@
+"""From a plan for a group to the reply that the plugin waits for."""
+
+from __future__ import annotations
+
+from makeway.bus.group_plan import (
+    GroupPlan,
+    GroupPlanReply,
+    GroupVictim,
+)
+from makeway.bus.messages import (
+    API_VERSION,
+    Awaited,
+    Dependency,
+    GroupPrice,
+    MemberPlacement,
+    Refusal,
+    TopologyDomain,
+)
+from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+
+
+def reply_of(
+    result: GangPlan | GangRefusal,
+    *,
+    request_id: str,
+    planner: str,
+    decision_id: str,
+    policy_revision: str,
+) -> GroupPlanReply:
+    """Write the reply to a planned request."""
+    planned = result if isinstance(result, GangPlan) else None
+    return GroupPlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="candidates" if planned else "refused",
+        snapshot_revision=result.scope.revision,
+        policy_revision=policy_revision,
+        decision_id=decision_id,
+        plan=_plan(planned) if planned else None,
+        refusal=refusal_of(result) if isinstance(result, GangRefusal) else None,
+        left_to_verification=result.left_out,
+    )
+
+
+def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> GroupPlanReply:
+    """Write the reply to a request that is not planned; as of a plan request for a pod."""
+    return GroupPlanReply(
+        api_version=API_VERSION,
+        request_id=request_id,
+        planner=planner,
+        status="notSynced",
+        refusal=Refusal(reason=reason, message=message),
+    )
+
+
+def refusal_of(refusal: GangRefusal) -> Refusal:
+    """Write a refusal down."""
+    return Refusal(
+        reason=refusal.reason,
+        message=refusal.message,
+        node_reasons=refusal.node_reasons,
+        retry_at=refusal.retry_at,
+        depends_on=tuple(
+            Dependency(kind=kind, namespace=namespace, name=name)
+            for kind, namespace, name in refusal.depends_on
+        ),
+    )
+
+
+def group_price(price: Price) -> GroupPrice | None:
+    """Write a price down; None where nothing has to go."""
+    if not price.victims:
+        return None
+    return GroupPrice(
+        pdb_violations=price.violations,
+        highest_priority=price.highest,
+        groups_broken=price.broken,
+        priority_sum=price.priority_sum,
+        victims=price.victims,
+    )
+
+
+def _plan(plan: GangPlan) -> GroupPlan:
+    return GroupPlan(
+        placements=tuple(
+            MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
+            for one in plan.placements
+        ),
+        victims=tuple(
+            GroupVictim(
+                uid=one.pod.uid,
+                node=one.pod.node,
+                rule=one.rule,
+                pdb_violating=one.pdb_violating,
+                unit=one.unit,
+            )
+            for one in plan.victims
+        ),
+        awaited=tuple(Awaited(uid=one.pod.uid, order_id=one.order_id) for one in plan.awaited),
+        domains=tuple(TopologyDomain(key=key, value=value) for key, value in plan.domains),
+        price=group_price(plan.price),
+    )

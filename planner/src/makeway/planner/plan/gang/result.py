@@ -1,0 +1,77 @@
+"""What a plan for a group says: values of the core, before they become messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlacement:
+    """How many members of a class, by its place in the question, go to a node."""
+
+    member_class: int
+    node: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangDomain:
+    """A topology domain that was looked at: how many members have room, and the price of the plan there."""
+
+    domains: tuple[tuple[str, str], ...]
+    placeable: int
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlan:
+    """Where the members go, in an order in which they can be placed, and which pods must go for them.
+
+    `victims`: node by node; pods of one unit stand next to one another. Without any, the columns need no pod
+    gone. `domains`: key and value of each topology constraint. `must_place`: how many had to be placed; more
+    are only where they cost nothing. `priced`: the domains that were looked at, best first. `changed`: the
+    cluster did so meanwhile; this holds in it as it is now, but another plan might be made there.
+    """
+
+    scope: Scope
+    placements: tuple[GangPlacement, ...]
+    victims: tuple[RemovablePod, ...]
+    awaited: tuple[AwaitedPod, ...]
+    price: Price
+    must_place: int
+    domains: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+    priced: tuple[GangDomain, ...] = ()
+    changed: bool = False
+
+    @property
+    def placed(self) -> int:
+        """Return how many members get a node."""
+        return sum(one.count for one in self.placements)
+
+
+@dataclass(frozen=True, slots=True)
+class GangRefusal:
+    """Why no removal makes room for the group: a constant, and a sentence with the numbers.
+
+    `placeable`: how many members the plan found room for at the most, in the best of `priced` where there are
+    topology constraints; `missing`: what that one lacks for the others, by resource. `node_reasons`,
+    `retry_at` and `depends_on` as of a refusal for a pod; `changed` as of a plan.
+    """
+
+    scope: Scope
+    reason: str
+    message: str
+    placeable: int = 0
+    left_out: tuple[str, ...] = ()
+    node_reasons: dict[str, int] = field(default_factory=dict)
+    retry_at: datetime | None = None
+    depends_on: tuple[tuple[str, str, str], ...] = ()
+    priced: tuple[GangDomain, ...] = ()
+    missing: Mapping[str, int] = field(default_factory=dict)
+    changed: bool = False

@@ -1,0 +1,273 @@
+"""What the next members on a node would cost, with all that is placed and all that has gone so far.
+
+Of every node it is known what it costs to host 1, 2 … members of a class, by kube-scheduler's reprieve with
+all nodes side by side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.evaluate import reprieve
+from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
+from makeway.planner.plan.gang.model import Model, unit_cost
+from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.groups import PlannedUnit
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+
+TOUCHED: Final = 64
+"""Nodes of a domain that are priced again at once where a pod that goes makes room in all of it; nodes of
+larger ones when their turn comes."""
+
+
+class Stairs:
+    """The prices of one run, by terms of the objective that add up.
+
+    `room`: int64[R, N]. `placing`: what members ask of one another. `shared` counts what changes nodes'
+    prices from elsewhere. `going`: victims so far. No victim has a priority above `level`; `strict`: no
+    budget is violated.
+    """
+
+    def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
+        self.model = model
+        self.room = model.room.copy()
+        self.placing = Placing(model)
+        self.shared = 0
+        self.going = 0
+        self._strict = strict
+        self._terms = [term for term in objective if term != "highestPriority"]
+        self._gone = np.zeros_like(model.removable)
+        self._debits = dict(model.debits)
+        self._lost: Counter[int] = Counter()
+        self._removable = self._may_go(level)
+        self._lead = model.unit > 0
+        self._lead &= ~model.follows
+        self._has_units = bool(self._lead.any())
+        costs = np.array([0 if unit is None else unit_cost(unit) for unit in model.units], np.int64)
+        sizes = np.array([0 if unit is None else unit.size for unit in model.units], np.int64)
+        self._cost = np.where(self._lead, costs[model.unit], 0)
+        np.copyto(self._cost, model.priority + SHIFT, where=model.unit == 0)
+        self._size = np.where(self._lead, sizes[model.unit], model.unit == 0)
+        self._has_budgets = bool(model.budgets.any())
+        self._has_gangs = bool(model.spare)
+        self._taken: Taken = defaultdict(Counter)
+        self._has_hard = bool(model.snapshot.exemptions.policy.hard_budgets)
+
+    def cheapest(self, cls: int, nodes: Ints, most: int) -> tuple[list[Ints], Ints]:
+        """Return the terms of the cheapest step on each of some nodes, int64[M] each, and its members.
+
+        int64[M]; 0 where there is no step. No terms where there is none on any. `most`: members at the most.
+        O(slots · nodes · most).
+        """
+        emptied, uses, candidates, violating = self._emptied(cls, nodes)
+        need, beside = self._asked(cls, nodes)
+        best: list[Ints] | None = None
+        count: Ints = np.zeros(nodes.size, np.int64)
+        for members in range(1, most + 1):
+            left = emptied - need * members - beside
+            feasible: Flags = np.asarray((left >= 0).all(axis=0))
+            if not feasible.any():
+                break
+            victims = reprieve(uses, left, candidates & feasible, violating & feasible)
+            terms = self._price(victims, violating, nodes)
+            if best is None:
+                best, count = terms, feasible.astype(np.int64, copy=True)
+                continue
+            better = feasible & _less(terms, members, best, count)
+            count[better] = members
+            best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
+        return best or [], count
+
+    def victims(self, cls: int, node: int, count: int) -> list[int]:
+        """Return the slots of the pods that go where so many members come, by kube-scheduler's reprieve."""
+        nodes = np.array([node])
+        emptied, uses, candidates, violating = self._emptied(cls, nodes)
+        need, beside = self._asked(cls, nodes)
+        left = emptied - need * count - beside
+        return np.flatnonzero(reprieve(uses, left, candidates, violating)[:, 0]).tolist()
+
+    def keep(self, slots: list[int], node: int, units: set[int]) -> None:
+        """Let some pods of a node, and units, go in no step any more."""
+        self._removable[slots, node] = False
+        for unit in units:
+            self._removable &= self.model.unit != unit
+
+    def place(self, cls: int, node: int, count: int) -> None:
+        """Take room for members. What they ask of one another is `placing`'s."""
+        self.room[:, node] -= self.model.need[cls] * count
+
+    def go(self, slots: Iterable[Slot]) -> tuple[set[int], bool]:
+        """Let pods go; return the nodes that this makes room on, and whether it does in a large domain."""
+        model = self.model
+        touched, widely = set(), False
+        for slot, node in slots:
+            self._gone[slot, node] = True
+            self.room[:, node] += model.uses[:, slot, node]
+            touched.add(node)
+            gang = int(model.gang[slot, node])
+            if gang:
+                self._lost[gang] += 1
+                self.shared += 1
+            for rule in model.rooms:
+                if not rule.alone and rule.use[slot, node] and rule.domains[node] >= 0:
+                    there = np.flatnonzero(rule.domains == rule.domains[node]).tolist()
+                    if len(there) <= TOUCHED:
+                        touched.update(there)
+                    else:
+                        widely = True
+        return touched, widely
+
+    def is_allowed(self, more: Draft) -> bool:
+        """Report whether pods may go beside those that do, for hard budgets and the guarantees of queues.
+
+        O(their number + queues).
+        """
+        model, budgets = self.model, self.model.snapshot.budgets
+        if self._has_hard:
+            charges = [{held: 1} for slot in more.singles if (held := int(model.budgets[slot]))]
+            charges += [dict(unit.sets) for unit in self._whole(more.units) if unit.sets]
+            hard = [one for one in charges if budgets.hard(np.array([*one])).any()]
+            if hard and any(budgets.violations(hard, self._debits)):
+                return False
+        if not model.margins:
+            return True
+        taken = taken_of(model, more.singles, self._whole(more.units))
+        return all(
+            not (asked := one.taken(taken)) or one.taken(self._taken) + asked <= one.spare
+            for one in model.margins
+        )
+
+    def charge(self, more: Draft) -> None:
+        """Count what goes against budgets, queues and the bound of an order."""
+        model, budgets = self.model, self.model.snapshot.budgets
+        self.going += victims_of(model, more)
+        whole = self._whole(more.units)
+        charges = [(held, 1) for slot in more.singles if (held := int(model.budgets[slot]))]
+        charges += [one for unit in whole for one in unit.sets.items()]
+        for held, count in charges:
+            self.shared += 1
+            for key in budgets.charged(held):
+                self._debits[key] = self._debits.get(key, 0) + count
+        if model.margins:
+            for number, amounts in taken_of(model, more.singles, whole).items():
+                self._taken[number].update(amounts)
+
+    def _whole(self, units: set[int]) -> list[PlannedUnit]:
+        return [unit for number in units if (unit := self.model.units[number]) is not None]
+
+    def _may_go(self, level: int) -> Flags:
+        """Return bool[D, N]: pods up to a level, without those that a class needs near it."""
+        model = self.model
+        may_go = model.removable & (model.priority <= level)
+        for rule in model.affinities:
+            may_go &= rule.use == 0
+        highest = [
+            -MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units
+        ]
+        stays = np.array(highest, np.int64) > level
+        stays[model.unit[~may_go]] = True
+        stays[0] = False
+        return np.asarray(may_go & ~stays[model.unit])
+
+    def _emptied(self, cls: int, nodes: Ints) -> tuple[Ints, Ints, Flags, Flags]:
+        """Return the room with all gone that may go, what each frees, which they are, which violate a budget.
+
+        int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules.
+        Of a unit all stands at the first of its pods.
+        """
+        model, budgets = self.model, self.model.snapshot.budgets
+        asked = np.flatnonzero(model.need[cls] > 0)
+        candidates = self._removable[:, nodes] & ~self._gone[:, nodes]
+        violating = np.zeros_like(candidates)
+        if self._has_budgets:
+            sets = np.where(candidates, model.budgets[:, nodes], 0)
+            if sets.any():
+                # Where none may be violated the least important may go first.
+                turn = slice(None, None, -1) if self._strict else slice(None)
+                violating = budgets.violating(sets[turn], self._debits)[turn]
+        if self._has_units:
+            violating = self._violating_units(candidates, violating, nodes)
+        if self._strict:
+            candidates &= ~violating
+            violating = np.zeros_like(candidates)
+        rules = [rule for rule in model.rooms if rule.cls == cls]
+        uses = np.concatenate(
+            [
+                model.uses[asked[:, None, None], np.arange(candidates.shape[0])[:, None], nodes],
+                *(rule.use[:, nodes][None] for rule in rules),
+            ]
+        )
+        uses = np.where(candidates, uses, 0)
+        room = [self.room[asked[:, None], nodes]]
+        for number, rule in enumerate(model.rooms):
+            if rule.cls == cls:
+                domains = rule.domains[nodes]
+                room.append(np.where(domains < 0, MOST, self.placing.rooms[number][domains])[None])
+        emptied = np.concatenate(room) + uses.sum(axis=1)
+        if self._has_units:
+            follows = model.follows[:, nodes] & candidates
+            for slot in range(uses.shape[1] - 1, 0, -1):
+                uses[:, slot - 1] += np.where(follows[slot], uses[:, slot], 0)
+                uses[:, slot][:, follows[slot]] = 0
+            candidates &= ~follows
+        return emptied, uses, candidates, violating & candidates
+
+    def _violating_units(self, candidates: Flags, violating: Flags, nodes: Ints) -> Flags:
+        """Flag all pods of units of which one violates a budget, wherever it runs."""
+        model = self.model
+        units = model.unit[:, nodes]
+        for number in np.unique(units[candidates]).tolist():
+            unit = model.units[number]
+            if unit is not None:
+                bad = any(model.snapshot.budgets.violations([unit.sets], self._debits))
+                violating = np.where(units == number, bad, violating)
+        return violating
+
+    def _asked(self, cls: int, nodes: Ints) -> tuple[Ints, Ints]:
+        """Return int64[Q, 1], what each member takes, and int64[Q, 1], what is asked for once besides."""
+        model = self.model
+        need = model.need[cls][model.need[cls] > 0]
+        rules = [rule for rule in model.rooms if rule.cls == cls]
+        take = np.array([int(rule.take[cls]) for rule in rules], np.int64)
+        once = np.array([rule.need - int(rule.take[cls]) for rule in rules], np.int64)
+        each = np.concatenate([need, take])[:, None]
+        return each, np.concatenate([np.zeros_like(need), once])[:, None]
+
+    def _price(self, victims: Flags, violating: Flags, nodes: Ints) -> list[Ints]:
+        """Return the terms of the objective that add up, int64[M] each."""
+        found: list[Ints] = []
+        for term in self._terms:
+            broken: Ints = np.zeros(nodes.size, np.int64)
+            if term == "budgets":
+                found.append((victims & violating).sum(axis=0, dtype=np.int64))
+            elif term == "groups":
+                if self._has_units:
+                    broken = broken + (victims & self._lead[:, nodes]).sum(axis=0)
+                if self._has_gangs:
+                    broken = broken + (victims & self._breaking(nodes)).sum(axis=0)
+                found.append(broken)
+            else:
+                each = self._cost if term == "prioritySum" else self._size
+                found.append(np.where(victims, each[:, nodes], 0).sum(axis=0))
+        return found
+
+    def _breaking(self, nodes: Ints) -> Flags:
+        """Return bool[D, M]: pods of gangs that can lose none more, and have not fallen below yet."""
+        last = [gang for gang, spare in self.model.spare.items() if self._lost[gang] == spare]
+        return np.isin(self.model.gang[:, nodes], last)
+
+
+def _less(terms: list[Ints], members: int, best: list[Ints], count: Ints) -> Flags:
+    """Return where some prices for so many members are no more a member than the best so far."""
+    less = np.zeros(count.size, np.bool_)
+    equal = np.ones(count.size, np.bool_)
+    for new, old in zip(terms, best, strict=True):
+        ours, theirs = new * count, old * members
+        less |= equal & (ours < theirs)
+        equal &= ours == theirs
+    return less | equal

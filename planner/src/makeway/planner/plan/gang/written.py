@@ -1,0 +1,194 @@
+"""From a draft to the plan that is told: whether it holds where the cluster has changed, and its names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from makeway.core.k8s.importance import microseconds
+from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
+from makeway.planner.plan.eligibility import eligible
+from makeway.planner.plan.gang.draft import Draft, Slot, arrange, holds, price_of, trimmed
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.modelling import modelling
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangPlacement, GangPlan
+from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
+from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.state import Snapshot
+
+VICTIMS_A_CHUNK: Final = 1000
+"""Victims that are written down between two pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A draft that holds in its model, and what it was made from. `needs`: of each class."""
+
+    model: Model
+    draft: Draft
+    domains: tuple[tuple[str, str], ...]
+    needs: tuple[Mapping[str, int], ...]
+    left_out: tuple[str, ...]
+
+
+def seen_again(
+    snapshot: Snapshot, gang: GangQuestion, found: Found, now: datetime, cache: PlanCache
+) -> Generator[None, None, Found | None]:
+    """Return what was found as it is in the cluster now, or None where it does not hold any more.
+
+    Looks at its nodes alone. Pods that have left need not go any more. O(nodes of the draft · slots).
+    """
+    while True:
+        try:
+            return _seen_again(snapshot, gang, found, now, cache)
+        except AllowanceUsedUp:
+            yield
+
+
+def _seen_again(
+    snapshot: Snapshot, gang: GangQuestion, found: Found, now: datetime, cache: PlanCache
+) -> Found | None:
+    draft, names = found.draft, found.model.names
+    by_class = [
+        [names[node] for (node, one), count in draft.members.items() if one == cls and count]
+        for cls in range(len(gang.classes))
+    ]
+    present = [name for of_class in by_class for name in of_class if name in snapshot.nodes]
+    if len(present) < sum(map(len, by_class)) or not all(
+        one.question.preemptor.uid in snapshot.pods for one in gang.classes
+    ):
+        return None
+    if any(snapshot.nodes[name].labels.get(key) != value for name in present for key, value in found.domains):
+        return None
+    rows_of = [
+        eligible(snapshot, one.question.constraints, np.sort(snapshot.rows_named(of_class)))
+        for one, of_class in zip(gang.classes, by_class, strict=True)
+    ]
+    tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
+    model = _at_once(
+        modelling(snapshot, gang, found.needs, rows_of, now_micros=microseconds(now), tallies=tallies)
+    )
+    again = _moved(found, model)
+    if again is None:
+        return None
+    again = trimmed(model, again)
+    if not holds(model, again):
+        return None
+    return Found(model, again, found.domains, found.needs, found.left_out)
+
+
+def _at_once(steps: Generator[None, None, Model]) -> Model:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            model: Model = end.value
+            return model
+
+
+def _moved(found: Found, model: Model) -> Draft | None:
+    """Return the draft in terms of another model; None where one of its pods may not go any more."""
+    before, places = found.model, {name: node for node, name in enumerate(model.names)}
+    draft = Draft()
+    for (node, cls), count in found.draft.members.items():
+        if count and before.names[node] not in places:
+            return None
+        draft.members[places[before.names[node]], cls] = count
+    slots = {pod.uid: (slot, node) for node, pods in enumerate(model.pods) for slot, pod in enumerate(pods)}
+    for slot, node in found.draft.singles:
+        there = slots.get(before.pod(slot, node).uid)
+        if there is None:
+            continue
+        if not model.removable[there] or model.unit[there]:
+            return None
+        draft.singles.add(there)
+    numbers = {unit.unit.key: number for number, unit in enumerate(model.units) if unit is not None}
+    for number in found.draft.units:
+        unit = before.units[number]
+        now = numbers.get(unit.unit.key) if unit is not None else None
+        if now is None:
+            continue
+        if not model.removable[model.unit == now].all():
+            return None
+        draft.units.add(now)
+    return draft
+
+
+def written(found: Found, gang: GangQuestion, scope: Scope) -> Generator[None, None, GangPlan]:
+    """Name the nodes and the pods of a draft. Pauses now and then; it is as at the beginning."""
+    model, draft = found.model, found.draft
+    order = arrange(model, draft)
+    assert order is not None  # noqa: S101 - it was arranged before, and free places only were added
+    price = price_of(model, draft)
+    awaited = tuple(_awaited(model, draft, gang))
+    going = _victims(model, draft, gang)
+    victims: list[RemovablePod] = []
+    for turn, victim in enumerate(going, 1):
+        victims.append(victim)
+        if not turn % VICTIMS_A_CHUNK:
+            yield
+    return GangPlan(
+        scope=scope,
+        placements=tuple(GangPlacement(cls, model.names[node], count) for cls, node, count in order),
+        victims=tuple(victims),
+        awaited=awaited,
+        price=price,
+        must_place=model.must,
+        domains=found.domains,
+        left_out=found.left_out,
+    )
+
+
+def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[RemovablePod]:
+    preemptor = gang.classes[0].question.preemptor
+    budgets = model.snapshot.budgets
+
+    def rank(slot: Slot) -> tuple[int, int]:
+        return int(model.rank[slot[1]]), slot[0]
+
+    singles = sorted(draft.singles, key=rank)
+    found = budgets.violations([{int(model.budgets[one]): 1} for one in singles], model.debits)
+    whole = [unit for number in sorted(draft.units) if (unit := model.units[number]) is not None]
+    charged = budgets.violations(
+        [*({int(model.budgets[one]): 1} for one in singles), *(unit.sets for unit in whole)], model.debits
+    )[len(singles) :]
+    for one, violating in zip(singles, found, strict=True):
+        pod = model.pod(*one)
+        own = not pod.group or pod.facts.priority < preemptor.priority
+        rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
+        yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=bool(violating))
+    for unit, many in zip(whole, charged, strict=True):
+        for turn, pod in enumerate(unit.members):
+            own = pod.facts.priority < preemptor.priority
+            rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
+            yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=turn < many, unit=unit.name)
+
+
+def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[AwaitedPod]:
+    """Yield the pods that are leaving and that the plan counts on. With rules, all on its nodes."""
+    if not model.awaited:
+        return
+    in_flight = gang.classes[0].question.in_flight
+    ruled = bool(model.rooms or model.spreads or model.affinities)
+    going: defaultdict[int, list[int]] = defaultdict(list)
+    for slot, node in draft.singles:
+        going[node].append(slot)
+    members: defaultdict[int, Ints] = defaultdict(lambda: np.zeros(model.need.shape[1], np.int64))
+    for (node, cls), count in draft.members.items():
+        members[node] = members[node] + model.need[cls] * count
+    for node in sorted(members, key=lambda one: int(model.rank[one])):
+        left = model.room[:, node] + model.uses[:, going[node], node].sum(axis=1) - members[node]
+        for pod in model.awaited.get(node, ()):
+            takes = model.snapshot.columns.amounts(pod.requests)[model.asked]
+            if not ruled and (takes <= left).all():
+                left = left - takes
+            else:
+                yield AwaitedPod(pod, in_flight[pod.uid])

@@ -1,0 +1,81 @@
+"""Plans that wait for a node that is being made; see `makeway.core.policy.promised_room`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from makeway.core.k8s.node_claims import ComingNode, NodeClaim, coming_node
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.times import api_time
+from makeway.core.policy.delay import delay_of
+from makeway.core.policy.promised_room import LONGEST_PROMISE, LOOK_AGAIN, promise_for
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
+
+ROOM_PROMISED: Final = "RoomPromised"
+"""Reason of a refusal of a plan that waits for a node."""
+
+MOST_COMING: Final = 1000
+"""Nodes that are being made and are looked at; more than that promise nothing."""
+
+
+class ComingNodes:
+    """The nodes that are being made, by the UID of their claims; a handler of their list-watch."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, ComingNode] = {}
+
+    def put(self, item: NodeClaim) -> None:
+        """Take a claim; one whose node is there, or that cannot be read, promises nothing."""
+        try:
+            coming = coming_node(item)
+        except QuantityError:
+            coming = None
+        uid = item.metadata.uid
+        if coming is None:
+            self.by_uid.pop(uid, None)
+        elif uid in self.by_uid or len(self.by_uid) < MOST_COMING:
+            self.by_uid[uid] = coming
+
+    def drop(self, item: NodeClaim) -> None:
+        """Forget a claim that is gone."""
+        self.by_uid.pop(item.metadata.uid, None)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget claims that a complete list does not have."""
+        for uid in self.by_uid.keys() - uids:
+            del self.by_uid[uid]
+
+
+def wait_for_promise(
+    coming: ComingNodes, classes: Mapping[str, PriorityClass], question: Question, plan: Plan, now: datetime
+) -> Plan | PlanRefusal:
+    """Refuse a plan for now where the preemptor's class delays and a node is being made for it."""
+    name = question.preemptor.facts.priority_class
+    delay = delay_of(classes.get(name))
+    if not coming.by_uid or question.unfit_since is None or not isinstance(delay, timedelta) or not delay:
+        return plan
+    promise = promise_for(
+        coming.by_uid.values(),
+        needs=question.needs,
+        nodes=question.constraints.nodes,
+        tolerations=question.constraints.tolerations,
+        since=question.unfit_since,
+        now=now,
+    )
+    if promise is None:
+        return plan
+    ends = promise.created + LONGEST_PROMISE
+    return PlanRefusal(
+        scope=plan.scope,
+        reason=ROOM_PROMISED,
+        message=(
+            f"NodeClaim {promise.name} promises room, and PriorityClass {name} delays preemption; "
+            f"it is waited for until {api_time(ends)} at the latest"
+        ),
+        retry_at=min(ends, now + LOOK_AGAIN),
+        left_out=plan.left_out,
+    )

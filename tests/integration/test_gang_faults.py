@@ -1,0 +1,385 @@
+"""Gangs on the real control plane while something happens to them, or to one of makeway's parts.
+
+Without a plan a group waits there (`whenUnplanned: hold`), so that all that is evicted is makeway's doing. At
+the end of each test the checker judges what was done, with its rules for groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+
+from integration.arming import HOLD, KILL, Crashes, Failpoints
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import NO_LIMITS, policy, put_queues
+from integration.crashing import (
+    EVICTING,
+    PLANNING_GROUPS,
+    RECOVERY_SECONDS,
+    REHEARSING,
+    SCHEDULING,
+    assert_nothing_left_behind,
+    without_nats,
+)
+from integration.ganging import Gang, gang, groups_path, in_group, pod_group
+from integration.invariants import assert_invariants
+from integration.pod_groups import form
+from integration.preempting import assert_bound_once, deletes_of, run_victims, sized
+from integration.queueing import never, queue, queues_yaml
+from integration.space import Space, open_space
+from integration.waiting import NotYet, until
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
+
+UNIT = ("old-0", "old-1")
+"""Pods of a group of mode all: both go, or none."""
+VICTIMS = ("large", *UNIT)
+"""On the nodes n0, n1, n2, which they fill."""
+
+
+@pytest_asyncio.fixture
+async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give three full nodes, and one that no pod of the gang tolerates."""
+    failpoints = Failpoints(gang_planning_cluster)
+    async with (
+        policy(gang_planning_cluster, whenUnplanned="hold"),
+        open_space(gang_planning_cluster) as opened,
+    ):
+        try:
+            await set_stage(opened)
+            yield opened
+            await assert_invariants(opened, wait=False)
+        finally:
+            failpoints.disarm()
+            await gang_planning_cluster.heal()
+
+
+async def set_stage(space: Space) -> None:
+    await space.add_nodes(
+        *(make_node(f"n{number}").cpu("1") for number in range(3)),
+        make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
+    )
+    await pod_group(
+        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
+    )
+    unit = [
+        sized(name, "low", 1000).on(f"n{number}").spec(**in_group("old"))
+        for number, name in enumerate(UNIT, start=1)
+    ]
+    await run_victims(space, sized("large", "low", 1000).on("n0"), *unit)
+
+
+async def evicted(space: Space) -> set[str]:
+    """The victims that are gone or leaving; a unit is never broken."""
+    pods = await space.pods()
+    gone = {name for name in VICTIMS if name not in pods or pods[name].metadata.deletion_timestamp}
+    assert gone & set(UNIT) in (set(), set(UNIT)), f"the unit is broken: {gone}"
+    return gone
+
+
+async def until_all_run(space: Space, train: Gang, *, seconds: float = RECOVERY_SECONDS) -> None:
+    """Wait until all members are bound: each once, and no victim was deleted twice. Nothing is left."""
+    for name in train.members:
+        await space.until_bound(name, seconds=seconds)
+    assert_bound_once(space, *train.members)
+    assert await evicted(space) == set(VICTIMS)
+    # The answer to an evictor that dies meanwhile is in the log as a time-out, or not at all.
+    assert max(len(deletes_of(space, name)) for name in VICTIMS) == 1
+    await assert_nothing_left_behind(space)
+
+
+# --------------------------------------------------------------------- what happens to the group meanwhile
+
+
+async def remove_member(space: Space) -> None:
+    await space.delete("gang-2", grace_seconds=0)
+    await space.until_gone("gang-2")
+
+
+async def renew_member(space: Space) -> None:
+    await remove_member(space)
+    await space.create(sized("gang-2", "high", 1000).spec(**in_group("gang")))
+
+
+async def bind_member(space: Space) -> None:
+    """Somebody else binds it to the node that is kept free."""
+    await space.post(
+        f"/api/v1/namespaces/{space.namespace}/pods/gang-2/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "gang-2"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": space.node_name("spare")},
+        },
+    )
+
+
+async def remove_group(space: Space) -> None:
+    """Delete the PodGroup, which a controller keeps for as long as it has pods."""
+    await space.api.request("DELETE", groups_path(space, "gang"))
+
+
+async def lower_min_count(space: Space) -> None:
+    await space.api.request(
+        "PATCH",
+        groups_path(space, "gang"),
+        body=json.dumps({"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}).encode(),
+        content_type="application/merge-patch+json",
+    )
+
+
+Change = Callable[[Space], Awaitable[None]]
+
+
+async def while_it_runs(space: Space, change: Change, point: str, hit: int = 1) -> Gang:
+    """Create the gang, and change something when its order has come to a point; gives the gang."""
+    failpoints = Failpoints(space.cluster)
+    failpoints.arm(point, HOLD, hit=hit)
+    train = await gang(space)
+    await failpoints.fired(point)
+    await change(space)
+    failpoints.let_go(point)
+    return train
+
+
+async def first_end(space: Space, train: Gang) -> str:
+    """Wait until the gang's first order has ended; gives the result."""
+
+    async def ended() -> str:
+        orders = await space.bus.group_orders(train.uid)
+        outcomes = await space.bus.outcomes(orders[0].order_id) if orders else []
+        if not outcomes:
+            raise NotYet(f"{len(orders)} orders")
+        return outcomes[0].result
+
+    return await until("the first order has ended", ended, seconds=30)
+
+
+BEFORE_ANY_DELETE = (
+    ("evictor.order-received", 1),
+    pytest.param("evictor.before-dry-run", 3, marks=pytest.mark.slow),
+)
+
+
+@pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
+async def test_no_victim_goes_for_a_gang_that_lost_a_member(space: Space, point: str, hit: int) -> None:
+    train = await while_it_runs(space, remove_member, point, hit)
+
+    assert await first_end(space, train) == "cancelled"
+    await assert_nothing_left_behind(space)
+    assert await evicted(space) == set()
+    pods = await space.pods()
+    assert [name for name in train.members if name in pods and pods[name].spec.node_name] == []
+
+
+@pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
+async def test_a_gang_whose_member_was_made_anew_gets_its_room_by_another_order(
+    space: Space, point: str, hit: int
+) -> None:
+    train = await while_it_runs(space, renew_member, point, hit)
+
+    assert await first_end(space, train) == "cancelled"
+    await until_all_run(space, train)
+
+
+@pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
+async def test_a_gang_whose_member_was_bound_elsewhere_makes_room_for_the_others(
+    space: Space, point: str, hit: int
+) -> None:
+    train = await while_it_runs(space, bind_member, point, hit)
+
+    assert await first_end(space, train) == "cancelled"
+    for name in train.members:
+        await space.until_bound(name, seconds=RECOVERY_SECONDS)
+    assert await space.node_of("gang-2") == "spare"
+    # Two nodes are needed, so the unit goes in any case, and frees both.
+    assert await evicted(space) == set(UNIT)
+    await assert_nothing_left_behind(space)
+
+
+@pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
+async def test_no_victim_goes_for_a_group_that_is_being_deleted(space: Space, point: str, hit: int) -> None:
+    train = await while_it_runs(space, remove_group, point, hit)
+
+    assert await first_end(space, train) == "cancelled"
+    await never(5, "a victim goes", lambda: evicted(space))
+    await assert_nothing_left_behind(space)
+
+
+@pytest.mark.parametrize(("point", "hit"), BEFORE_ANY_DELETE)
+async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
+    space: Space, point: str, hit: int
+) -> None:
+    train = await while_it_runs(space, lower_min_count, point, hit)
+
+    assert await first_end(space, train) == "cancelled"
+
+    async def one_runs() -> bool:
+        pods = await space.pods()
+        if not any(pods[name].spec.node_name for name in train.members):
+            raise NotYet("none is bound")
+        return True
+
+    await until("a member is bound", one_runs, seconds=RECOVERY_SECONDS)
+    await evicted(space)
+    await assert_nothing_left_behind(space)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [renew_member, bind_member, remove_group, lower_min_count])
+@pytest.mark.parametrize("point", ["evictor.barrier-passed", "evictor.after-delete"])
+async def test_a_change_after_the_last_look_leaves_nothing_behind(
+    space: Space, change: Change, point: str
+) -> None:
+    train = await while_it_runs(space, change, point)
+
+    await first_end(space, train)
+    if change in (renew_member, bind_member):
+        for name in train.members:
+            await space.until_bound(name, seconds=RECOVERY_SECONDS)
+
+    async def whole() -> bool:
+        pods = await space.pods()
+        there = [name for name in UNIT if name in pods and not pods[name].metadata.deletion_timestamp]
+        if len(there) not in (0, len(UNIT)):
+            raise NotYet(f"of the unit there is {there}")
+        return True
+
+    await until("the unit is whole, or gone", whole)
+    await assert_nothing_left_behind(space)
+
+
+# ------------------------------------------------------------------------------------------ a part is killed
+
+QUICK = {
+    "planner.before-group-reply",
+    "scheduler.nominated",
+    "scheduler.after-publish",
+    "evictor.after-delete",
+}
+
+
+def _slow_but(quick: set[str], points: tuple[str, ...]) -> list[object]:
+    return [point if point in quick else pytest.param(point, marks=pytest.mark.slow) for point in points]
+
+
+@pytest.mark.parametrize("point", _slow_but(QUICK, (*PLANNING_GROUPS, *SCHEDULING, *EVICTING, *REHEARSING)))
+async def test_a_gang_gets_its_room_though_a_part_is_killed(
+    gang_planning_cluster: RunningCluster, space: Space, point: str
+) -> None:
+    component = point.partition(".")[0]
+    assert component in (PLANNER, SCHEDULER, EVICTOR)
+
+    async with Crashes(gang_planning_cluster, component).at(point, KILL) as crashed:
+        train = await gang(space)
+        await crashed()
+
+    await until_all_run(space, train)
+
+
+@pytest.mark.parametrize(
+    "point",
+    _slow_but(
+        {"evictor.before-outcome"},
+        (
+            "planner.before-group-reply",
+            "scheduler.before-publish",
+            "scheduler.after-commit",
+            "evictor.order-received",
+            "evictor.barrier-passed",
+            "evictor.after-delete",
+            "evictor.before-outcome",
+        ),
+    ),
+)
+async def test_a_gang_gets_its_room_though_nats_is_killed(
+    gang_planning_cluster: RunningCluster, space: Space, point: str
+) -> None:
+    failpoints = Failpoints(gang_planning_cluster)
+    failpoints.arm(point, HOLD)
+    train = await gang(space)
+    await failpoints.fired(point)
+
+    async def go_on() -> None:
+        failpoints.let_go(point)
+        await asyncio.sleep(2)
+
+    await without_nats(gang_planning_cluster, "killed", go_on)
+
+    await until_all_run(space, train, seconds=2 * RECOVERY_SECONDS)
+
+
+# ------------------------------------------------------------------------------------- under the queue gate
+
+
+async def test_all_members_of_a_gang_hold_quota_or_none(
+    gang_planning_cluster: RunningCluster, space: Space
+) -> None:
+    await space.delete_pods()
+    path = f"root.{space.namespace}"
+    await run_victims(
+        space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}").label("queue", "root.other") for n in range(3))
+    )
+    try:
+        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=2), queue("other")))
+        train = await gang(space, queue=path)
+
+        async def taken() -> list[str]:
+            pods = await space.pods()
+            low = [
+                name
+                for name in (f"low-{n}" for n in range(3))
+                if name not in pods or pods[name].metadata.deletion_timestamp
+            ]
+            return low + [name for name in train.members if pods[name].spec.node_name]
+
+        await never(5, "a half gang holds quota", taken)
+        await assert_nothing_left_behind(space)
+
+        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
+        for name in train.members:
+            await space.until_bound(name, seconds=RECOVERY_SECONDS)
+        await assert_nothing_left_behind(space)
+    finally:
+        await put_queues(gang_planning_cluster, NO_LIMITS)
+
+
+async def test_of_two_gangs_in_a_queue_with_room_for_one_and_a_half_one_runs(
+    gang_planning_cluster: RunningCluster, space: Space
+) -> None:
+    await space.delete_pods()
+    path = f"root.{space.namespace}"
+    await space.add_nodes(make_node("n3").cpu("1"))
+    await run_victims(
+        space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}").label("queue", "root.other") for n in range(4))
+    )
+    try:
+        await put_queues(gang_planning_cluster, queues_yaml(queue(space.namespace, max=3), queue("other")))
+        gangs = [await gang(space, name, members=2, queue=path) for name in ("first", "second")]
+
+        async def running(count: int) -> list[Gang]:
+            pods = await space.pods()
+            found = [
+                [one for one in each.members if one in pods and pods[one].spec.node_name] for each in gangs
+            ]
+            whole = [each for each, bound in zip(gangs, found, strict=True) if bound == each.members]
+            if len(whole) != count or sum(map(len, found)) != 2 * count:
+                raise NotYet(str(found))
+            return whole
+
+        (placed,) = await until("one gang runs", lambda: running(1), seconds=RECOVERY_SECONDS)
+        await asyncio.sleep(3)
+        assert await running(1) == [placed]
+        assert len([name for name in await space.pods() if name.startswith("low-")]) == 2
+
+        for name in placed.members:
+            await space.delete(name, grace_seconds=0)
+        (other,) = await until("the other runs", lambda: running(1), seconds=RECOVERY_SECONDS)
+        assert other != placed
+        await assert_nothing_left_behind(space)
+    finally:
+        await put_queues(gang_planning_cluster, NO_LIMITS)

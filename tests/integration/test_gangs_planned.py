@@ -1,0 +1,150 @@
+"""Gangs make room on the real control plane of Kubernetes 1.37: planned, verified and evicted for as one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from integration.arming import KILL, Crashes, Failpoints
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.crashing import RECOVERY_SECONDS
+from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.ganging import gang, in_group, pod_group, small_and_large
+from integration.invariants import assert_invariants
+from integration.pod_groups import form
+from integration.preempting import EVICTOR_USER, deletes_of, run_victims, sized
+from integration.space import Space, open_space
+from integration.waiting import NotYet, until
+from makeway.dev.options import SCHEDULER
+
+AFTER_COMMIT = "scheduler.after-commit"
+
+
+@pytest_asyncio.fixture
+async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of that cluster to one test."""
+    async with open_space(gang_planning_cluster) as opened:
+        yield opened
+        await assert_invariants(opened, wait=False)
+
+
+@pytest.fixture
+def failpoints(gang_planning_cluster: RunningCluster) -> Iterator[Failpoints]:
+    """Give that cluster's failpoints, none of them armed."""
+    points = Failpoints(gang_planning_cluster)
+    yield points
+    points.disarm()
+
+
+async def test_a_gang_takes_the_room_that_costs_the_fewest_pods(space: Space) -> None:
+    await small_and_large(space)
+
+    train = await gang(space)
+
+    for name in train.members:
+        await space.until_bound(name, seconds=30)
+    (order,) = await space.bus.group_orders(train.uid)
+    assert order.kind == "group"
+    assert sorted(victim.name for victim in order.victims) == ["large-n0", "large-n1", "large-n2"]
+    assert {one.name for one in order.members} == set(train.members)
+    for victim in order.victims:
+        assert [event.user for event in deletes_of(space, victim.name)] == [EVICTOR_USER]
+    assert len([name for name in await space.pods() if name.startswith("small-")]) == 12
+
+
+async def test_nothing_is_evicted_for_a_gang_that_cannot_have_enough(space: Space) -> None:
+    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
+    await run_victims(space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}") for n in range(2)))
+
+    train = await gang(space)
+
+    with pytest.raises(AssertionError, match="is bound"):
+        await space.until_bound("gang-0", seconds=5)
+    assert await space.bus.group_orders(train.uid) == []
+    assert {"low-0", "low-1"} <= set(await space.pods())
+
+
+async def test_a_group_of_mode_all_goes_whole_for_a_gang(space: Space) -> None:
+    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
+    await pod_group(
+        space,
+        "old",
+        schedulingPolicy={"basic": {}},
+        disruptionMode=form().whole,
+        priorityClassName="low",
+    )
+    old = [sized(f"old-{n}", "low", 1000).on(f"n{n}").spec(**in_group("old")) for n in range(2)]
+    await run_victims(space, *old)
+
+    train = await gang(space, members=1)
+
+    await space.until_bound("gang-0", seconds=30)
+    (order,) = await space.bus.group_orders(train.uid)
+    assert sorted(victim.name for victim in order.victims) == ["old-0", "old-1"]
+    assert len({victim.unit for victim in order.victims} - {""}) == 1
+
+
+async def test_two_gangs_that_need_the_same_room_get_it_one_after_the_other(space: Space) -> None:
+    await space.add_nodes(*(make_node(f"n{n}").cpu("1") for n in range(3)))
+    await run_victims(space, *(sized(f"low-{n}", "low", 1000).on(f"n{n}") for n in range(3)))
+
+    first, second = await gang(space, "first", members=2), await gang(space, "second", members=2)
+
+    async def one_runs() -> str:
+        pods = await space.pods()
+        bound = [one for one in (first, second) if all(pods[name].spec.node_name for name in one.members)]
+        if len(bound) != 1:
+            raise NotYet(f"{len(bound)} run")
+        return bound[0].uid
+
+    placed = await until("one gang is placed", one_runs, seconds=30)
+    waiting = second if placed == first.uid else first
+    pods = await space.pods()
+    assert [name for name in waiting.members if pods[name].spec.node_name] == [], "half a gang runs"
+    assert len([name for name in pods if name.startswith("low-")]) == 1
+
+
+async def test_a_gang_gets_no_room_where_a_victim_may_not_be_deleted(space: Space) -> None:
+    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
+    victims = [sized(f"low-{n}", "low", 1000).on(f"n{n}") for n in range(2)]
+    await run_victims(space, victims[0], victims[1].label(*UNDELETABLE))
+    async with deletes_refused(space, "low-1"):
+        train = await gang(space, members=2)
+
+        async def refused() -> bool:
+            found = await space.bus.group_orders(train.uid)
+            outcomes = [one for order in found for one in await space.bus.outcomes(order.order_id)]
+            if not outcomes:
+                raise NotYet(f"{len(found)} orders")
+            return outcomes[0].result in {"failed", "refused"}
+
+        assert await until("the order is refused", refused, seconds=30)
+        assert {"low-0", "low-1"} <= set(await space.pods())
+
+        async def cleared() -> bool:
+            pods = await space.pods()
+            shown = {name: pods[name].status.nominated_node_name for name in train.members}
+            if any(shown.values()):
+                raise NotYet(str(shown))
+            return True
+
+        await until("no nomination is left", cleared, seconds=15)
+
+
+async def test_a_scheduler_killed_after_the_order_is_stored_goes_on_with_it(
+    gang_planning_cluster: RunningCluster, space: Space, failpoints: Failpoints
+) -> None:
+    del failpoints  # disarmed afterwards
+    await small_and_large(space)
+    crashes = Crashes(gang_planning_cluster, SCHEDULER)
+
+    async with crashes.at(AFTER_COMMIT, KILL):
+        train = await gang(space)
+
+    for name in train.members:
+        await space.until_bound(name, seconds=RECOVERY_SECONDS)
+    assert len(await space.bus.group_orders(train.uid)) == 1
+    assert len([name for name in await space.pods() if name.startswith("small-")]) == 12

@@ -1,0 +1,358 @@
+"""Plans for pod groups: where the members go, and who has to go for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import Placement
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits, Protection
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
+from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND
+from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
+from makeway.planner.snapshot.records import PodRecord, pod_record
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    NOW,
+    ask,
+    make_budget,
+    make_node,
+    make_pod,
+    make_snapshot,
+    settle,
+)
+from unit.planner.manifests import (
+    HOST,
+    ZONE,
+    affinity,
+    anti_affinity,
+    cluster,
+    node,
+    pod,
+    question,
+    spread,
+    term,
+)
+
+PLENTY = Policy(limits=PolicyLimits(victims_per_order=10_000))
+
+
+def gang(snapshot: Snapshot, size: int, count: int, *, must: int | None = None, **more: Any) -> GangQuestion:
+    """Ask for a gang of equal members of a size."""
+    member = make_pod("m", "", HIGH, size)
+    snapshot.apply(PutPod(member))
+    topology = more.pop("topology", ())
+    placed = more.pop("placed", ())
+    classes = (GangClass(ask(member, **more), count),)
+    return GangQuestion("default/gang", classes, count if must is None else must, topology, placed)
+
+
+def planned(snapshot: Snapshot, asked: GangQuestion) -> GangPlan:
+    found = plan_gang(snapshot, asked, NOW)
+    assert isinstance(found, GangPlan), found
+    return found
+
+
+def refused(snapshot: Snapshot, asked: GangQuestion) -> GangRefusal:
+    found = plan_gang(snapshot, asked, NOW)
+    assert isinstance(found, GangRefusal), found
+    return found
+
+
+def victims(found: GangPlan) -> set[str]:
+    return {one.pod.uid for one in found.victims}
+
+
+def nodes(found: GangPlan) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for one in found.placements:
+        counts[one.node] = counts.get(one.node, 0) + one.count
+    return counts
+
+
+def grouped(snapshot: Snapshot, record: GroupRecord, pods: Iterable[PodRecord]) -> None:
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(PutPodGroup(record))
+    for one in pods:
+        snapshot.apply(PutPod(msgspec.structs.replace(one, group=record.key.name)))
+
+
+def test_one_large_pod_goes_rather_than_many_small_ones() -> None:
+    large = [make_pod(f"large{n}", f"a{n}", LOW, 500) for n in range(3)]
+    small = [make_pod(f"small{n}{i}", f"b{n}", LOW, 100) for n in range(3) for i in range(5)]
+    names = [*(f"a{n}" for n in range(3)), *(f"b{n}" for n in range(3))]
+    snapshot = make_snapshot(names, [*large, *small], policy=PLENTY)
+
+    found = planned(snapshot, gang(snapshot, 500, 2))
+
+    assert len(found.victims) == 2
+    assert victims(found) <= {"large0", "large1", "large2"}
+
+
+def of_two_sizes(snapshot: Snapshot, large: int, small: int) -> GangQuestion:
+    """Ask for members of 200 and of 150: 200 + 150 + 150 fill a node, and 200 + 200 waste it."""
+    pods = make_pod("large", "", HIGH, 200), make_pod("small", "", HIGH, 150)
+    for member in pods:
+        snapshot.apply(PutPod(member))
+    classes = (GangClass(ask(pods[0]), large), GangClass(ask(pods[1]), small))
+    return GangQuestion("default/gang", classes, large + small)
+
+
+@pytest.mark.parametrize("full", [0, 12])
+def test_nodes_without_room_make_no_difference_to_whether_members_of_two_sizes_have_it(full: int) -> None:
+    held = [make_pod(f"p{name}", name, LOW, 500) for name in "ab"]
+    high = [make_pod(f"h{n}", f"full{n}", HIGH, 500) for n in range(full)]
+    snapshot = make_snapshot([*"ab", *(f"full{n}" for n in range(full))], [*held, *high])
+
+    found = planned(snapshot, of_two_sizes(snapshot, 2, 4))
+
+    assert nodes(found) == {"a": 3, "b": 3}
+
+
+def test_where_places_were_not_found_it_is_not_said_that_there_are_none() -> None:
+    names = [f"n{n}" for n in range(12)]
+    snapshot = make_snapshot(names, [make_pod(f"p{name}", name, LOW, 500) for name in names])
+
+    found = refused(snapshot, of_two_sizes(snapshot, 12, 24))
+    too_many = refused(snapshot, of_two_sizes(snapshot, 12, 25))
+    too_large = refused(snapshot, of_two_sizes(snapshot, 25, 1))
+
+    assert found.reason == NOT_FOUND
+    assert found.missing == {}
+    assert (too_many.reason, too_large.reason) == (NO_ROOM, NO_ROOM)
+
+
+def test_pods_of_higher_priority_stay_where_lower_ones_do() -> None:
+    pods = [make_pod("important", "a", MID, 500), *(make_pod(f"p{n}", "b", LOW, 100) for n in range(5))]
+    snapshot = make_snapshot(["a", "b"], pods)
+
+    assert "important" not in victims(planned(snapshot, gang(snapshot, 250, 2)))
+
+
+def test_members_beyond_those_that_must_be_placed_come_only_where_they_cost_nothing() -> None:
+    pods = [make_pod("full", "a", LOW, 500), make_pod("half", "b", LOW, 300)]
+    snapshot = make_snapshot(["a", "b"], pods)
+
+    found = planned(snapshot, gang(snapshot, 100, 4, must=1))
+
+    assert victims(found) == set()
+    assert nodes(found) == {"b": 2}
+
+
+def test_a_unit_that_goes_makes_room_on_all_its_nodes() -> None:
+    snapshot = make_snapshot(
+        ["a", "b", "c"], [make_pod("x", "c", LOW, 500), make_pod("y", "c", MID, 0)], policy=PLENTY
+    )
+    unit = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True)
+    grouped(snapshot, unit, [make_pod("u0", "a", LOW, 500), make_pod("u1", "b", LOW, 500)])
+
+    found = planned(snapshot, gang(snapshot, 500, 2))
+
+    assert victims(found) == {"u0", "u1"}
+    assert found.price.broken == 1
+    assert {one.unit for one in found.victims} == {"PodGroup default/train"}
+
+
+def test_a_gang_loses_its_surplus_before_one_is_broken() -> None:
+    snapshot = make_snapshot(["a", "b"], policy=PLENTY)
+    for name, least, where in (("tight", 2, "a"), ("loose", 1, "b")):
+        record = GroupRecord(key=GroupKey("default", name), uid=name, min_count=least)
+        grouped(snapshot, record, [make_pod(f"{name}{n}", where, LOW, 250) for n in range(2)])
+
+    found = planned(snapshot, gang(snapshot, 250, 1))
+
+    assert victims(found) <= {"loose0", "loose1"}
+    assert found.price.broken == 0
+
+
+def test_a_budget_is_violated_only_where_there_is_no_other_way() -> None:
+    labels = {"app": "a"}
+    pods = [make_pod(f"p{n}", "a", LOW, 250, labels=labels) for n in range(2)]
+    pods += [make_pod(f"q{n}", "b", MID, 250) for n in range(2)]
+    snapshot = make_snapshot(["a", "b"], pods, [make_budget("budget", labels, 1)])
+
+    assert planned(snapshot, gang(snapshot, 250, 3)).price.violations == 0
+    assert planned(snapshot, gang(snapshot, 250, 4)).price.violations == 1
+
+
+def test_a_hard_budget_is_never_violated() -> None:
+    labels = {"app": "a"}
+    pods = [make_pod(f"p{n}", "a", LOW, 250, labels=labels) for n in range(2)]
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
+    snapshot = make_snapshot(["a"], pods, [make_budget("budget", labels, 1)], policy=policy)
+
+    assert victims(planned(snapshot, gang(snapshot, 250, 1))) < {"p0", "p1"}
+    assert refused(snapshot, gang(snapshot, 250, 2)).reason == NO_ROOM
+
+
+def test_protected_pods_are_never_victims() -> None:
+    policy = Policy(protection=Protection(namespaces=("default",)))
+    snapshot = make_snapshot(["a"], [make_pod("p", "a", LOW, 500)], policy=policy)
+
+    found = refused(snapshot, gang(snapshot, 100, 2))
+
+    assert (found.reason, found.placeable) == (NO_ROOM, 0)
+
+
+def test_a_plan_beyond_the_bound_of_an_order_is_refused() -> None:
+    policy = Policy(limits=PolicyLimits(victims_per_order=1))
+    pods = [make_pod(name, name, LOW, 500) for name in "ab"]
+    snapshot = make_snapshot(["a", "b"], pods, policy=policy)
+
+    assert refused(snapshot, gang(snapshot, 500, 2)).reason == FORBIDDEN
+
+
+def test_the_cheapest_domain_is_taken_and_members_stay_in_it() -> None:
+    zones = {"a": "x", "b": "x", "c": "y", "d": "y"}
+    made = [msgspec.structs.replace(make_node(name), labels={ZONE: zone}) for name, zone in zones.items()]
+    pods = [make_pod(name, name, LOW if name in "ac" else MID, 500) for name in "ab"]
+    pods += [make_pod(f"{name}{n}", name, LOW, 250) for name in "cd" for n in range(2)]
+    snapshot = make_snapshot(made, pods)
+
+    found = planned(snapshot, gang(snapshot, 500, 2, topology=(ZONE,)))
+
+    assert nodes(found) == {"c": 1, "d": 1}
+    assert found.domains == ((ZONE, "y"),)
+
+
+def test_a_domain_with_members_is_the_only_one() -> None:
+    made = [msgspec.structs.replace(make_node(name), labels={ZONE: name}) for name in "xy"]
+    snapshot = make_snapshot(made, [make_pod("p", "x", MID, 500), make_pod("q", "y", LOW, 500)])
+    placed = (Placement(namespace="default", name="m-0", uid="m-0", node="x"),)
+
+    found = planned(snapshot, gang(snapshot, 500, 1, topology=(ZONE,), placed=placed))
+
+    assert victims(found) == {"p"}
+
+
+def test_victims_of_live_orders_are_counted_on_and_cost_nothing() -> None:
+    snapshot = make_snapshot(["a", "b"], [make_pod("going", "a", MID, 500), make_pod("p", "b", LOW, 500)])
+
+    found = planned(snapshot, gang(snapshot, 500, 1, in_flight={"going": "ord-1"}))
+
+    assert (victims(found), [one.pod.uid for one in found.awaited]) == (set(), ["going"])
+
+
+def test_a_refusal_tells_how_many_members_would_have_room() -> None:
+    snapshot = make_snapshot(["a", "b"], [make_pod("p", "a", LOW, 500), make_pod("q", "b", HIGH, 500)])
+
+    found = refused(snapshot, gang(snapshot, 500, 2))
+
+    assert found.placeable == 1
+    assert "1 of the 2 pods" in found.message
+
+
+def test_a_group_whose_pods_have_not_been_seen_is_not_planned_for() -> None:
+    snapshot = make_snapshot(["a"])
+    asked = gang(snapshot, 100, 2)
+    snapshot.apply(RemovePod("m"))
+
+    assert refused(snapshot, asked).reason == NOT_SEEN
+
+
+def test_several_classes_share_nodes() -> None:
+    snapshot = make_snapshot(["a", "b"], [make_pod(name, name, LOW, 500) for name in "ab"])
+    first = gang(snapshot, 400, 1)
+    small = make_pod("s", "", HIGH, 100)
+    snapshot.apply(PutPod(small))
+    both = replace(first, classes=(*first.classes, GangClass(ask(small), 1)), must_place=2)
+
+    found = planned(snapshot, both)
+
+    assert len(found.victims) == 1
+    assert found.placed == 2
+
+
+def test_the_order_of_terms_decides() -> None:
+    pods = [make_pod("one", "a", MID, 500), *(make_pod(f"p{n}", "b", LOW, 100) for n in range(5))]
+    snapshot = make_snapshot(["a", "b"], pods)
+    asked = gang(snapshot, 500, 1)
+    fewest: tuple[GroupTerm, ...] = ("victims", "budgets", "highestPriority")
+
+    found = plan_gang(snapshot, asked, NOW, objective=fewest)
+
+    assert isinstance(found, GangPlan)
+    assert victims(found) == {"one"}
+    assert victims(planned(snapshot, asked)) == {f"p{n}" for n in range(5)}
+
+
+def members_of(snapshot: Snapshot, manifest: Any, count: int) -> GangQuestion:
+    snapshot.apply(PutPod(pod_record(manifest)))
+    asked = question(manifest)
+    settle(snapshot)
+    return GangQuestion("default/gang", (GangClass(asked, count),), count)
+
+
+@pytest.mark.parametrize(("key", "fits"), [(HOST, True), (ZONE, False)])
+def test_members_that_keep_apart_go_to_nodes_of_their_own(key: str, fits: bool) -> None:
+    labels = {"app": "gang"}
+    snapshot = cluster(*(node(name, zone="x") for name in "ab"), *(pod(f"p{name}", name) for name in "ab"))
+    manifest = pod("m", priority=100, labels=labels, affinity=anti_affinity(term(key, labels)))
+
+    found = plan_gang(snapshot, members_of(snapshot, manifest, 2), NOW)
+
+    assert isinstance(found, GangPlan) == fits
+    if isinstance(found, GangPlan):
+        assert nodes(found) == {"a": 1, "b": 1}
+
+
+def test_members_that_are_to_be_near_one_another_share_a_zone() -> None:
+    labels = {"app": "gang"}
+    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1")]
+    snapshot = cluster(*made, *(pod(f"p{one}", one) for one in ("x1", "x2", "y1")))
+    manifest = pod("m", priority=100, labels=labels, affinity=affinity(term(ZONE, labels)))
+
+    found = planned(snapshot, members_of(snapshot, manifest, 2))
+
+    assert {name[0] for name in nodes(found)} in ({"x"}, {"y"})
+
+
+def test_members_spread_evenly_over_zones() -> None:
+    labels = {"app": "gang"}
+    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1", "y2")]
+    snapshot = cluster(*made)
+    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
+
+    found = planned(snapshot, members_of(snapshot, manifest, 4))
+
+    zones = [name[0] for name, count in nodes(found).items() for _ in range(count)]
+    assert zones.count("x") == zones.count("y") == 2
+
+
+def test_a_plan_in_pieces_is_made_again_where_its_nodes_change() -> None:
+    snapshot = make_snapshot(["a", "b"], [make_pod("p", "a", LOW, 500), make_pod("q", "b", MID, 500)])
+    asked = gang(snapshot, 500, 1)
+    steps = planning_gang(snapshot, asked, NOW, PlanCache())
+
+    assert next(steps) is None
+    snapshot.apply(PutPod(make_pod("r", "a", HIGH, 0, requests={"cpu": 1})))
+    snapshot.apply(PutPod(make_pod("p", "a", HIGH, 500)))
+    found = next(one for one in steps if one is not None)
+
+    assert isinstance(found, GangPlan)
+    assert victims(found) == {"q"}
+
+
+def test_no_victims_cost_less_than_any() -> None:
+    objective: tuple[GroupTerm, ...] = ("highestPriority",)
+
+    assert Price().key(objective) < Price(highest=-(2**31)).key(objective)
+
+
+def test_a_group_that_may_not_preempt_comes_only_where_there_is_room() -> None:
+    snapshot = make_snapshot(["a", "b"], [make_pod("p", "a", LOW, 500)])
+
+    assert nodes(planned(snapshot, gang(snapshot, 500, 1, may_preempt=False))) == {"b": 1}
+    assert refused(snapshot, gang(snapshot, 500, 2, may_preempt=False)).reason == NEVER

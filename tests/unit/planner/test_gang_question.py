@@ -1,0 +1,42 @@
+"""The question about a group, from the message."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from makeway.bus.group_plan import GroupPlanRequest
+from makeway.core.k8s.quantity import QuantityError
+from makeway.dev.samples import MESSAGES
+from makeway.planner.plan.gang.question import gang_question_of
+
+
+def request() -> GroupPlanRequest:
+    message = MESSAGES["group-plan-request.full"]
+    assert isinstance(message, GroupPlanRequest)
+    return message
+
+
+def test_every_class_asks_at_the_priority_of_the_group() -> None:
+    asked = msgspec.structs.replace(
+        request(), group=msgspec.structs.replace(request().group, priority=7), must_place=5
+    )
+
+    question = gang_question_of(asked, {"leaving": "ord-1"})
+
+    assert [one.count for one in question.classes] == [1, 7]
+    assert (question.total, question.must_place) == (8, 5)
+    for one, sent in zip(question.classes, asked.classes, strict=True):
+        assert one.question.preemptor.priority == 7
+        assert one.question.nodes == sent.nodes
+        assert one.question.in_flight == {"leaving": "ord-1"}
+        assert one.question.refused == frozenset(asked.refused_victims)
+
+
+def test_a_class_that_cannot_be_counted_is_an_error() -> None:
+    first = request().classes[0]
+    broken = msgspec.Raw(bytes(first.pod).replace(b'"2"', b'"two"'))
+    asked = msgspec.structs.replace(request(), classes=(msgspec.structs.replace(first, pod=broken),))
+
+    with pytest.raises(QuantityError):
+        gang_question_of(asked, {})

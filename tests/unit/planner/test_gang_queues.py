@@ -1,0 +1,81 @@
+"""Plans for pod groups in queues: a maximum holds for all members, beside what others were promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.state import Snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import HIGH, LOW, NOW, ask
+from unit.planner.test_queue_rules import pod, snapshot_of
+
+
+def four_nodes(most: int) -> Snapshot:
+    """Return nodes that are full of pods of another queue; queue `root.a` may hold so much CPU."""
+    built = tree(queue("a", maximum={"cpu": most}), queue("b"))
+    others = [pod(f"b{number}", "root.b", f"n{number}", size=500) for number in range(1, 5)]
+    return snapshot_of(built, *others, nodes=4)
+
+
+def gang(snapshot: Snapshot, members: int, **more: Any) -> GangQuestion:
+    """Ask for a gang of queue `root.a` whose members need a node each."""
+    member = pod("m", "root.a", priority=HIGH, size=500)
+    snapshot.apply(PutPod(member))
+    return GangQuestion("default/gang", (GangClass(ask(member, **more), members),), members)
+
+
+def nominated(snapshot: Snapshot, priority: int = HIGH) -> list[tuple[str, str]]:
+    """Have two pods of the queue nominated: a live order makes room for them."""
+    places = []
+    for number in (1, 2):
+        other = pod(f"first-{number}", "root.a", priority=priority, size=500)
+        snapshot.apply(PutPod(other))
+        places.append((other.uid, f"n{number}"))
+    return places
+
+
+def test_the_maximum_of_a_queue_holds_for_all_members_together() -> None:
+    small, large = four_nodes(1499), four_nodes(1500)
+
+    assert isinstance(plan_gang(small, gang(small, 3), NOW), GangRefusal)
+    assert isinstance(plan_gang(large, gang(large, 3), NOW), GangPlan)
+
+
+def test_members_of_another_gang_that_room_is_made_for_hold_their_places() -> None:
+    snapshot = four_nodes(1500)
+    places = nominated(snapshot)
+
+    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW)
+
+    assert isinstance(found, GangRefusal)
+    assert found.placeable == 1
+
+
+def test_they_hold_them_whatever_their_priority() -> None:
+    snapshot = four_nodes(1500)
+    places = nominated(snapshot, LOW)
+
+    assert isinstance(plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW), GangRefusal)
+
+
+def test_where_the_queue_has_room_for_both_the_second_gang_is_planned_for() -> None:
+    snapshot = four_nodes(2000)
+    places = nominated(snapshot)
+
+    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW)
+
+    assert isinstance(found, GangPlan)
+    assert {one.node for one in found.placements} == {"n3", "n4"}
+
+
+def test_a_pod_that_is_assumed_and_nominated_counts_once() -> None:
+    snapshot = four_nodes(2000)
+    places = nominated(snapshot)
+
+    found = plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW)
+
+    assert isinstance(found, GangPlan)

@@ -1,0 +1,122 @@
+"""Plans that wait for a node that is being made: whose, for which claim, for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.core.k8s.node_claims import NodeClaim
+from makeway.core.k8s.nodes import RequiredNodes
+from makeway.core.k8s.objects import PriorityClass, Toleration
+from makeway.core.policy.delay import PREEMPTION_DELAY
+from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.promised_room import LONGEST_PROMISE, LOOK_AGAIN
+from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.promised import MOST_COMING, ROOM_PROMISED, ComingNodes, wait_for_promise
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
+from unit.planner.building import HIGH, NOW, XL, ask, make_class, make_pod, make_snapshot
+from unit.planner.caching import plan
+
+SINCE = NOW - timedelta(minutes=2)
+TAINT = {"key": "example.com/gpu", "effect": "NoSchedule"}
+
+
+def claim(name: str = "c1", made: datetime = SINCE + timedelta(seconds=5), **parts: Any) -> NodeClaim:
+    metadata = {"name": name, "uid": f"{name}-uid", "creationTimestamp": made, **parts.pop("metadata", {})}
+    spec = {"resources": {"requests": {"cpu": "4", "memory": "8Gi"}}, **parts.pop("spec", {})}
+    return msgspec.convert({"metadata": metadata, "spec": spec, **parts}, NodeClaim)
+
+
+def question(**constraints: Any) -> Question:
+    """Ask for a pod of class `patient` that fits nowhere since `SINCE`."""
+    pod = make_pod("P", priority=HIGH, size=XL)
+    pod = msgspec.structs.replace(pod, facts=PodFacts(priority=HIGH, priority_class="patient"))
+    return replace(ask(pod), unfit_since=SINCE, constraints=Constraints(**constraints))
+
+
+def classes(delay: str | None = "1m") -> dict[str, PriorityClass]:
+    return {"patient": make_class("patient", annotations={} if delay is None else {PREEMPTION_DELAY: delay})}
+
+
+def answer(*claims: NodeClaim, asked: Question | None = None, delay: str | None = "1m") -> Plan | PlanRefusal:
+    asked = asked or question()
+    coming = ComingNodes()
+    for one in claims:
+        coming.put(one)
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", 0, XL)])
+    found = plan(snapshot, asked, NOW)
+    assert isinstance(found, Plan)
+    return wait_for_promise(coming, classes(delay), asked, found, NOW)
+
+
+def test_a_pod_of_a_class_that_delays_waits_for_a_node_that_is_being_made() -> None:
+    found = answer(claim("later", NOW), claim())
+
+    assert isinstance(found, PlanRefusal)
+    assert (found.reason, found.retry_at) == (ROOM_PROMISED, NOW + LOOK_AGAIN)
+    assert "NodeClaim c1 promises room" in found.message
+
+
+def test_it_is_looked_at_again_when_the_promise_ends() -> None:
+    made = NOW - LONGEST_PROMISE + timedelta(seconds=3)
+
+    found = answer(claim(made=made), asked=replace(question(), unfit_since=made))
+
+    assert isinstance(found, PlanRefusal)
+    assert found.retry_at == NOW + timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(
+    "promised",
+    [
+        claim(made=SINCE - timedelta(minutes=1)),
+        claim(made=NOW - LONGEST_PROMISE),
+        claim(spec={"resources": {"requests": {"cpu": "1m", "memory": "8Gi"}}}),
+        claim(spec={"resources": {}}),
+        claim(spec={"taints": [TAINT]}),
+        claim(metadata={"deletionTimestamp": NOW}),
+        claim(metadata={"labels": {"zone": "b"}}),
+        claim(status={"conditions": [{"type": "Initialized", "status": "True"}]}),
+    ],
+    ids=["before", "too long ago", "too small", "of no size", "tainted", "going", "elsewhere", "there"],
+)
+def test_a_node_that_is_not_for_the_pod_promises_nothing(promised: NodeClaim) -> None:
+    asked = question(nodes=RequiredNodes(labels=(("zone", "a"),)))
+
+    assert isinstance(answer(promised, asked=asked), Plan)
+
+
+def test_a_taint_that_is_tolerated_and_a_label_that_is_not_known_yet_stand_in_no_way() -> None:
+    asked = question(
+        nodes=RequiredNodes(labels=(("zone", "a"),)), tolerations=(Toleration(operator="Exists"),)
+    )
+
+    assert isinstance(answer(claim(spec={"taints": [TAINT]}), asked=asked), PlanRefusal)
+
+
+@pytest.mark.parametrize("delay", [None, "0s", "soon"])
+def test_a_class_without_a_delay_waits_for_no_node(delay: str | None) -> None:
+    assert isinstance(answer(claim(), delay=delay), Plan)
+
+
+def test_a_pod_of_which_it_is_not_known_since_when_it_fits_nowhere_waits_for_no_node() -> None:
+    assert isinstance(answer(claim(), asked=replace(question(), unfit_since=None)), Plan)
+
+
+def test_claims_are_followed_up_to_a_bound_and_forgotten() -> None:
+    coming = ComingNodes()
+    for number in range(MOST_COMING + 1):
+        coming.put(claim(f"c{number}"))
+
+    assert len(coming.by_uid) == MOST_COMING
+    coming.drop(claim("c0"))
+    coming.put(claim("c1", status={"conditions": [{"type": "Initialized", "status": "True"}]}))
+    coming.put(claim("c2", spec={"resources": {"requests": {"cpu": "much"}}}))
+    assert not {"c0-uid", "c1-uid", "c2-uid"} & coming.by_uid.keys()
+    coming.retain({"c3-uid"})
+    assert coming.by_uid.keys() == {"c3-uid"}
