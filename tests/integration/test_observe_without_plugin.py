@@ -91,3 +91,9 @@ async def test_every_preemption_of_stock_kube_scheduler_is_compared_and_told(
         assert exit_code == 0
         assert f"for:   {space.namespace}/{preemptor} " in stdout
         assert "by default-scheduler, not by makeway" in stdout
+    served = preemptors[-1].metadata.name
+    exit_code, stdout, _ = await command(cluster, why, f"{space.namespace}/{served}")
+    assert exit_code == 0
+    assert f"{space.namespace}/{served} has a node; room was made for it, not by makeway" in stdout
+    assert f"default-scheduler made room for {space.namespace}/{served} " in stdout
+    assert stdout.count("(priority 0): lower-priority") == _A_WAVE

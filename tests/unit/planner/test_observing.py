@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,15 +14,28 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, PlanRequest, Profile
+from makeway.core.comparison import Share
 from makeway.core.k8s.disruption import preemption_message
+from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.facts import PodFacts
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
 from makeway.planner.observe.loop import ObserveLoop, OwnOrders
+from makeway.planner.observe.loops import LOOP_AT_LEAST
 from makeway.planner.observe.pairing import QUIET, WINDOW
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.decision import Decision
-from makeway.planner.snapshot.changes import Change, PutBudget, RemovePod
+from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.snapshot.changes import (
+    Change,
+    KnowPodGroups,
+    PutBudget,
+    PutPod,
+    PutPodGroup,
+    RemovePod,
+)
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
@@ -67,12 +80,17 @@ class Bench:
         self.registry = CollectorRegistry()
         self.past = ShortPast()
         self.serving: set[str] = set()
+        self.own: dict[str, str] = {}
         self.observing = ObserveLoop(
             "planner-1",
             snapshot=snapshot,
             bus=self.bus,
             metrics=PlannerMetrics(self.registry),
-            orders=OwnOrders(remove=lambda _: False, serve=lambda uid: uid in self.serving),
+            orders=OwnOrders(
+                remove=lambda uid: uid in self.own,
+                serve=lambda uid: uid in self.serving,
+                behind=lambda uid: self.own.get(uid, ""),
+            ),
             past=self.past,
             cluster_uid="cluster-1",
             now=lambda: self.now,
@@ -114,7 +132,7 @@ class Bench:
     def nominate(self, node: str, uid: str = "P") -> None:
         self.observing.put(pod_object(uid, status={"nominatedNodeName": node}))
 
-    def mark(self, *uids: str) -> None:
+    def mark(self, *uids: str, owner: str = "", created: datetime | None = None, group: str = "") -> None:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -123,8 +141,13 @@ class Bench:
         }
         for uid in uids:
             record = self.snapshot.pods[uid]
-            spec = {"nodeName": record.node, "priority": record.priority}
-            self.observing.put(pod_object(uid, record.labels, spec=spec, status={"conditions": [condition]}))
+            spec: dict[str, Any] = {"nodeName": record.node, "priority": record.priority}
+            if group:
+                spec["schedulingGroup"] = {"podGroupName": group}
+            status = {"conditions": [condition]}
+            self.observing.put(
+                pod_object(uid, record.labels, owner=owner, created=created, spec=spec, status=status)
+            )
 
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; returns everything that was written by then."""
@@ -141,8 +164,22 @@ class Bench:
         return self.registry.get_sample_value(f"makeway_planner_{name}_total", labels) or 0
 
 
-def pod_object(uid: str, labels: Mapping[str, str] | None = None, **parts: Any) -> Pod:
-    metadata = {"namespace": "default", "name": uid, "uid": uid, "labels": dict(labels or {})}
+def pod_object(
+    uid: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    owner: str = "",
+    created: datetime | None = None,
+    **parts: Any,
+) -> Pod:
+    metadata = {
+        "namespace": "default",
+        "name": uid,
+        "uid": uid,
+        "labels": dict(labels or {}),
+        "ownerReferences": [{"uid": owner}] if owner else [],
+        "creationTimestamp": created,
+    }
     return msgspec.convert({"metadata": metadata, "spec": {}, "status": {}, **parts}, Pod)
 
 
@@ -394,3 +431,74 @@ async def test_the_pod_of_an_own_order_is_never_told_as_the_preemptor() -> None:
     await planned(bench)
 
     assert await bench.told() == []
+
+
+async def test_makeways_own_orders_count_for_loops_and_plans_are_held_back() -> None:
+    bench = Bench(make_snapshot(["n1"]))
+    bench.observing.following = True
+    for turn in range(LOOP_AT_LEAST + 1):
+        web = make_pod(f"w{turn}", "n1", LOW, XL, facts=owned("web", bench.now))
+        bench.apply(PutPod(web))
+        created = bench.now + timedelta(seconds=1)
+        bench.now += timedelta(seconds=20)
+        bench.own[web.uid] = f"P{turn}"
+        spec, status = {"priority": HIGH}, {"nominatedNodeName": "n1"}
+        bench.observing.put(pod_object(f"P{turn}", owner="urgent", spec=spec, status=status))
+        bench.mark(web.uid, owner="web", created=created)
+        bench.apply(RemovePod(web.uid))
+
+    assert bench.observing.loops() == 1
+    assert f"pods like default/w{LOOP_AT_LEAST} are preempted again" in bench.observing.told_loops()
+    snapshot = make_snapshot(["n1"], [make_pod("next", "n1", LOW, XL, facts=owned("web", bench.now))])
+    planned = plan(snapshot, ask(make_pod("Q", priority=HIGH, size=L)), bench.now)
+    assert isinstance(planned, Plan)
+    preemptor = make_pod("Q", priority=HIGH, size=L, facts=owned("urgent", bench.now))
+    assert isinstance(bench.observing.hold_back(preemptor, planned, bench.now), PlanRefusal)
+    assert await bench.told(WINDOW) == [], "they are not preemptions by others"
+
+
+def owned(owner: str, created: datetime) -> PodFacts:
+    return PodFacts(owners=(owner,), created_micros=microseconds(created))
+
+
+async def test_a_group_that_others_broke_and_the_plan_spares_is_counted() -> None:
+    members = [
+        msgspec.structs.replace(make_pod(uid, node, LOW, XL), group="train")
+        for uid, node in (("a", "n1"), ("b", "n2"))
+    ]
+    snapshot = make_snapshot(["n1", "n2", "n3"], [make_pod("c", "n3", MID, XL)])
+    snapshot.apply(KnowPodGroups(True, True, True))
+    train = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True, priority=LOW)
+    snapshot.apply(PutPodGroup(train))
+    for one in members:
+        snapshot.apply(PutPod(one))
+    bench = Bench(snapshot)
+
+    bench.decide(nodes=["n1", "n3"])
+    bench.nominate("n1")
+    bench.mark("a", group="train")
+
+    (comparison,) = await bench.told()
+    ours, theirs = comparison.makeway, comparison.default_preemption
+    assert theirs is not None
+    assert ours is not None
+    assert [victim.name for victim in theirs.victims] == ["a"]
+    assert (theirs.groups_broken, ours.groups_broken) == (1, 0)
+    assert bench.count("compared_groups_broken", choice="default") == 1
+    assert bench.count("compared_groups_broken", choice="makeway") == 0
+
+
+def test_a_gang_can_spare_what_is_above_its_min_count_and_is_not_broken_twice() -> None:
+    snapshot = make_snapshot(["n1"])
+    snapshot.apply(KnowPodGroups(True, True, True))
+    gang = GroupRecord(key=GroupKey("default", "gang"), uid="gang", whole=False, priority=LOW, min_count=2)
+    snapshot.apply(PutPodGroup(gang))
+    pods = [msgspec.structs.replace(make_pod(uid, "n1", LOW), group="gang") for uid in "abc"]
+    found = []
+    for pod in pods:
+        snapshot.apply(PutPod(pod))
+        found.append(snapshot.groups.share_of(pod))
+
+    name = "PodGroup default/gang"
+    assert found == [None, Share(name, 2), Share(name, 3, 1)]
+    assert snapshot.groups.share_of(make_pod("alone", "n1")) is None

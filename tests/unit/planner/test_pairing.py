@@ -82,6 +82,22 @@ def test_what_makeways_own_orders_remove_is_no_sign_of_default_preemption() -> N
     assert (pair.node, pair.evicted) == ("", ())
 
 
+def test_marks_of_an_order_of_makeways_own_that_fails_are_no_sign_of_default_preemption_afterwards() -> None:
+    live = {"early", "late"}
+    pairing = Pairing(ours=lambda uid: uid in live)
+    live.discard("late")
+
+    pairing.evicted(mark("early", "n1", 0.1))
+    pairing.evicted(mark("late", "n1", 0.1))
+    live.add("late")  # the order is read after its mark was seen
+    assert pairing.unclaimed("n1") == []
+    live.clear()
+
+    assert pairing.unclaimed("n1") == []
+    pairing.evicted(mark("early", "n1", 2))
+    assert [seen.gone.uid for seen in pairing.unclaimed("n1")] == ["early"]
+
+
 def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_no_plan() -> None:
     pairing = Pairing()
     pairing.expect(plan("P", 1))

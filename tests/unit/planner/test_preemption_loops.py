@@ -7,9 +7,19 @@ from datetime import datetime, timedelta
 import pytest
 
 from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.times import api_time
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.observe import loops as module
-from makeway.planner.observe.loops import LOOP_AT_LEAST, WINDOW, PreemptionLoops
+from makeway.planner.observe.loops import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    LOOP_AT_LEAST,
+    WINDOW,
+    PreemptionLoops,
+    hold_back,
+)
+from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 from unit.planner.building import HIGH, LOW, NOW, make_pod
 
@@ -66,6 +76,115 @@ def test_a_loop_is_over_once_it_has_been_quiet() -> None:
     loop(loops, 10)
 
     assert loops.count(NOW + STEP * 10 + WINDOW) == 0
+
+
+def test_a_loop_is_described_by_its_last_pods() -> None:
+    loops = PreemptionLoops()
+    assert loops.describe(NOW) == ""
+
+    loop(loops, 8)
+
+    assert loops.describe(NOW + 8 * STEP) == (
+        f"pods like {P.namespace}/w7 are preempted again and again for pods like {P.namespace}/P, "
+        f"last {api_time(NOW + 7 * STEP)}"
+    )
+
+
+def until_after(loops: PreemptionLoops, now: datetime) -> timedelta:
+    until = loops.held_until(P, pod("next", "web"), now)
+    assert until is not None
+    return until - now
+
+
+def test_the_back_off_begins_with_the_loop_and_doubles_up_to_a_bound() -> None:
+    loops = PreemptionLoops()
+    loop(loops, LOOP_AT_LEAST)
+    now = NOW + LOOP_AT_LEAST * STEP
+    assert loops.held_until(P, pod("next", "web"), now) is None
+
+    waits = []
+    for turn in range(9):
+        loops.preempted(P, pod(f"r{turn}", "web", now), now)
+        waits.append(until_after(loops, now))
+        loops.preempted(P, pod(f"s{turn}", "web", now), now + waits[-1] / 2)  # of the same preemption
+        assert until_after(loops, now) == waits[-1]
+        now += waits[-1]
+
+    assert waits == [min(FIRST_WAIT * 2**turn, LONGEST_WAIT) for turn in range(9)]
+    assert loops.held_until(P, pod("next", "web"), now) is None, "it is over"
+    assert loops.held_until(P, pod("other", "another"), now - STEP / 2) is None, "another owner"
+
+
+def test_a_loop_that_was_quiet_for_long_begins_anew() -> None:
+    loops = PreemptionLoops()
+    loop(loops, 12)
+    later = NOW + 12 * STEP + WINDOW + timedelta(seconds=1)
+
+    loops.preempted(P, pod("late", "web", later), later)
+
+    assert loops.held_until(P, pod("next", "web"), later) is None
+
+
+def test_of_two_owners_that_preempt_each_other_both_are_held_back() -> None:
+    loops = PreemptionLoops()
+    for turn in range(LOOP_AT_LEAST + 1):
+        at = NOW + turn * STEP
+        web, urgent = pod(f"w{turn}", "web", at - STEP / 2), pod(f"u{turn}", "urgent", at - STEP / 2)
+        loops.preempted(urgent, web, at)
+        loops.preempted(web, urgent, at)
+
+    now = NOW + LOOP_AT_LEAST * STEP + FIRST_WAIT / 2
+    web, urgent = pod("w", "web"), pod("u", "urgent")
+    assert loops.count(now) == 2
+    assert loops.held_until(urgent, web, now) == loops.held_until(web, urgent, now) == now + FIRST_WAIT / 2
+    assert loops.held_until(urgent, pod("u2", "urgent"), now) is None
+
+
+def candidate(node: str, *pods: PodRecord) -> PlanCandidate:
+    removable = tuple(
+        RemovablePod(pod=one, rule="lower-priority", victim=True, pdb_violating=False) for one in pods
+    )
+    return PlanCandidate(node, removable, (), 0, LOW, 0)
+
+
+def planned(*candidates: PlanCandidate, unmodelled: tuple[PlanCandidate, ...] = ()) -> Plan:
+    return Plan(Scope(1, 9, 9), candidates, 7, unmodelled, len(unmodelled))
+
+
+def held() -> tuple[PreemptionLoops, datetime]:
+    """A loop of web, and a moment in its back-off."""
+    loops = PreemptionLoops()
+    loop(loops, LOOP_AT_LEAST + 1)
+    return loops, NOW + LOOP_AT_LEAST * STEP + FIRST_WAIT / 2
+
+
+def test_nodes_where_the_loop_would_go_on_are_left_out() -> None:
+    loops, now = held()
+    free = candidate("n2", pod("calm", "another"))
+    unmodelled = (candidate("n3", pod("w9", "web")), candidate("n4"))
+
+    found = hold_back(loops, P, planned(candidate("n1", pod("w8", "web")), free, unmodelled=unmodelled), now)
+
+    assert found == Plan(Scope(1, 9, 9), (free,), 6, (unmodelled[1],), 1)
+
+
+def test_where_every_node_would_go_on_with_it_the_pod_is_refused_until_the_back_off_ends() -> None:
+    loops, now = held()
+
+    found = hold_back(loops, P, planned(candidate("n1", pod("calm", "another"), pod("w8", "web"))), now)
+
+    assert isinstance(found, PlanRefusal)
+    assert (found.reason, found.retry_at) == (PREEMPTION_LOOP, now + FIRST_WAIT / 2)
+    assert f"of the owner of {P.namespace}/w8 are preempted again and again" in found.message
+
+
+def test_a_plan_is_as_it_was_without_a_loop_and_after_its_back_off() -> None:
+    loops, now = held()
+    plan = planned(candidate("n1", pod("w8", "web")))
+
+    assert hold_back(PreemptionLoops(), P, plan, now) is plan
+    assert hold_back(loops, P, plan, now + FIRST_WAIT) is plan
+    assert hold_back(loops, pod("Q", "calm", priority=HIGH), plan, now) is plan
 
 
 def test_pods_without_an_owner_are_told_apart_by_name() -> None:

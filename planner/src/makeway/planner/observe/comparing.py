@@ -53,7 +53,8 @@ class Observed:
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     """Return what judging looks at of a pod, with the budgets that cover it now."""
     keys = snapshot.budgets.covering_keys(pod.namespace, pod.name, pod.labels)
-    return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys)
+    share = snapshot.groups.share_of(pod)
+    return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys, share)
 
 
 def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None = None) -> Observed:
@@ -117,8 +118,8 @@ def comparison_of(seen: Observed, pair: ComparedPair, planner: str, now: datetim
         default_preemption=_their_choice(pair, theirs),
         refusal=refusal_of(refused) if refused is not None else None,
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
-        nominated_after_microseconds=_since(decision.at, pair.nominated_at),
-        evicted_after_microseconds=_since(decision.at, last),
+        nominated_after_microseconds=since(decision.at, pair.nominated_at),
+        evicted_after_microseconds=since(decision.at, last),
         shared=pair.shared,
         note=note,
         asked=certainty is None,
@@ -177,11 +178,13 @@ def _choice(node: str, pods: Iterable[tuple[PodRecord, str]], judgement: Judgeme
         node=node,
         victims=victims,
         pdb_violations=len(judgement.violating),
+        groups_broken=judgement.groups_broken,
         highest_priority=judgement.highest_priority if victims else 0,
         priority_sum=judgement.priority_sum,
         latest_start=None if start == NOT_STARTED else moment_of(start),
     )
 
 
-def _since(begin: datetime, moment: datetime | None) -> int:
+def since(begin: datetime, moment: datetime | None) -> int:
+    """Return how many microseconds a moment is later; 0 where there is none, or it is earlier."""
     return 0 if moment is None else max(0, round((moment - begin).total_seconds() * 1_000_000))

@@ -74,6 +74,11 @@ class Nominees:
         self._on_node.setdefault(node, {})[uid] = nominee
         return node
 
+    def get(self, uid: str) -> Pod | None:
+        """Return a pod, as it was when it was nominated; None where it is none of them."""
+        nominee = self._nominees.get(uid)
+        return nominee.pod if nominee is not None else None
+
     def drop(self, uid: str) -> None:
         """Forget a pod."""
         nominee = self._nominees.pop(uid, None)

@@ -9,6 +9,7 @@ keep up with is dropped and counted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import structlog
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
 from makeway.bus.ids import decision_id
-from makeway.core.k8s.disruption import preempted_by
+from makeway.core.k8s.disruption import preempted_by, preempted_for_group
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
@@ -29,15 +30,19 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
 from makeway.planner.observe.comparing import Certainty, Observed, comparison_of
 from makeway.planner.observe.detecting import Nominees, UnaskedPreemption
-from makeway.planner.observe.loops import PreemptionLoops, owner_of
+from makeway.planner.observe.gang_loop import GangComparer
+from makeway.planner.observe.gang_pairing import UnaskedGang
+from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
 from makeway.planner.observe.pairing import ComparedPair, Evicted, Pairing
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import decision_of, unasked
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import NamelessPodError
-from makeway.planner.snapshot.records import pod_record
+from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 
 POLL_SECONDS: Final = 0.5
@@ -47,6 +52,9 @@ QUEUE_LIMIT: Final = 1024
 """Comparisons that may wait to be written; at about a kilobyte each."""
 
 _TOLD_LIMIT: Final = 10_000
+
+_OWN: Final = "makeway"
+"""Stands for the scheduler in a loop of makeway's own orders."""
 
 _log = structlog.get_logger()
 
@@ -80,12 +88,14 @@ def _nothing_in_flight(uid: str, now: datetime) -> Mapping[str, str]:
 class OwnOrders:
     """What is asked of makeway's own orders.
 
-    `remove`: whether one removes a pod. `serve`: whether a live one makes room for a pod. `in_flight`: what
-    live ones remove, as one preemptor sees it at a time.
+    `remove`: whether one removes a pod. `serve`: whether a live one makes room for a pod. `behind`: UID of
+    the preemptor for which a live one removes a pod; empty for none. `in_flight`: what live ones remove, as
+    one preemptor sees it at a time.
     """
 
     remove: Callable[[str], bool]
     serve: Callable[[str], bool] = lambda _: False
+    behind: Callable[[str], str] = lambda _: ""
     in_flight: Callable[[str, datetime], Mapping[str, str]] = _nothing_in_flight
 
 
@@ -120,11 +130,19 @@ class ObserveLoop:
         self._cache = PlanCache()
         self._nominees = Nominees()
         self._loops = PreemptionLoops()
-        self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
+        self._unasked: asyncio.Queue[UnaskedPreemption | UnaskedGang] = asyncio.Queue(QUEUE_LIMIT)
         self._bus = bus
         self._metrics = metrics
         self._now = now
         self._pairing = Pairing(orders.remove)
+        self._gangs = GangComparer(
+            identity,
+            snapshot=snapshot,
+            past=self._past,
+            cluster_uid=cluster_uid,
+            ours=orders.remove,
+            preempted=self._preempted,
+        )
         self._observed: dict[str, Observed] = {}
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
@@ -132,16 +150,28 @@ class ObserveLoop:
 
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
-        return len(self._pairing)
+        return len(self._pairing) + len(self._gangs)
 
     def loops(self) -> int:
         """Return how many pairs of owners preempt each other, or one the other, again and again."""
         return self._loops.count(self._now())
 
+    def told_loops(self) -> str:
+        """Say which; empty where there are none."""
+        return self._loops.describe(self._now())
+
+    def hold_back(self, preemptor: PodRecord, plan: Plan, now: datetime) -> Plan | PlanRefusal:
+        """Leave out of a plan what goes on with a loop; see `makeway.planner.observe.loops`."""
+        return hold_back(self._loops, preemptor, plan, now)
+
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
         nominated = _asking.decode(decision.request.pod).status.nominated_node_name or ""
         self._expect(decision, nominated)
+
+    def expect_group(self, decision: GangDecision) -> None:
+        """Take a decision about a group that was made in mode `observe`, as `expect`."""
+        self._say_all(self._gangs.expect(decision, self._now()))
 
     def _expect(self, decision: Decision, nominated: str, certainty: Certainty | None = None) -> None:
         pairs = self._pairing.expect(comparing.expected(self._snapshot, decision, nominated))
@@ -158,6 +188,7 @@ class ObserveLoop:
             self._pairing.nominated(uid, item.status.nominated_node_name or "", self._now())
             if item.spec.node_name:
                 self._conclude(self._pairing.ended(uid, item.spec.node_name))
+        self._gangs.put(item, self._now())
         newly = self._nominees.put(item, self._now())
         if newly:
             self._detect(newly)
@@ -175,6 +206,7 @@ class ObserveLoop:
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
         self._nominees.retain(uids)
+        self._gangs.retain(uids)
         for uid in (self._marked | self._observed.keys() | self._told.keys()) - uids:
             self._forget(uid)
 
@@ -184,6 +216,9 @@ class ObserveLoop:
         """Conclude what nothing more is expected of."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
+            if not self._gangs.idle:
+                self._detect_groups()
+                self._say_all(self._gangs.due(self._now()))
             if self._pairing.idle:
                 continue
             for node in self._pairing.nodes():
@@ -195,14 +230,14 @@ class ObserveLoop:
         while True:
             seen = await self._unasked.get()
             try:
-                await self._plan(seen)
+                await (self._plan_group(seen) if isinstance(seen, UnaskedGang) else self._plan(seen))
             except Exception as error:  # noqa: BLE001 - the top of a plan: a defect must end no answers
                 self._metrics.comparison_records.labels("failed").inc()
-                metadata = seen.pod.metadata
+                pod = seen.members[0][0] if isinstance(seen, UnaskedGang) else seen.pod
                 _log.warning(
                     "comparison_not_planned",
-                    pod=f"{metadata.namespace}/{metadata.name}",
-                    pod_uid=metadata.uid,
+                    pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
+                    pod_uid=pod.metadata.uid,
                     error=repr(error),
                 )
             await asyncio.sleep(0)
@@ -222,14 +257,19 @@ class ObserveLoop:
     # -------------------------------------------------------------------------------- inner work
 
     def _mark(self, item: Pod, scheduler: str) -> None:
-        if not (self._observed or self.following) or self._unsynced():
+        if not (self._observed or len(self._gangs) or self.following) or self._unsynced():
             return
         try:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
+        self._look_at_own(pod, self._orders.behind(pod.uid))
         gone, revision = comparing.gone(self._snapshot, pod), self._snapshot.revision
-        self._pairing.evicted(Evicted(pod, gone, scheduler, self._now(), revision))
+        mark = Evicted(pod, gone, scheduler, self._now(), revision)
+        if preempted_for_group(item):
+            self._gangs.mark(mark)
+            return
+        self._pairing.evicted(mark)
         self._detect(pod.node)
 
     def _detect(self, node: str) -> None:
@@ -245,6 +285,26 @@ class ObserveLoop:
                 self._unasked.put_nowait(found)
             except asyncio.QueueFull:
                 self._metrics.comparison_records.labels("dropped").inc()
+
+    def _detect_groups(self) -> None:
+        """Have a plan made for each preemption for a group that shows now."""
+        for found in self._gangs.unasked(self._now()) if self.following else ():
+            try:
+                self._unasked.put_nowait(found)
+            except asyncio.QueueFull:
+                self._metrics.comparison_records.labels("dropped").inc()
+
+    async def _plan_group(self, seen: UnaskedGang) -> None:
+        now = self._now()
+        found = await self._gangs.plan(
+            seen,
+            now,
+            name=decision_id(now),
+            nominated=self._nominees.all(),
+            in_flight=self._orders.in_flight("", now),
+            unsynced=self._unsynced,
+        )
+        self._say_all(found)
 
     async def _plan(self, seen: UnaskedPreemption) -> None:
         """Plan as of before the first mark, and wait for the rest of the preemption."""
@@ -291,6 +351,7 @@ class ObserveLoop:
 
     def _forget(self, uid: str) -> None:
         self._nominees.drop(uid)
+        self._gangs.drop(uid)
         self._marked.discard(uid)
         self._told.pop(uid, None)
         self._conclude(self._pairing.ended(uid, ""))
@@ -306,18 +367,28 @@ class ObserveLoop:
                 self._say(comparison)
 
     def _look_for_loops(self, seen: Observed, pair: ComparedPair) -> None:
-        preemptor = seen.decision.question.preemptor
         for mark in pair.evicted:
-            if self._loops.preempted(preemptor, mark.pod, mark.at):
-                _log.warning(
-                    "preemption_loop",
-                    pod=f"{preemptor.namespace}/{preemptor.name}",
-                    pod_uid=preemptor.uid,
-                    owner=owner_of(preemptor),
-                    victim=f"{mark.pod.namespace}/{mark.pod.name}",
-                    victim_owner=owner_of(mark.pod),
-                    scheduler=mark.scheduler,
-                )
+            self._preempted(seen.decision.question.preemptor, mark.pod, mark.at, mark.scheduler)
+
+    def _look_at_own(self, victim: PodRecord, preemptor: str) -> None:
+        """Take in that one of makeway's own orders marked a pod for a preemptor, which is nominated still."""
+        pod = self._nominees.get(preemptor) if preemptor else None
+        if pod is None:
+            return
+        with contextlib.suppress(QuantityError):  # the snapshot's own feed says so
+            self._preempted(pod_record(pod), victim, self._now(), _OWN)
+
+    def _preempted(self, preemptor: PodRecord, victim: PodRecord, at: datetime, scheduler: str) -> None:
+        if self._loops.preempted(preemptor, victim, at):
+            _log.warning(
+                "preemption_loop",
+                pod=f"{preemptor.namespace}/{preemptor.name}",
+                pod_uid=preemptor.uid,
+                owner=owner_of(preemptor),
+                victim=f"{victim.namespace}/{victim.name}",
+                victim_owner=owner_of(victim),
+                scheduler=scheduler,
+            )
 
     def _said_before(self, comparison: Comparison) -> bool:
         """Report whether the last word about this pod was the same and nothing has happened since.
@@ -332,6 +403,11 @@ class ObserveLoop:
         while len(self._told) > _TOLD_LIMIT:
             del self._told[next(iter(self._told))]
         return comparison.result == "makewayOnly" and before == answer
+
+    def _say_all(self, comparisons: Iterable[Comparison]) -> None:
+        for comparison in comparisons:
+            if not self._said_before(comparison):
+                self._say(comparison)
 
     def _say(self, comparison: Comparison) -> None:
         self._metrics.compared(comparison)

@@ -2,17 +2,22 @@
 
 A workload that grows may preempt many pods of another; that is no loop. In a loop the pods that are preempted
 are replacements: they were created after their owner was first preempted for that other owner, and found a
-place all the same. Pure state, told of each preemption, and the time.
+place all the same. While a loop goes on, makeway itself plans such a preemption only after a back-off. Pure
+state, told of each preemption, makeway's own and others', and the time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.times import api_time
+from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 
 WINDOW: Final = timedelta(minutes=10)
@@ -21,18 +26,46 @@ WINDOW: Final = timedelta(minutes=10)
 LOOP_AT_LEAST: Final = 5
 """Replacements preempted within WINDOW that make a loop."""
 
+FIRST_WAIT: Final = timedelta(seconds=10)
+"""The first back-off, short, since a workload that grows fast over replacements may look like a loop."""
+
+LONGEST_WAIT: Final = timedelta(minutes=10)
+"""The longest back-off; each replacement that is preempted after one doubles the next."""
+
 MOST_PAIRS: Final = 10_000
-"""Pairs of owners that are remembered, the least lately seen forgotten first; some 500 bytes each."""
+"""Pairs of owners that are remembered, the least lately seen forgotten first; some 700 bytes each."""
+
+_SHOWN: Final = 3
+"""Loops that are described."""
 
 
 @dataclass(slots=True)
 class _Pair:
+    """`preemptor`, `victim`: the last pods, as namespace/name. `until`: the end of the back-off of `wait`."""
+
     first: datetime
     last: datetime
     replacements: deque[datetime] = field(default_factory=lambda: deque(maxlen=LOOP_AT_LEAST))
+    preemptor: str = ""
+    victim: str = ""
+    wait: timedelta = timedelta()
+    until: datetime | None = None
 
     def loops(self, now: datetime) -> bool:
         return len(self.replacements) == LOOP_AT_LEAST and now - self.replacements[0] <= WINDOW
+
+    def goes_on(self, now: datetime) -> bool:
+        return self.loops(now) or (self.until is not None and now < self.until)
+
+    def forgotten(self, now: datetime) -> bool:
+        return now - self.last > max(WINDOW, 2 * self.wait)
+
+    def replaced(self, now: datetime) -> None:
+        """Take in that a replacement was preempted. Victims of one preemption come within one back-off."""
+        self.replacements.append(now)
+        if (self.loops(now) or self.wait) and (self.until is None or now >= self.until):
+            self.wait = min(max(FIRST_WAIT, 2 * self.wait), LONGEST_WAIT)
+            self.until = now + self.wait
 
 
 class PreemptionLoops:
@@ -40,27 +73,108 @@ class PreemptionLoops:
 
     def __init__(self) -> None:
         self._pairs: OrderedDict[tuple[str, str], _Pair] = OrderedDict()
+        self._held_until: datetime | None = None
 
     def preempted(self, preemptor: PodRecord, victim: PodRecord, now: datetime) -> bool:
         """Take in a preemption; report whether a loop begins with it."""
         key = owner_of(preemptor), owner_of(victim)
         pair = self._pairs.pop(key, None)
-        if pair is None or now - pair.last > WINDOW:
+        if pair is None or pair.forgotten(now):
             pair = _Pair(now, now)
         self._pairs[key] = pair
         if len(self._pairs) > MOST_PAIRS:
             self._pairs.popitem(last=False)
         pair.last = now
-        before = pair.loops(now)
+        pair.preemptor, pair.victim = _name(preemptor), _name(victim)
+        before = pair.goes_on(now)
         if victim.facts.created_micros > microseconds(pair.first):
-            pair.replacements.append(now)
-        return pair.loops(now) and not before
+            pair.replaced(now)
+            if pair.until is not None and (self._held_until is None or pair.until > self._held_until):
+                self._held_until = pair.until
+        return pair.goes_on(now) and not before
 
     def count(self, now: datetime) -> int:
         """Return how many loops there are. O(pairs)."""
-        return sum(pair.loops(now) for pair in self._pairs.values())
+        return sum(pair.goes_on(now) for pair in self._pairs.values())
+
+    def describe(self, now: datetime) -> str:
+        """Say which loops there are, the latest first; empty where there is none. O(pairs)."""
+        found = [pair for pair in reversed(self._pairs.values()) if pair.goes_on(now)]
+        told = [
+            f"pods like {pair.victim} are preempted again and again for pods like {pair.preemptor}, "
+            f"last {api_time(pair.last)}"
+            for pair in found[:_SHOWN]
+        ]
+        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        return "; ".join(told + more)
+
+    def holds_any(self, now: datetime) -> bool:
+        """Report whether a back-off may be on. O(1)."""
+        return self._held_until is not None and now < self._held_until
+
+    def held_until(self, preemptor: PodRecord, victim: PodRecord, now: datetime) -> datetime | None:
+        """Return until when the one is not to be preempted for the other; None where it may be. O(1)."""
+        pair = self._pairs.get((owner_of(preemptor), owner_of(victim)))
+        return pair.until if pair is not None and pair.until is not None and now < pair.until else None
+
+
+def hold_back(loops: PreemptionLoops, preemptor: PodRecord, plan: Plan, now: datetime) -> Plan | PlanRefusal:
+    """Leave out of a plan what goes on with a loop; a refusal where nothing is left. O(pods in the plan).
+
+    A node counts as going on with it where a victim is held, and where the scheduler's filters choose, where
+    any pod is that they may choose.
+    """
+    if not loops.holds_any(now):
+        return plan
+    held: list[tuple[datetime, PodRecord]] = []
+
+    def free(candidates: Sequence[PlanCandidate], *, victims: bool) -> tuple[PlanCandidate, ...]:
+        kept = []
+        for candidate in candidates:
+            pods = candidate.victims if victims else candidate.removable
+            found = list(_held(loops, preemptor, (one.pod for one in pods), now))
+            held.extend(found[:1])
+            if not found:
+                kept.append(candidate)
+        return tuple(kept)
+
+    candidates, unmodelled = free(plan.candidates, victims=True), free(plan.unmodelled, victims=False)
+    if not held:
+        return plan
+    if candidates or unmodelled:
+        return replace(
+            plan,
+            candidates=candidates,
+            candidates_total=plan.candidates_total - len(plan.candidates) + len(candidates),
+            unmodelled=unmodelled,
+            unmodelled_total=plan.unmodelled_total - len(plan.unmodelled) + len(unmodelled),
+        )
+    until, victim = min(held, key=lambda one: (one[0], one[1].uid))
+    return PlanRefusal(
+        scope=plan.scope,
+        reason=PREEMPTION_LOOP,
+        message=(
+            f"pods of the owner of {_name(victim)} are preempted again and again for pods of this "
+            f"one's owner, and replaced; the next try is at {api_time(until)}"
+        ),
+        retry_at=until,
+        left_out=plan.left_out,
+    )
+
+
+def _held(
+    loops: PreemptionLoops, preemptor: PodRecord, pods: Iterator[PodRecord], now: datetime
+) -> Iterator[tuple[datetime, PodRecord]]:
+    for pod in pods:
+        until = loops.held_until(preemptor, pod, now)
+        if until is not None:
+            yield until, pod
 
 
 def owner_of(pod: PodRecord) -> str:
     """Return what makes a pod anew: its first owner, or else whoever uses its name."""
     return pod.facts.owners[0] if pod.facts.owners else f"{pod.namespace}/{pod.name}"
+
+
+def _name(pod: PodRecord) -> str:
+    return f"{pod.namespace}/{pod.name}"

@@ -117,9 +117,10 @@ class Pairing:
 
     def unclaimed(self, node: str) -> list[Evicted]:
         """Return the marks on a node that no plan that waits would have made, the eldest first."""
+        self._forget_own(node)
         marks = self._evicted.get(node, {}).values()
         return sorted(
-            (mark for mark in marks if not self._claimed(mark) and not self._ours(mark.gone.uid)),
+            (mark for mark in marks if not self._claimed(mark)),
             key=lambda mark: (mark.at, mark.gone.uid),
         )
 
@@ -166,6 +167,7 @@ class Pairing:
         here = self._evicted.setdefault(node, {})
         if len(here) < MOST_MARKS:
             here.setdefault(evicted.gone.uid, evicted)
+        self._forget_own(node)
         for waiting in self._on_node.get(node, {}).values():
             waiting.last = evicted.at
 
@@ -203,6 +205,14 @@ class Pairing:
         return pairs
 
     # -------------------------------------------------------------------------------- inner work
+
+    def _forget_own(self, node: str) -> None:
+        """Forget marks of makeway's own orders while those are live; one that fails takes no pod any more."""
+        here = self._evicted.get(node, {})
+        for uid in [uid for uid in here if self._ours(uid)]:
+            del here[uid]
+        if not here:
+            self._evicted.pop(node, None)
 
     def _put(self, waiting: _Open, node: str) -> None:
         """Note where a pod is nominated to."""

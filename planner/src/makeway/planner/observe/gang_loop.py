@@ -1,0 +1,204 @@
+"""Preemptions for PodGroups compared with what makeway would have done: what `ObserveLoop` has of groups.
+
+It hears of decisions of mode `observe`, of members and of marks; for a preemption that no scheduler asked
+about it plans once the members' nominations have been seen, as of before the first mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from makeway.bus.comparison import Comparison
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_of
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.selector import SelectorError
+from makeway.planner.observe.comparing import Certainty
+from makeway.planner.observe.gang_comparing import (
+    ObservedGang,
+    comparison_of_gang,
+    expected_gang,
+    observed_gang,
+)
+from makeway.planner.observe.gang_pairing import ComparedGang, GangPairing, UnaskedGang
+from makeway.planner.observe.gang_unasked import TOPOLOGY, unasked_gang
+from makeway.planner.observe.pairing import Evicted
+from makeway.planner.observe.past import ShortPast
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.decision import GangDecision, gang_decision
+from makeway.planner.plan.gang.planner import planning_gang
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.request import NamelessPodError
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+MOST_SECONDS: Final = 10.0
+"""So long one plan may take; in a cluster that changes all the time it is made again and again."""
+
+OBSERVED: Final = "observed"
+"""Stands for an order: a member that has been bound since the first mark counts as one that leaves."""
+
+Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
+"""Told of a member, of a victim, and when and by which scheduler it was marked for the member's group."""
+
+
+class GangComparer:
+    """One planner's. `preempted` is told of each victim of others."""
+
+    def __init__(
+        self,
+        identity: str,
+        *,
+        snapshot: Snapshot,
+        past: ShortPast,
+        cluster_uid: str,
+        ours: Callable[[str], bool],
+        preempted: Preempted,
+    ) -> None:
+        self._identity = identity
+        self._snapshot = snapshot
+        self._past = past
+        self._cluster_uid = cluster_uid
+        self._preempted = preempted
+        self._cache = PlanCache()
+        self._pairing = GangPairing(ours)
+        self._observed: dict[str, ObservedGang] = {}
+
+    def __len__(self) -> int:
+        """How many plans wait for their counterpart."""
+        return len(self._pairing)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to conclude."""
+        return self._pairing.idle
+
+    def expect(self, decision: GangDecision, now: datetime) -> list[Comparison]:
+        """Take a decision that was made in mode `observe`; return what that concludes."""
+        return self._expect(observed_gang(self._snapshot, decision), now)
+
+    def put(self, pod: Pod, now: datetime) -> None:
+        """Note where a member is nominated to or bound."""
+        if name := group_of(pod):
+            self._pairing.put(f"{pod.metadata.namespace}/{name}", pod, now)
+
+    def drop(self, uid: str) -> None:
+        """Note that a pod is gone."""
+        self._pairing.drop(uid)
+
+    def retain(self, uids: set[str]) -> None:
+        """Note that pods which a complete list does not have are gone."""
+        self._pairing.retain(uids)
+
+    def mark(self, mark: Evicted) -> None:
+        """Note that a pod was marked for a group."""
+        self._pairing.evicted(mark)
+
+    def due(self, now: datetime) -> list[Comparison]:
+        """Return the comparisons of which nothing more is expected."""
+        return self._concluded(self._pairing.due(now), now)
+
+    def unasked(self, now: datetime) -> list[UnaskedGang]:
+        """Return the preemptions that are to be planned for."""
+
+        def priority(group: str) -> int | None:
+            record = self._record(group)
+            return record.priority if record is not None else None
+
+        def waiting(group: str) -> int:
+            known = (self._snapshot.pods.get(uid) for uid in self._snapshot.groups.uids(group))
+            return sum(pod is not None and not pod.node and not pod.terminating for pod in known)
+
+        return self._pairing.unasked(now, priority, waiting)
+
+    async def plan(
+        self,
+        seen: UnaskedGang,
+        now: datetime,
+        *,
+        name: str,
+        nominated: Iterable[tuple[Pod, str]],
+        in_flight: Mapping[str, str],
+        unsynced: Callable[[], str],
+    ) -> list[Comparison]:
+        """Plan as of before the first mark, and wait for the rest of the preemption."""
+        snapshot, group = self._snapshot, self._record(seen.group)
+        if group is None or unsynced():
+            return []
+        began = time.perf_counter()
+        past = self._past.before(snapshot, seen.revision)
+        members = (snapshot.pods.get(pod.metadata.uid) for pod, _ in seen.members)
+        came = {pod.uid: OBSERVED for pod in members if pod is not None and pod.node}
+        try:
+            asked = unasked_gang(
+                seen,
+                group,
+                past,
+                cluster_uid=self._cluster_uid,
+                request_id=name,
+                nominated=nominated,
+                in_flight={**in_flight, **came},
+            )
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
+            return []  # the snapshot's own feed says so
+        result: GangPlan | GangRefusal | None = None
+        with snapshot.restoring(past.left):
+            for result in planning_gang(snapshot, asked.question, seen.at, self._cache):
+                if result is not None:
+                    break
+                await asyncio.sleep(0)
+                if unsynced() or time.perf_counter() - began > MOST_SECONDS:
+                    return []
+            if result is None:
+                return []
+            decision = gang_decision(
+                snapshot,
+                asked.request,
+                asked.question,
+                result,
+                decision_id=name,
+                planner=self._identity,
+                at=seen.at,
+                duration_seconds=time.perf_counter() - began,
+            )
+            certainty = Certainty(
+                left_out=(*result.left_out, TOPOLOGY),
+                restored=len(past.left),
+                complete=past.complete,
+                after=now - seen.at,
+            )
+            return self._expect(observed_gang(snapshot, decision, certainty), now)
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _record(self, group: str) -> GroupRecord | None:
+        namespace, _, name = group.partition("/")
+        return self._snapshot.groups.records.get(GroupKey(namespace, name))
+
+    def _expect(self, seen: ObservedGang, now: datetime) -> list[Comparison]:
+        expected = expected_gang(self._snapshot, seen.decision)
+        found = self._concluded(self._pairing.expect(expected, asked=seen.certainty is None), now)
+        self._observed[expected.group] = seen
+        while len(self._observed) > len(self._pairing):
+            del self._observed[next(iter(self._observed))]
+        return found
+
+    def _concluded(self, pairs: Iterable[ComparedGang], now: datetime) -> list[Comparison]:
+        found = []
+        for pair in pairs:
+            seen = self._observed.pop(pair.expected.group, None)
+            if seen is None:
+                continue
+            member = seen.decision.question.classes[0].question.preemptor
+            for mark in pair.evicted:
+                self._preempted(member, mark.pod, mark.at, mark.scheduler)
+            comparison = comparison_of_gang(seen, pair, self._identity, now)
+            if comparison is not None:
+                found.append(comparison)
+        return found
