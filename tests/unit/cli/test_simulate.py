@@ -111,7 +111,7 @@ def test_a_policy_and_queues_can_be_tried(cluster: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["-f", "nowhere.yaml"], "nowhere.yaml: cannot be read: No such file or directory"),
+        (["-f", "nowhere.yaml"], "nowhere.yaml: cannot be read: no such file or directory"),
         (["-f", "-", "--cluster", "-"], "stdin can be read once"),
         (["-f", "-", "--cluster", "CLUSTER", "--policy", "CLUSTER"], "CLUSTER"),
         (["-f", "CLUSTER", "--cluster", "CLUSTER"], "Node is no pod"),
@@ -194,3 +194,50 @@ def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster
 
 def test_without_pods_and_queues_there_is_nothing_to_simulate(cluster: str) -> None:
     assert run("--cluster", cluster)[0] == 2
+
+
+GROUP = """\
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {priority: 1000, schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  template:
+    spec:
+      priorityClassName: high
+      schedulingGroup: {podGroupName: train}
+      containers: [{name: c, resources: {requests: {cpu: "1"}}}]
+"""
+
+
+def test_a_group_is_told_as_a_whole(cluster: str) -> None:
+    code, text, _ = run("-f", "-", "--cluster", cluster, stdin=GROUP)
+
+    assert code == 0
+    assert text.splitlines() == [
+        "PodGroup default/train (priority 1000) would preempt for 2 of 2 pods: 2 pods would leave",
+        "  on a 2",
+        "  - default/one (priority 0): lower-priority on a",
+        "  - default/two (priority 0): lower-priority on a",
+        "1 group on 1 node: 1 would preempt; 2 victims",
+    ]
+
+
+def test_a_group_is_told_as_data(cluster: str) -> None:
+    _, text, _ = run("-f", "-", "--cluster", cluster, "-o", "json", stdin=GROUP)
+
+    (group,) = json.loads(text)["groups"]
+    assert (group["result"], group["minCount"], group["price"]["victims"]) == ("preempts", 2, 2)
+    assert [one["node"] for one in group["members"]] == ["a", "a"]
+
+
+def test_a_group_without_pods_is_refused(cluster: str) -> None:
+    code, _, errors = run("-f", "-", "--cluster", cluster, stdin=GROUP.split("---", maxsplit=1)[0])
+
+    assert code == 1
+    assert "no pods in it" in errors

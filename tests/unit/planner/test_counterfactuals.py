@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.offline.counterfactuals.changes import Change, Counterfactual
-from makeway.planner.offline.pending import Pending, pending
+from makeway.planner.offline.pending import pending
+from makeway.planner.offline.results import Change, Counterfactual, Pending
 from makeway.planner.offline.world import World
 from unit.planner.offline_building import NOW, Object, budget, node, pod, priority_class, world
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from makeway.core.policy.document import Policy
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.offline.quotas import SimulatedQuota, lowered, not_enforced
+from makeway.planner.offline.quotas import lowered, not_enforced
+from makeway.planner.offline.results import SimulatedQuota
 from makeway.planner.offline.world import World
 from unit.planner.offline_building import NOW, node, pod, world
 

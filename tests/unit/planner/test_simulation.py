@@ -177,6 +177,18 @@ def test_a_pending_pod_of_the_cluster_is_the_same_pod_and_a_running_one_is_in_th
         simulated(cluster, pod("p", priority=0))
 
 
+def test_a_pod_with_the_uid_of_another_one_does_not_stand_in_its_place() -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=9))
+    (uid,) = cluster.snapshot.pods
+    new = pod("new", cpu="4", priority=0)
+    new["metadata"]["uid"] = uid
+
+    (answer,) = simulated(cluster, new)
+
+    assert answer.result == "refused"
+    assert uid in cluster.snapshot.pods
+
+
 def test_a_nomination_of_a_greater_pod_keeps_its_place() -> None:
     waiting = pod("w", cpu="4", priority=50, status={"phase": "Pending", "nominatedNodeName": "a"})
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Final
 
 from makeway.bus.messages import PlanRequest
-from makeway.planner.offline.feasibility import Feasibility
 from makeway.planner.offline.results import Result, SimulatedPod
 from makeway.planner.plan.decision import Decision, preemptor_of, record_of
+from makeway.planner.plan.feasibility import Feasibility
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot

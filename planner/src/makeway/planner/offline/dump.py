@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import (
     ConfigMap,
     DaemonSet,
@@ -97,7 +98,7 @@ def _items(data: bytes, source: str) -> Iterator[tuple[str, msgspec.Raw | bytes]
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise ManifestError(f"{source}: not text: {error}") from error
+            raise ManifestError(f"{source}: {reason_of(error)}") from error
         for one in documents(text, source):
             yield from _listed(msgspec.json.encode(one), source)
         return

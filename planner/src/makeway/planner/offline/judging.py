@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from makeway.bus.messages import NodeSelection
-from makeway.planner.offline.feasibility import Feasibility, feasibility
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.feasibility import Feasibility, feasibility
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope

@@ -26,7 +26,9 @@ _REVISIONS: Final = {
     "DaemonSet": "controller-revision-hash",
 }
 """Labels that controllers add, and that matchLabelKeys are made for."""
-_GIVE: Final = "give Pods, a List of them, or Deployments, ReplicaSets, StatefulSets, DaemonSets or Jobs"
+_GIVE: Final = (
+    "give Pods, a List of them, or Deployments, ReplicaSets, StatefulSets, DaemonSets or Jobs, and PodGroups"
+)
 
 
 class ManifestError(ValueError):
@@ -58,6 +60,23 @@ def documents(text: str, source: str) -> list[Manifest]:
     return found
 
 
+def groups_of(found: list[Manifest]) -> list[Manifest]:
+    """Return the PodGroups among documents, in order; also those of Lists."""
+    groups: list[Manifest] = []
+    for one in found:
+        if isinstance(one.get("items"), list):
+            groups += groups_of([item for item in one["items"] if isinstance(item, dict)])
+        elif one.get("kind") == "PodGroup":
+            groups.append(one)
+    return groups
+
+
+def group_named(pod: Manifest) -> str:
+    """Return the name of the PodGroup that a pod names; empty where it names none."""
+    group = (pod.get("spec") or {}).get("schedulingGroup") or {}
+    return str(group.get("podGroupName") or "") if isinstance(group, dict) else ""
+
+
 def pods_of(found: list[Manifest], source: str, nodes: Iterable[NodeRecord] = ()) -> list[Manifest]:
     """Return the pods that the documents stand for, in order: each with a name. Raises ManifestError.
 
@@ -74,6 +93,8 @@ def _pods(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> Iterator[M
     if isinstance(kind, str) and kind.endswith("List") and isinstance(one.get("items"), list):
         for item in one["items"]:
             yield from _pods({"kind": kind.removesuffix("List"), **item}, source, nodes)
+    elif kind == "PodGroup":
+        return
     elif kind == "Pod":
         yield _named(one, 0)
     elif kind in _COUNTED or kind in _ONE_AT_A_TIME:

@@ -10,14 +10,14 @@ import msgspec
 
 from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
-from makeway.planner.offline.counterfactuals.changes import Case, Counterfactual
+from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.judging import gated, judge_pod
-from makeway.planner.offline.results import SimulatedPod
+from makeway.planner.offline.results import Pending
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.world import World
-from makeway.planner.plan.request import question_of
+from makeway.planner.plan.request import Question, question_of
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -32,28 +32,15 @@ class _Gated(msgspec.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pending pod. answer: what would happen to it now, as of `makeway simulate`.
-
-    unblocked_by: changes that would unblock it, each sufficient by itself; none where it is not refused.
-    """
-
-    answer: SimulatedPod
-    unblocked_by: tuple[Counterfactual, ...]
-
-
-def pending(
+def asked_about(
     world: World,
     raw: bytes,
     now: datetime,
     *,
     in_flight: Mapping[str, str] | None = None,
     leaving: frozenset[str] = frozenset(),
-) -> Pending:
-    """Judge a pod of the world.
-
-    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
-    """
+) -> tuple[PlanRequest, Question]:
+    """Return what a scheduler would ask about a pod of the world; for the arguments see `pending`."""
     pod = msgspec.json.decode(raw, type=Pod)
     policy = world.snapshot.exemptions.policy
     request = PlanRequest(
@@ -71,6 +58,22 @@ def pending(
     question = question_of(request, in_flight or {}, leaving)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
+    return request, question
+
+
+def pending(
+    world: World,
+    raw: bytes,
+    now: datetime,
+    *,
+    in_flight: Mapping[str, str] | None = None,
+    leaving: frozenset[str] = frozenset(),
+) -> Pending:
+    """Judge a pod of the world.
+
+    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
+    """
+    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
     asked = PodQuery(world.snapshot, request, question, now)
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:

@@ -10,45 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-import msgspec
-
-from makeway.bus.messages import QuotaDecision
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import run_to_end
+from makeway.planner.offline.results import QuotaVictim, SimulatedQuota
 from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of
 from makeway.planner.snapshot.state import Snapshot
-
-
-class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    priority: int
-    queue: str
-    rule: str
-    pdb_violating: bool
-
-
-class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would come of one queue's lowered quota. No field is ever left out.
-
-    after_seconds: how long after the change; queues come in the order in which they would be enforced.
-    mode: how far the policy lets quotas go; only in `enforce` would this happen.
-    message: the numbers, and what stands in the way, in a sentence.
-    victims: in the order in which they are chosen.
-    """
-
-    queue: str
-    after_seconds: int
-    mode: Mode
-    message: str
-    quota: QuotaDecision
-    victims: tuple[QuotaVictim, ...]
 
 
 def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iterator[SimulatedQuota]:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
+from makeway.bus.group_plan import GroupPlanRequest
+from makeway.bus.messages import DecisionRecord, GroupPrice, Placement, PlanRequest
+from makeway.core.policy.document import GroupTerm
 from makeway.core.queues.victims import run_to_end
+from makeway.planner.offline.results import OtherOrders
+from makeway.planner.offline.term_orders import NOTHING, other_orders
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
-from makeway.planner.plan.planner import plan
+from makeway.planner.plan.gang.decision import gang_decision, gang_record_of
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import gang_question_of
+from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.request import question_of
 from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.unfiltered import answer
 from makeway.planner.quota import decide as quota_plan
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import ChangingSet, InFlight, RecordingError
@@ -39,6 +47,7 @@ REPLAY: Final = "replay"
 """Stands for the planner that decides again."""
 
 _decode_request = msgspec.json.Decoder(PlanRequest).decode
+_decode_group_request = msgspec.json.Decoder(GroupPlanRequest).decode
 
 
 class Replay:
@@ -86,13 +95,14 @@ class Replay:
         """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
         if isinstance(decided, QuotaInputs):
             return self._quota_again(decided)
+        if isinstance(decided, entries.GroupDecided):
+            return self.group_again(decided)
         request = msgspec.structs.replace(
             _decode_request(decided.request), nominations=tuple(self._nominations.items)
         )
-        in_flight = {uid: order for order, uids in self._in_flight.items for uid in uids}
-        question = question_of(request, in_flight, decided.leaving)
+        question = question_of(request, self._removed(), decided.leaving)
         question = replace(question, unfit_since=decided.unfit_since)
-        result = plan(self.snapshot, question, decided.at, self._cache)
+        result = answer(self.snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return record_of(
@@ -108,6 +118,50 @@ class Replay:
                 queue=self.snapshot.queues.path_of(question.preemptor),
             )
         )
+
+    def group_again(
+        self, decided: entries.GroupDecided, objective: tuple[GroupTerm, ...] | None = None
+    ) -> DecisionRecord:
+        """Decide about a group again; with another `objective` than the policy's where one is given."""
+        snapshot = self.snapshot
+        request = msgspec.structs.replace(
+            _decode_group_request(decided.request), nominations=tuple(self._nominations.items)
+        )
+        question = gang_question_of(request, self._removed(), decided.leaving)
+        result = plan_gang(snapshot, question, decided.at, self._cache, objective=objective)
+        if isinstance(result, GangRefusal) and decided.again_at is not None:
+            result = replace(result, retry_at=decided.again_at)
+        return gang_record_of(
+            gang_decision(
+                snapshot,
+                request,
+                question,
+                result,
+                decision_id=decided.decision_id,
+                planner=REPLAY,
+                at=decided.at,
+                objective=objective,
+            )
+        )
+
+    def other_orders(
+        self, decided: entries.GroupDecided, own: GroupPrice, may_go_on: Callable[[], bool]
+    ) -> OtherOrders:
+        """Decide about a group again by other orders of the policy's terms, while there is time.
+
+        `own`: the price that was decided. Raises as `again`.
+        """
+
+        def price(order: tuple[GroupTerm, ...]) -> GroupPrice | None:
+            record = self.group_again(decided, order)
+            if record.group_plan is None or record.status == "refused":
+                return None
+            return record.group_plan.price or NOTHING
+
+        return other_orders(own, self.snapshot.exemptions.policy.groups.objective, price, may_go_on)
+
+    def _removed(self) -> dict[str, str]:
+        return {uid: order for order, uids in self._in_flight.items for uid in uids}
 
     def _quota_again(self, decided: QuotaInputs) -> DecisionRecord:
         tree = self.snapshot.queues.tree

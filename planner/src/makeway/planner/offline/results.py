@@ -1,14 +1,25 @@
-"""What a simulation says: a document of values, in the fields of a decision record."""
+"""What a simulation says, or the search for what would unblock a pod: documents of values.
+
+In the fields of a decision record. Importing them loads nothing that plans.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from makeway.bus.messages import NearNode, Preemptor, RankedCandidate, Refusal, Time, Victim
+from makeway.bus.messages import (
+    GroupPrice,
+    NearNode,
+    Preemptor,
+    QuotaDecision,
+    RankedCandidate,
+    Refusal,
+    Time,
+    Victim,
+)
 from makeway.core.policy.mode import Mode
-from makeway.planner.offline.quotas import SimulatedQuota
 
 Result = Literal["fits", "preempts", "refused"]
 
@@ -51,9 +62,76 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     warnings: tuple[str, ...]
 
 
+class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    priority: int
+    queue: str
+    rule: str
+    pdb_violating: bool
+
+
+class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What would come of one queue's lowered quota. No field is ever left out.
+
+    after_seconds: how long after the change; queues come in the order in which they would be enforced.
+    mode: how far the policy lets quotas go; only in `enforce` would this happen.
+    message: the numbers, and what stands in the way, in a sentence.
+    victims: in the order in which they are chosen.
+    """
+
+    queue: str
+    after_seconds: int
+    mode: Mode
+    message: str
+    quota: QuotaDecision
+    victims: tuple[QuotaVictim, ...]
+
+
+class SimulatedMember(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod of a simulated group, and its node from then on; None where it gets none."""
+
+    name: str
+    node: str | None
+
+
+class SimulatedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What would become of a PodGroup and its pods. No field is ever left out.
+
+    result: "fits": so many as must run together have room, and no pod goes; "preempts": room is made for
+        them; "refused": neither, and `diagnosis` says why.
+    priority: that of the group, which holds for all its pods.
+    victims: all pods that it takes, on all nodes. `price`: what they cost; None without any.
+    domains: the value of each label within which the members stay.
+    left_to_verification: constraints that were not looked at.
+    mode: what the policy says of the group's namespace. Only in `enforce` would this happen.
+    """
+
+    namespace: str
+    name: str
+    result: Result
+    priority: int
+    min_count: int
+    mode: Mode
+    members: tuple[SimulatedMember, ...]
+    victims: tuple[Victim, ...]
+    price: GroupPrice | None
+    domains: dict[str, str]
+    diagnosis: Refusal | None
+    nodes_total: int
+    nodes_potential: int
+    left_to_verification: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Pods in the order in which they were given; each finds the cluster as the ones before it left it.
 
+    groups: PodGroups, each with its pods; they come before the other pods.
     quotas: what would come of the quotas that are lowered, where no pods were given.
     """
 
@@ -61,6 +139,79 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     nodes: int
     policy_revision: str
     queues_revision: str
+    groups: tuple[SimulatedGroup, ...]
     pods: tuple[SimulatedPod, ...]
     quotas: tuple[SimulatedQuota, ...]
     warnings: tuple[str, ...]
+
+
+ChangeKind = Literal[
+    "wait",
+    "preemption-policy",
+    "disruption-budget",
+    "queue-max",
+    "queue-guaranteed",
+    "policy",
+    "priority",
+    "request",
+    "uncordon",
+    "toleration",
+    "node",
+]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One thing that would have to be otherwise, in the terms of the object that says it.
+
+    kind: what sort of thing. text: for a person.
+    object: what says it: `PodDisruptionBudget shop/web`, `queue root.ml`, `policy`, `pod`, `node n1`.
+    field: which part of it. now, then: its value, and the nearest one that helps.
+    """
+
+    kind: ChangeKind
+    text: str
+    object: str
+    field: str
+    now: Any
+    then: Any
+
+
+class Counterfactual(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Changes that together unblock a pod, each as small as possible; and what would happen then.
+
+    node: where the pod would be. victims: who would leave for it; none where it would simply fit.
+    at: when, where that is not now.
+    """
+
+    changes: tuple[Change, ...]
+    node: str
+    victims: tuple[Victim, ...]
+    at: Time | None
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pending pod. answer: what would happen to it now, as of `makeway simulate`.
+
+    unblocked_by: changes that would unblock it, each sufficient by itself; none where it is not refused.
+    """
+
+    answer: SimulatedPod
+    unblocked_by: tuple[Counterfactual, ...]
+
+
+class PricedOrders(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a plan for a group costs by some orders of the terms. first: with which terms each begins."""
+
+    first: tuple[tuple[str, ...], ...]
+    price: GroupPrice
+
+
+class OtherOrders(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a plan would have cost with other orders of the terms of `groups.objective`.
+
+    priced: where that is another price; every other order leads to the price of the decision. complete: all
+    orders were looked at, and time did not run out before.
+    """
+
+    priced: tuple[PricedOrders, ...]
+    complete: bool

@@ -6,6 +6,7 @@ its node, budgets have been used up. Pure but for the world, which it owns and c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -17,15 +18,18 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
-from makeway.planner.offline.admission import Admitted, admit
+from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
+from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question
 from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.manifests import Manifest, ManifestError
-from makeway.planner.offline.results import SimulatedPod
+from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
-from makeway.planner.snapshot.changes import PutDaemonSet, PutPod, RemovePod
+from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 
 CANDIDATES: Final = 16
@@ -56,15 +60,17 @@ class Simulation:
         meta = admitted.pod.metadata
         uid = snapshot.uid_of(meta.namespace, meta.name)
         there = snapshot.pods.get(uid or "")
-        if there is None:
+        if there is None and meta.uid not in snapshot.pods:
             return admitted
-        if there.node:
+        if there is not None and there.node:
             raise ManifestError(
                 f"{source}: pod {meta.namespace}/{meta.name} is there already, on node {there.node}; "
                 "give it another name"
             )
+        # With the UID of another pod it would stand in that one's place.
+        known = there.uid if there is not None else stand_in_uid(meta.namespace, meta.name)
         return admit(
-            {**manifest, "metadata": {**manifest.get("metadata", {}), "uid": there.uid}},
+            {**manifest, "metadata": {**manifest.get("metadata", {}), "uid": known}},
             snapshot.priority_classes,
             namespace=self._namespace,
             source=source,
@@ -99,6 +105,49 @@ class Simulation:
         if answer.node is not None:
             self._place(question.preemptor, answer.node)
         return answer
+
+    def run_group(
+        self, manifest: Manifest, members: Sequence[tuple[Manifest, str]], source: str
+    ) -> SimulatedGroup:
+        """Decide what becomes of a PodGroup and its pods, and let it happen. Raises ManifestError."""
+        snapshot = self._world.snapshot
+        group = admit_group(manifest, snapshot.priority_classes, namespace=self._namespace, source=source)
+        if not members:
+            raise ManifestError(f"{source}: no pod names PodGroup {group.name} in spec.schedulingGroup")
+        snapshot.apply(KnowPodGroups(True, True, True))
+        snapshot.apply(PutPodGroup(group.record))
+        questions: list[Question] = []
+        warnings: dict[str, None] = {}
+        for pod, where in members:
+            admitted = self.admit(pod, where)
+            name = f"{where}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
+            if admitted.pod.spec.node_name or admitted.gates:
+                raise ManifestError(f"{name}: leave spec.nodeName and spec.schedulingGates out")
+            try:
+                question = question_of(self._request(admitted), {}, self._leaving)
+            except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
+                raise ManifestError(f"{name}: {error}") from error
+            warnings.update(dict.fromkeys(admitted.warnings))
+            snapshot.apply(PutPod(question.preemptor))
+            if question.preemptor.priority != group.record.priority:
+                warnings[
+                    f"pods of it have another priority; that of the group, {group.record.priority}, holds"
+                ] = None
+            questions.append(at_priority(question, group.record.priority))
+        asked, classes = gang_question(snapshot, group, questions)
+        found = plan_gang(snapshot, asked, self._now, self._cache)
+        nodes: dict[str, str] = {}
+        if isinstance(found, GangPlan):
+            for victim in found.victims:
+                snapshot.apply(RemovePod(victim.pod.uid))
+            self._leaving |= {victim.pod.uid for victim in found.victims}
+            left = [iter(alike) for alike in classes]
+            for placement in found.placements:
+                for _ in range(placement.count):
+                    member = next(left[placement.member_class]).preemptor
+                    nodes[member.uid] = placement.node
+                    self._place(member, placement.node)
+        return described_group(snapshot, group, questions, found, nodes=nodes, warnings=tuple(warnings))
 
     def _request(self, admitted: Admitted) -> PlanRequest:
         count = self._world.snapshot.node_count if self._all else CANDIDATES

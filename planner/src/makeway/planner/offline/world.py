@@ -49,7 +49,7 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.exemptions import Source
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
-from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record
+from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
 
 
 class World:
@@ -96,7 +96,7 @@ class World:
                 case PersistentVolume():
                     self.snapshot.apply(PutVolume(item.metadata.name, volume_record(item)))
                 case StorageClass():
-                    self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item)))
+                    self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item), waits(item)))
                 case DaemonSet():
                     self._put_daemonset(item)
                 case CompositePodGroup():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from makeway.planner.offline.counterfactuals.changes import Case, Change
+from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.judging import PodVerdict, judge_pod
+from makeway.planner.offline.results import Change
 
 T = TypeVar("T")
 

@@ -6,11 +6,10 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import Time, Victim
 from makeway.core.k8s.objects import Toleration
 from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import rules_in_force
@@ -20,49 +19,6 @@ from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
-
-ChangeKind = Literal[
-    "wait",
-    "preemption-policy",
-    "disruption-budget",
-    "queue-max",
-    "queue-guaranteed",
-    "policy",
-    "priority",
-    "request",
-    "uncordon",
-    "toleration",
-    "node",
-]
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One thing that would have to be otherwise, in the terms of the object that says it.
-
-    kind: what sort of thing. text: for a person.
-    object: what says it: `PodDisruptionBudget shop/web`, `queue root.ml`, `policy`, `pod`, `node n1`.
-    field: which part of it. now, then: its value, and the nearest one that helps.
-    """
-
-    kind: ChangeKind
-    text: str
-    object: str
-    field: str
-    now: Any
-    then: Any
-
-
-class Counterfactual(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Changes that together unblock a pod, each as small as possible; and what would happen then.
-
-    node: where the pod would be. victims: who would leave for it; none where it would simply fit.
-    at: when, where that is not now.
-    """
-
-    changes: tuple[Change, ...]
-    node: str
-    victims: tuple[Victim, ...]
-    at: Time | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
 from makeway.planner.offline.counterfactuals.changes import (
     Case,
-    Change,
     with_allowances,
     with_node,
     with_queues,
 )
 from makeway.planner.offline.judging import PodVerdict
+from makeway.planner.offline.results import Change
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.queues import (
     QUEUE_GUARANTEED,

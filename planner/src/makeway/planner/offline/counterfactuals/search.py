@@ -13,8 +13,9 @@ from makeway.planner.offline.counterfactuals import of_cluster as cluster_change
 from makeway.planner.offline.counterfactuals import of_pod as pod_changes
 from makeway.planner.offline.counterfactuals import of_policy as policy_changes
 from makeway.planner.offline.counterfactuals.bisect import Finder
-from makeway.planner.offline.counterfactuals.changes import Case, Change, Counterfactual
+from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.judging import PodVerdict, judge_pod
+from makeway.planner.offline.results import Change, Counterfactual
 from makeway.planner.plan.decision import victims_of
 
 MOST: Final = 12

@@ -1,0 +1,142 @@
+"""A PodGroup of a file with its pods: whether all that must run together have room, and for whom it is made.
+
+Pure but for the world of the simulation, which it changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from makeway.bus.messages import GroupPrice, NodeSelection, Placement, Refusal
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.k8s.pod_groups import GroupRecord, PodGroup, group_record
+from makeway.planner.offline.admission import stand_in_uid
+from makeway.planner.offline.manifests import Manifest, ManifestError
+from makeway.planner.offline.results import SimulatedGroup, SimulatedMember
+from makeway.planner.plan.decision import victim_of
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.state import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedGroup:
+    """A PodGroup as the API server would store it. `topology`: keys of its topology constraints."""
+
+    record: GroupRecord
+    topology: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return its namespace and name."""
+        return f"{self.record.key.namespace}/{self.record.key.name}"
+
+
+def admit_group(
+    manifest: Manifest, classes: Mapping[str, PriorityClass], *, namespace: str, source: str
+) -> AdmittedGroup:
+    """Fill in what the API server would. Raises ManifestError."""
+    meta = dict(manifest.get("metadata") or {})
+    where = f"{source}: PodGroup {meta.get('name') or '?'}"
+    if not meta.get("name"):
+        raise ManifestError(f"{where}: it has no metadata.name")
+    meta["namespace"] = meta.get("namespace") or namespace
+    meta["uid"] = meta.get("uid") or stand_in_uid(meta["namespace"], f"PodGroup {meta['name']}")
+    spec = manifest.get("spec") or {}
+    try:
+        group = msgspec.convert({"metadata": meta, "spec": spec}, PodGroup)
+        constraints = (spec.get("schedulingConstraints") or {}).get("topology") or ()
+        topology = tuple(str(one["key"]) for one in constraints)
+        name = spec.get("priorityClassName")
+    except (msgspec.ValidationError, AttributeError, KeyError, TypeError) as error:
+        raise ManifestError(f"{where}: {error}") from error
+    if group.spec.parent_composite_pod_group_name:
+        raise ManifestError(f"{where}: it is part of a CompositePodGroup, for which no room is made")
+    record = group_record(group)
+    if group.spec.priority is None:
+        chosen = [one for key, one in classes.items() if (key == name if name else one.global_default)]
+        if name and not chosen:
+            raise ManifestError(f"{where}: there is no PriorityClass {name}")
+        record = msgspec.structs.replace(record, priority=chosen[0].value if chosen else 0)
+    return AdmittedGroup(record, topology)
+
+
+def gang_question(
+    snapshot: Snapshot, group: AdmittedGroup, members: Sequence[Question]
+) -> tuple[GangQuestion, list[list[Question]]]:
+    """Put members that are equal into classes; return the question, and the members of each class."""
+    classes: defaultdict[object, list[Question]] = defaultdict(list)
+    for one in members:
+        requests = tuple(sorted(one.preemptor.requests.items()))
+        classes[requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt].append(one)
+    placed = tuple(
+        Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
+        for uid in snapshot.groups.uids(group.name)
+        if (pod := snapshot.pods.get(uid)) is not None and pod.node and not pod.terminating
+    )
+    found = list(classes.values())
+    question = GangQuestion(
+        name=group.name,
+        classes=tuple(GangClass(alike[0], len(alike)) for alike in found),
+        must_place=max(1, group.record.min_count - len(placed)),
+        topology=group.topology,
+        placed=placed,
+    )
+    return question, found
+
+
+def at_priority(question: Question, priority: int) -> Question:
+    """Return the question at a group's priority, about all nodes."""
+    preemptor = msgspec.structs.replace(question.preemptor, priority=priority)
+    return replace(question, preemptor=preemptor, nodes=NodeSelection(all_but=True))
+
+
+def described_group(
+    snapshot: Snapshot,
+    group: AdmittedGroup,
+    members: Sequence[Question],
+    result: GangPlan | GangRefusal,
+    *,
+    nodes: Mapping[str, str],
+    warnings: tuple[str, ...],
+) -> SimulatedGroup:
+    """Write down what was found. `nodes`: of each member's UID that gets one."""
+    key, planned = group.record.key, isinstance(result, GangPlan)
+    victims = (
+        tuple(victim_of(one.pod.node, one) for one in result.victims) if isinstance(result, GangPlan) else ()
+    )
+    price = None
+    if isinstance(result, GangPlan) and victims:
+        price = GroupPrice(
+            pdb_violations=result.price.violations,
+            highest_priority=result.price.highest,
+            groups_broken=result.price.broken,
+            priority_sum=result.price.priority_sum,
+            victims=result.price.victims,
+        )
+    return SimulatedGroup(
+        namespace=key.namespace,
+        name=key.name,
+        result="preempts" if victims else "fits" if planned else "refused",
+        priority=group.record.priority,
+        min_count=group.record.min_count,
+        mode=snapshot.exemptions.policy.mode_for(key.namespace),
+        members=tuple(
+            SimulatedMember(name=one.preemptor.name, node=nodes.get(one.preemptor.uid)) for one in members
+        ),
+        victims=victims,
+        price=price,
+        domains=dict(result.domains) if isinstance(result, GangPlan) else {},
+        diagnosis=Refusal(reason=result.reason, message=result.message)
+        if isinstance(result, GangRefusal)
+        else None,
+        nodes_total=result.scope.nodes_total,
+        nodes_potential=result.scope.nodes_potential,
+        left_to_verification=result.left_out,
+        warnings=warnings,
+    )

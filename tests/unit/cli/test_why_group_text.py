@@ -1,0 +1,181 @@
+"""What `makeway why` says of a pod group."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from makeway.bus.comparison import Comparison
+from makeway.bus.messages import DecisionRecord, EvictionOrder, GroupPrice, Refusal
+from makeway.cli.history import comparisons
+from makeway.cli.history.rows import preempted_row
+from makeway.cli.why import text as why_text
+from makeway.cli.why.command import _lines, _object
+from makeway.cli.why.explanation import Explanation
+from makeway.cli.why.story import Story
+from makeway.dev.samples import MESSAGES
+from makeway.planner.offline.results import OtherOrders, PricedOrders
+
+
+def record() -> DecisionRecord:
+    found = MESSAGES["decision.group"]
+    assert isinstance(found, DecisionRecord)
+    return found
+
+
+def said(
+    last: DecisionRecord | None, story: Story | None = None, other_orders: OtherOrders | None = None
+) -> list[str]:
+    return _lines(
+        Explanation(
+            state="group",
+            namespace="shop",
+            name="train",
+            uid="g",
+            taken_by=(),
+            made_room=(story,) if story else (),
+            pending=None,
+            last_decision=last,
+            other_orders=other_orders,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("train", ("", "", "train")),
+        ("shop/train", ("", "shop", "train")),
+        ("podgroup/train", ("podgroup", "", "train")),
+        ("podgroups.scheduling.k8s.io/train", ("podgroup", "", "train")),
+        ("PodGroup/shop/train", ("podgroup", "shop", "train")),
+        ("pod/train", ("pod", "", "train")),
+    ],
+)
+def test_kinds_are_taken_as_kubectl_takes_them(what: str, found: tuple[str, str, str]) -> None:
+    assert _object(what) == found
+
+
+def test_a_plan_tells_members_price_terms_and_other_domains() -> None:
+    text = "\n".join(said(record()))
+
+    assert "for PodGroup shop/train (priority 1000): no order came of it" in text
+    assert "members: 2 of 3 that wait, on 1 node within topology.kubernetes.io/zone=a" in text
+    assert "price: 1 victim of priority 5 at most" in text
+    assert "terms, the first counts most: budgets, victims" in text
+    assert "instead: topology.kubernetes.io/zone=b: room for 1 member" in text
+
+
+def test_a_refusal_tells_what_is_missing() -> None:
+    refusal = Refusal(reason="NotEnoughRoom", message="there is room for 1 of the 2 pods")
+
+    text = "\n".join(said(replace(record(), status="refused", diagnosis=refusal, victims=())))
+
+    assert "(priority 1000): refused" in text
+    assert "NotEnoughRoom: there is room for 1 of the 2 pods" in text
+    assert "price" not in text
+
+
+def test_an_order_is_told_with_its_decision_and_not_twice() -> None:
+    order = MESSAGES["order.group"]
+    assert isinstance(order, EvictionOrder)
+    story = Story(order=replace(order, decision_id=record().decision_id), outcome=None, decision=record())
+
+    text = "\n".join(said(record(), story))
+
+    assert text.count(record().decision_id) == 1
+    assert "price: 1 victim" in text
+
+
+def orders(*first: tuple[str, ...], complete: bool = True, **price: int) -> OtherOrders:
+    priced = (PricedOrders(first=first, price=GroupPrice(**price)),) if first else ()
+    return OtherOrders(priced=priced, complete=complete)
+
+
+def test_other_orders_are_told_by_their_beginnings_and_prices() -> None:
+    other = orders(("victims",), ("budgets", "victims"), victims=2, highest_priority=9, groups_broken=1)
+
+    told = said(record(), other_orders=other)
+
+    assert told[-4:] == [
+        "  other orders of the terms, by those that count most:",
+        "    victims: 2 victims of priority 9 at most, 1 group broken",
+        "    budgets, victims: 2 victims of priority 9 at most, 1 group broken",
+        "    all others: the same price",
+    ]
+
+
+def test_a_price_that_reads_like_the_one_decided_has_its_sum() -> None:
+    same = orders(("victims",), victims=1, highest_priority=5, priority_sum=2**31 + 3)
+
+    assert said(record(), other_orders=same)[-2] == "    victims: 1 victim of priority 5 at most, 3 in all"
+
+
+def test_where_no_other_order_costs_otherwise_one_line_says_so() -> None:
+    told = said(record(), other_orders=orders())
+
+    assert told[-1] == "  every other order of the terms leads to the same price"
+
+
+def test_orders_that_were_not_looked_at_are_not_told_as_the_same() -> None:
+    told = said(record(), other_orders=orders(complete=False))
+
+    assert told[-1] == "    all others that were looked at, not all: the same price"
+
+
+def test_many_beginnings_are_counted() -> None:
+    many = orders(*((f"t{number}",) for number in range(11)), victims=2)
+
+    assert "    and 3 more" in said(record(), other_orders=many)
+
+
+def test_a_single_term_has_no_other_order() -> None:
+    decided = record()
+    assert decided.group_plan is not None
+    alone = replace(decided, group_plan=replace(decided.group_plan, objective=("victims",)))
+
+    assert said(alone, other_orders=orders()) == said(alone)
+
+
+def compared() -> Comparison:
+    found = MESSAGES["comparison.group"]
+    assert isinstance(found, Comparison)
+    return found
+
+
+def test_a_preemption_by_others_for_a_group_is_told_with_what_makeway_would_have_done() -> None:
+    told = list(why_text.served_by_another(compared()))
+
+    assert told[0].startswith(
+        "  default-scheduler made room for group shop/train (2 members) (priority 1000) on 2 nodes"
+    )
+    assert told[-1] == ("  makeway would have taken batch/batch-a on 2 nodes: better by lowest-priority-sum")
+
+
+def test_a_pod_that_went_for_a_group_names_it() -> None:
+    theirs = compared().default_preemption
+    assert theirs is not None
+
+    told = list(why_text.preempted_by_another(compared(), theirs.victims[0]))
+
+    assert told[1] == "  for:   group shop/train (2 members) (priority 1000)"
+
+
+def test_of_many_victims_for_a_group_a_few_are_told() -> None:
+    theirs = compared().default_preemption
+    assert theirs is not None
+    many = replace(compared(), default_preemption=replace(theirs, victims=theirs.victims * 10))
+
+    assert "  and 15 victims more" in list(why_text.served_by_another(many))
+
+
+def test_history_and_its_comparison_name_the_group_and_count_its_nodes() -> None:
+    row = preempted_row(compared())
+    line = comparisons.cells(compared(), compared().at)
+
+    assert (row.kind, row.name, row.members, row.node) == ("group", "train", 2, "")
+    assert line[2:5] == (
+        "group shop/train (2 members)",
+        "2 nodes: batch/batch-a, batch/batch-b",
+        "2 nodes: batch/batch-a",
+    )

@@ -1,0 +1,121 @@
+"""A PodGroup of a file: whether its pods have room together, and who would go for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from makeway.planner.offline.manifests import ManifestError, group_named, groups_of, pods_of
+from makeway.planner.offline.results import SimulatedGroup
+from makeway.planner.offline.simulation import Simulation
+from makeway.planner.offline.world import World
+from unit.planner.offline_building import NOW, Object, node, pod, priority_class, world
+
+
+def group(name: str = "train", least: int = 2, **spec: Any) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": least}}, "priority": 1000, **spec},
+    }
+
+
+def members(count: int, cpu: str = "4", name: str = "train") -> list[Object]:
+    return [
+        pod(f"{name}-{n}", cpu=cpu, priority=1000, schedulingGroup={"podGroupName": name})
+        for n in range(count)
+    ]
+
+
+def simulated(cluster: World, manifest: Object, pods: list[Object]) -> SimulatedGroup:
+    simulation = Simulation(cluster, NOW, namespace="default")
+    return simulation.run_group(manifest, [(one, "pods.yaml") for one in pods], "pods.yaml")
+
+
+def test_a_group_takes_the_pods_that_cost_least_together() -> None:
+    small = [pod(f"small{n}", "a", priority=0) for n in range(4)]
+    cluster = world(
+        *(node(name) for name in "abc"),
+        *small,
+        pod("x", "b", cpu="4", priority=0),
+        pod("y", "c", cpu="4", priority=0),
+    )
+
+    answer = simulated(cluster, group(), members(2))
+
+    assert (answer.result, {one.name for one in answer.victims}) == ("preempts", {"x", "y"})
+    assert {one.node for one in answer.members} == {"b", "c"}
+    assert answer.price is not None
+    assert answer.price.victims == 2
+    assert {one.node for one in cluster.snapshot.pods.values() if one.name.startswith("train")} == {"b", "c"}
+
+
+def test_a_group_that_has_room_takes_no_pod() -> None:
+    answer = simulated(world(node("a"), node("b")), group(), members(2))
+
+    assert (answer.result, answer.victims, answer.price) == ("fits", (), None)
+
+
+def test_a_group_without_room_stays_pending_and_no_pod_goes() -> None:
+    cluster = world(node("a"), node("b"), pod("x", "a", cpu="4", priority=0))
+
+    answer = simulated(cluster, group(least=3), members(3))
+
+    assert answer.result == "refused"
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.reason == "NotEnoughRoom"
+    assert [one.node for one in answer.members] == [None, None, None]
+    assert "uid-x" in cluster.snapshot.pods
+
+
+def test_the_priority_of_a_group_comes_from_its_class() -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=5), priority_class("high", 1000))
+    manifest = group(least=1, priority=None, priorityClassName="high")
+
+    answer = simulated(cluster, manifest, members(1))
+
+    assert (answer.priority, answer.result) == (1000, "preempts")
+
+
+def test_a_group_of_lower_priority_than_its_pods_takes_none_above_its_own() -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=5))
+
+    answer = simulated(cluster, group(least=1, priority=1), members(1))
+
+    assert answer.result == "refused"
+    assert any("another priority" in warning for warning in answer.warnings)
+
+
+def test_members_stay_within_a_domain() -> None:
+    cluster = world(*(node(name, labels={"rack": name[0]}) for name in ("x1", "y1", "y2")))
+    manifest = group(schedulingConstraints={"topology": [{"key": "rack"}]})
+
+    answer = simulated(cluster, manifest, members(2))
+
+    assert answer.domains == {"rack": "y"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "pods", "problem"),
+    [
+        (group(), [], "no pod names PodGroup"),
+        (group(priority=None, priorityClassName="none"), members(1), "no PriorityClass none"),
+        (group(parentCompositePodGroupName="whole"), members(1), "part of a CompositePodGroup"),
+        (group(schedulingConstraints={"topology": [{}]}), members(1), "PodGroup train"),
+        ({"kind": "PodGroup"}, members(1), "no metadata.name"),
+    ],
+)
+def test_a_group_that_cannot_be_read_is_refused_with_a_reason(
+    manifest: Object, pods: list[Object], problem: str
+) -> None:
+    with pytest.raises(ManifestError, match=problem):
+        simulated(world(node("a")), manifest, pods)
+
+
+def test_groups_are_found_among_documents_and_lists() -> None:
+    found = [group(), {"kind": "List", "items": [group("other"), *members(1)]}]
+
+    assert [one["metadata"]["name"] for one in groups_of(found)] == ["train", "other"]
+    assert [group_named(one) for one in pods_of(found, "pods.yaml")] == ["train"]
