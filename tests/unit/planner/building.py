@@ -108,9 +108,13 @@ def make_budget(
 
 
 def make_class(
-    name: str, minimum: int | str | None = None, seconds: int | str | None = None, value: int = LOW
+    name: str,
+    minimum: int | str | None = None,
+    seconds: int | str | None = None,
+    value: int = LOW,
+    annotations: dict[str, str] | None = None,
 ) -> PriorityClass:
-    asked = {MINIMUM_PREEMPTABLE_PRIORITY: minimum, TOLERATION_SECONDS: seconds}
+    asked = {MINIMUM_PREEMPTABLE_PRIORITY: minimum, TOLERATION_SECONDS: seconds, **(annotations or {})}
     annotations = {key: str(number) for key, number in asked.items() if number is not None}
     return PriorityClass(metadata=Metadata(name=name, uid=name, annotations=annotations), value=value)
 

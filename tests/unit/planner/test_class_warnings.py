@@ -1,4 +1,4 @@
-"""Who is told that a PriorityClass's toleration cannot be read: the class, once a value, by the leader."""
+"""Who is told that a PriorityClass cannot be read: the class itself, once a value, by the leader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.delay import PREEMPTION_DELAY
 from makeway.planner.service.configuration.class_warnings import MOST_VALUES, ClassWarnings
 from unit.planner.building import make_class
 
@@ -39,6 +40,19 @@ def test_a_toleration_that_cannot_be_read_is_told_on_its_class() -> None:
     ((about, event_type, reason, note),) = recorder.events
     assert (about, event_type, reason) == ("PriorityClass steady", "Warning", "TolerationUnreadable")
     assert "minimum-preemptable-priority: 'a' is not a whole number of 32 bits" in note
+
+
+def test_a_delay_that_cannot_be_read_is_told_on_its_class_beside_its_toleration() -> None:
+    warnings, recorder = leading()
+    both = make_class("hasty", "a", annotations={PREEMPTION_DELAY: "soon"})
+
+    warnings.put(both)
+    warnings.put(both)
+
+    (_, _, first, _), (about, event_type, second, note) = recorder.events
+    assert (first, second) == ("TolerationUnreadable", "DelayUnreadable")
+    assert (about, event_type) == ("PriorityClass hasty", "Warning")
+    assert "'soon' is no duration; expected a duration such as 30s or 5m, at most 1h; until it is" in note
 
 
 def test_a_value_is_told_once_and_another_one_anew() -> None:

@@ -18,9 +18,11 @@ from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, record_of
+from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Planner, PlannerInfo
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from unit.planner.building import make_pod, make_snapshot
 
 _SAMPLE = samples.MESSAGES["plan-request.full"]
@@ -41,7 +43,7 @@ class Kept(Decisions):
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
 
-    def put(self, decision: Decision | DecisionRecord) -> None:
+    def put(self, decision: Decision | GangDecision | DecisionRecord) -> None:
         assert isinstance(decision, Decision)
         self.decisions.append(decision)
 
@@ -53,15 +55,16 @@ class World:
         assert isinstance(_SAMPLE, PlanRequest)
         self.decisions = Kept()
         self.registry = CollectorRegistry()
+        snapshot = make_snapshot(
+            ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
+        )
+        info = PlannerInfo(_SAMPLE.cluster_uid, "planner-1")
         self.planner = Planner(
-            PlannerInfo(_SAMPLE.cluster_uid, "planner-1"),
-            snapshot=make_snapshot(
-                ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
-            ),
+            PlanRequests(info, snapshot=snapshot, unsynced=str),
+            snapshot=snapshot,
             ledger=Ledger(),
             decisions=self.decisions,
             metrics=PlannerMetrics(self.registry),
-            unsynced=str,
             behind=lambda _: True,
         )
 

@@ -10,6 +10,7 @@ from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     LiveOrder,
+    OrderedGroup,
     Outcome,
     OutcomeResult,
     Preemptor,
@@ -146,6 +147,17 @@ def test_a_preemptor_that_asks_does_not_count_on_an_order_of_its_own() -> None:
     assert ledger.in_flight((), NOW, asking="uid-p") == {"b": "ord-2"}
     assert ledger.in_flight((), NOW, asking="uid-other") == {"a": "ord-1", "b": "ord-2"}
     assert ledger.in_flight([told("ord-1", "a")], NOW, asking="uid-p") == {"a": "ord-1", "b": "ord-2"}
+
+
+def test_a_group_that_asks_does_not_count_on_an_order_of_its_own() -> None:
+    ledger = Ledger()
+    group = OrderedGroup(
+        namespace="ns", name="train", uid="uid-g", priority=1, scheduler_name="s", must_place=2
+    )
+    ledger.ordered(msgspec.structs.replace(order("ord-1", "a"), kind="group", group=group))
+
+    assert ledger.in_flight((), NOW, asking="uid-g") == {}
+    assert ledger.in_flight((), NOW, asking="uid-other") == {"a": "ord-1"}
 
 
 def test_what_ended_long_ago_is_kept_nowhere_though_no_plan_asks_what_is_leaving() -> None:

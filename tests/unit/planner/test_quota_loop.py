@@ -34,6 +34,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
+from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
@@ -435,7 +436,7 @@ class Noting(Decisions):
         super().__init__(FakeBus(), PlannerMetrics(CollectorRegistry()))
         self.recorded: list[bool] = []
 
-    def put(self, decision: Decision | DecisionRecord) -> None:
+    def put(self, decision: Decision | GangDecision | DecisionRecord) -> None:
         self.recorded.append(False)
 
     def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:

@@ -171,7 +171,9 @@ def changes(draw: Any) -> Step:
                 lambda s: s.apply(PutVolume("v", VolumeRecord(RequiredNodes(terms=())) if allowed else None)),
                 lambda s: s.apply(KnowVolumes(bool(allowed))),
                 lambda s: s.apply(
-                    PutStorageClass("c", RequiredNodes(terms=()) if allowed else RequiredNodes())
+                    PutStorageClass(
+                        "cde"[allowed], RequiredNodes(terms=()) if allowed else RequiredNodes(), bool(allowed)
+                    )
                 ),
                 lambda s: s.apply(PutDevices(frozenset({"x.io/gpu"}) if allowed else None)),
                 lambda s: s.apply(PutPriorityClass(make_class("low", 5, allowed))),
@@ -350,11 +352,13 @@ class Stored:
         self.parts: list[tuple[str, int, bytes]] = []
         self.failing = failing
 
-    async def publish_recording(self, name: str, number: int, data: bytes) -> None:
+    async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
         if self.failing:
             self.failing -= 1
             raise BusUnavailable("away")
+        assert after == (len(self.parts) if number else 0)
         self.parts.append((name, number, data))
+        return len(self.parts)
 
 
 @pytest.mark.parametrize("failing", [0, 1])

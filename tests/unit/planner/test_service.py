@@ -31,12 +31,15 @@ from makeway.core.k8s.selector import Selector
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.observe.reasons import PREEMPTION_LOOP
 from makeway.planner.plan.node_scores import CHUNK_NODES
-from makeway.planner.plan.result import Plan
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
-from makeway.planner.service.handler import Planner, PlannerInfo
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
+from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
@@ -78,21 +81,27 @@ class Bench:
         behind: bool = False,
         brake: Brake = RELEASED,
         limit: int = 10,
+        hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
     ) -> None:
         self.registry = CollectorRegistry()
         self.metrics = PlannerMetrics(self.registry)
         self.bus = FakeBus()
         self.decisions = Decisions(self.bus, self.metrics, limit)
         self.ledger = Ledger()
+        snapshot = snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
         self.planner = Planner(
-            PlannerInfo("cluster-1", "planner-1"),
-            snapshot=snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]),
+            PlanRequests(
+                PlannerInfo("cluster-1", "planner-1"),
+                snapshot=snapshot,
+                unsynced=unsynced,
+                brake=lambda: brake,
+            ),
+            snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
             metrics=self.metrics,
-            unsynced=unsynced,
             behind=lambda _: behind,
-            brake=lambda: brake,
+            hold_back=hold_back,
         )
 
     async def ask(self, **changes: Any) -> PlanReply:
@@ -167,6 +176,23 @@ async def test_a_refusal_is_answered_and_written_down_with_its_diagnosis() -> No
     assert reply.refusal.reason == "NoLowerPriorityPods"
     (record,) = await bench.written()
     assert record.diagnosis == reply.refusal
+
+
+async def test_a_plan_that_goes_on_with_a_loop_is_a_refusal_with_its_moment() -> None:
+    until = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def hold_back(question: Question, plan: Plan, now: datetime) -> PlanRefusal:
+        return PlanRefusal(plan.scope, PREEMPTION_LOOP, f"{question.preemptor.name} waits", retry_at=until)
+
+    bench = Bench(hold_back=hold_back, behind=True)
+
+    reply = await bench.ask()
+    observed = await bench.ask(mode="observe")
+
+    assert (reply.status, observed.status) == ("refused", "candidates")
+    assert reply.refusal is not None
+    assert (reply.refusal.reason, reply.refusal.retry_at) == (PREEMPTION_LOOP, until)
+    assert bench.count("makeway_planner_refusals_total", reason=PREEMPTION_LOOP) == 1
 
 
 async def test_a_pod_that_never_preempts_is_refused() -> None:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from makeway.bus.comparison import Comparison
+from makeway.core.policy.mode import MODES, Mode
 from makeway.planner.snapshot.bounds import LEFT_OUT
 
 _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
+_GROUP_PLAN_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_GROUP_VICTIMS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000)
+_GROUP_MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 5000)
 
 
 class PlannerMetrics:
@@ -26,12 +30,40 @@ class PlannerMetrics:
             ["result"],
             registry=registry,
         )
+        self.group_attempts = Counter(
+            "makeway_planner_group_plan_requests",
+            "Plan requests for pod groups. result: plan, and as of makeway_planner_plan_requests_total.",
+            ["result"],
+            registry=registry,
+        )
+        self.group_plan_seconds = Histogram(
+            "makeway_planner_group_plan_duration_seconds",
+            "Time of a plan for a pod group, with the pauses in which others were served. result: plan, "
+            "refused.",
+            ["result"],
+            buckets=_GROUP_PLAN_SECONDS,
+            registry=registry,
+        )
+        self.group_members = Histogram(
+            "makeway_planner_group_members",
+            "Members that a plan for a pod group places.",
+            buckets=_GROUP_MEMBERS,
+            registry=registry,
+        )
+        self.group_victims = Histogram(
+            "makeway_planner_group_victims",
+            "Victims of a plan for a pod group, awaited ones not counted.",
+            buckets=_GROUP_VICTIMS,
+            registry=registry,
+        )
         self.refusals = Counter(
             "makeway_planner_refusals",
             "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
             "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules that look at the pod), "
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
-            "DaemonSetStartDelay, DaemonSetRoomOnItsWay, DaemonSetNoVictims.",
+            "PlacesNotFound (for a group, whose scheduler may find some), "
+            "DaemonSetStartDelay, DaemonSetRoomOnItsWay, DaemonSetNoVictims, PreemptionLoop, "
+            "MemberNotSeen (a pod of the group that is asked about).",
             ["reason"],
             registry=registry,
         )
@@ -116,6 +148,13 @@ class PlannerMetrics:
             ["choice"],
             registry=registry,
         )
+        self.compared_groups = Counter(
+            "makeway_planner_compared_groups_broken",
+            "Pod groups of which some pods went and others stayed, where there are both choices. choice: "
+            "makeway, default.",
+            ["choice"],
+            registry=registry,
+        )
         self.comparison_records = Counter(
             "makeway_planner_comparison_records",
             "Comparisons on their way to the bus. result: written, dropped (a queue was full), failed "
@@ -139,6 +178,13 @@ class PlannerMetrics:
             "makeway_planner_control_revision",
             "Revision of the control state that stands, as this planner said or found it while leading; 0 "
             "for none.",
+            registry=registry,
+        )
+        self.control_mode = Gauge(
+            "makeway_planner_control_mode",
+            "1 for the mode of that control state, 0 for the others: off, observe, enforce. Namespaces and "
+            "components may be held to less.",
+            ["mode"],
             registry=registry,
         )
         self.quota_processes = Counter(
@@ -213,7 +259,7 @@ class PlannerMetrics:
         Gauge(
             "makeway_planner_preemption_loops",
             "Pairs of owners of which one's replaced pods were preempted five times for the other within ten "
-            "minutes, by others than makeway.",
+            "minutes, by makeway or by others, and those that makeway holds back since.",
             registry=self.registry,
         ).set_function(loops)
         Gauge(
@@ -231,6 +277,12 @@ class PlannerMetrics:
         for resource, size in sizes.items():
             objects.labels(resource).set_function(size)
 
+    def told(self, revision: int, mode: Mode) -> None:
+        """Note the control state that stands."""
+        self.control_revision.set(revision)
+        for one in MODES:
+            self.control_mode.labels(one).set(one == mode)
+
     def compared(self, comparison: Comparison) -> None:
         """Count a comparison."""
         self.comparisons.labels(comparison.result).inc()
@@ -240,6 +292,7 @@ class PlannerMetrics:
         for label, choice in (("makeway", ours), ("default", theirs)):
             self.compared_victims.labels(label).inc(len(choice.victims))
             self.compared_violations.labels(label).inc(choice.pdb_violations)
+            self.compared_groups.labels(label).inc(choice.groups_broken)
 
     # What list-watches report.
 

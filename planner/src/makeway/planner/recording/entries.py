@@ -94,7 +94,11 @@ class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     again_at: datetime | None
 
 
-AnyEntry = Change | Began | SnapshotComplete | Decided | QuotaInputs
+class GroupDecided(Decided, frozen=True, tag=27, gc=False):
+    """The same of a plan for a pod group; `request` is a group plan request."""
+
+
+AnyEntry = Change | Began | SnapshotComplete | Decided | GroupDecided | QuotaInputs
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

@@ -10,12 +10,16 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, Placement
+from makeway.bus.messages import DecisionRecord, Message, Placement
+from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.decision import Decision, QuotaInputs
+from makeway.planner.plan.gang.decision import GangDecision
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
@@ -43,6 +47,9 @@ MOST_WAITING: Final = 200_000
 """Entries that may wait to be written; a writer so far behind ends the recording and begins another."""
 
 
+_D = TypeVar("_D", Decision, GangDecision)
+
+
 class Journal:
     """What has been noted and not yet been written. `name`: of the recording that is on, empty for none.
 
@@ -52,7 +59,7 @@ class Journal:
 
     def __init__(self, undecided: Callable[[], Set[str]] = frozenset) -> None:
         self._undecided = undecided
-        self._waiting: deque[AnyEntry | Decision] = deque()
+        self._waiting: deque[AnyEntry | Decision | GangDecision] = deque()
         self.end()
 
     def __len__(self) -> int:
@@ -71,7 +78,7 @@ class Journal:
         """Note nothing more, and forget what waits."""
         self.begin("")
 
-    def note(self, entry: AnyEntry | Decision) -> None:
+    def note(self, entry: AnyEntry | Decision | GangDecision) -> None:
         """Note an entry, where a recording is on."""
         if not self.name:
             return
@@ -80,9 +87,10 @@ class Journal:
             self.end()
             self.overflowed = True
 
-    def decided(self, decision: Decision) -> Decision:
+    def decided(self, decision: _D) -> _D:
         """Note a decision; return it with the name of the recording that it is in."""
-        if not self._notes_decisions():
+        apart = decision.result.changed if isinstance(decision, GangDecision) else decision.held_back
+        if apart or not self._notes_decisions():
             return decision
         self.note(decision)
         return replace(decision, recording=self.name)
@@ -100,16 +108,20 @@ class Journal:
     def take(self, most: int) -> list[AnyEntry]:
         """Take the oldest entries."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        return [self._decided(one) if isinstance(one, Decision) else one for one in taken]
+        return [self._decided(one) if isinstance(one, Decision | GangDecision) else one for one in taken]
 
-    def _decided(self, decision: Decision) -> entries.Decided:
-        question, result = decision.question, decision.result
-        refusal = result if isinstance(result, PlanRefusal) and decision.looked_at_again else None
+    def _decided(self, decision: Decision | GangDecision) -> entries.Decided:
+        """Write down what a decision was made from; all classes of a group have the same in flight."""
+        asked, result = decision.question, decision.result
+        question = asked.classes[0].question if isinstance(asked, GangQuestion) else asked
+        made = entries.GroupDecided if isinstance(decision, GangDecision) else entries.Decided
+        refused = isinstance(result, PlanRefusal | GangRefusal) and decision.looked_at_again
+        refusal = result if refused and isinstance(result, PlanRefusal | GangRefusal) else None
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)
-        request = msgspec.structs.replace(decision.request, live_orders=(), nominations=())
-        return entries.Decided(
+        request: Message = msgspec.structs.replace(decision.request, live_orders=(), nominations=())
+        return made(
             decision_id=decision.decision_id,
             at=decision.at,
             request=msgspec.json.encode(request),
@@ -142,7 +154,10 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     first += [PutBudget(budget) for budget in budgets if budget is not None]
     storage = snapshot.volumes
     claims, volumes = list(storage.claims.items()), list(storage.volumes.items())
-    first += [PutStorageClass(name, one) for name, one in sorted(storage.classes.items())]
+    first += [
+        PutStorageClass(name, storage.classes.get(name, RequiredNodes()), name in storage.waiting)
+        for name in sorted(storage.classes.keys() | storage.waiting)
+    ]
     first += [PutDevices(snapshot.devices), KnowVolumes(storage.known)]
     first += [PutDaemonSet(one) for _, one in sorted(snapshot.daemonsets.items.items())]
     first.append(KnowDaemonSets(snapshot.daemonsets.known))

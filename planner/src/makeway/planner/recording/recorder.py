@@ -1,7 +1,7 @@
 """Writing down what the leading planner sees, off the path of replies: the journal, chunk by chunk.
 
-A recording that cannot be written is given up and another is begun later; no plan waits for it, and none
-depends on it.
+A recording that cannot be written, or of which NATS has lost a part, is given up and another is begun later;
+no plan waits for it, and none depends on it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _log = structlog.get_logger()
 class RecordingPublisher(Protocol):
     """What is used of the bus."""
 
-    async def publish_recording(self, name: str, number: int, data: bytes) -> object:
-        """Store a chunk; raises BusError."""
+    async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
+        """Store a chunk behind the one of sequence `after`, and return its own; raises BusError."""
 
 
 class Recorder:
@@ -75,6 +75,7 @@ class Recorder:
         self._unsynced = unsynced
         self._name = ""
         self._number = 0
+        self._sequence = 0
         self._written = 0
 
     async def record_forever(self) -> NoReturn:
@@ -105,7 +106,7 @@ class Recorder:
         self._journal.begin(name)
         if rest:
             await self._write(rest)
-        self._name, self._number, self._written = name, 0, 0
+        self._name, self._number, self._sequence, self._written = name, 0, 0, 0
         began = time.monotonic()
         await self._write([first])
         await self._write(whole)
@@ -138,7 +139,7 @@ class Recorder:
 
     async def _publish(self, chunk: list[bytes]) -> None:
         data = await asyncio.to_thread(entries.pack, self._number, chunk)
-        await self._bus.publish_recording(self._name, self._number, data)
+        self._sequence = await self._bus.publish_recording(self._name, self._number, data, self._sequence)
         self._number += 1
         self._written += len(data)
         self._metrics.recorded_bytes.inc(len(data))

@@ -18,6 +18,9 @@ from makeway.core.policy.mode import Mode
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop, OwnOrders
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.plan.promised import ComingNodes, wait_for_promise
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
@@ -27,13 +30,15 @@ from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.configuration.queue_warnings import QueueWarnings
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Planner, PlannerInfo
+from makeway.planner.service.group_handler import GroupPlanner
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
+from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.watch import Watch
@@ -78,6 +83,7 @@ class ClusterState:
     events: EventRecorder
     class_warnings: ClassWarnings
     observing: ObserveLoop
+    coming: ComingNodes
     watch: Watch
     in_flight: OrderFollower
     configuration: Configuration
@@ -90,6 +96,14 @@ class ClusterState:
         if not self.in_flight.synced:
             return "orders and outcomes have not been read yet"
         return self.configuration.unsynced() or self.snapshot.pending_updates.pending
+
+    def hold_back(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
+        """Leave out of a plan what goes on with a preemption loop; refuse one that waits for a node."""
+        classes = self.snapshot.priority_classes
+        waiting = wait_for_promise(self.coming, classes, question, plan, now)
+        if isinstance(waiting, PlanRefusal):
+            return waiting
+        return self.observing.hold_back(question.preemptor, waiting, now)
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Return the coroutines that keep it up to date; each runs for ever."""
@@ -114,6 +128,7 @@ class DecisionParts:
     """What answers, orders and tells, from what is seen."""
 
     planner: Planner
+    group_planner: GroupPlanner
     repairing: RepairProposer
     quotas: QuotaLoop
     control: Control
@@ -159,6 +174,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     orders = OwnOrders(
         remove=ledger.removes,
         serve=ledger.makes_room_for,
+        behind=ledger.preemptor_of,
         in_flight=lambda uid, now: ledger.in_flight((), now, asking=uid),
     )
     observing = ObserveLoop(
@@ -180,6 +196,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     policy.subscribe(enforce)
     configuration.brake.subscribe(enforce)
     follow_queues(configuration.queues, snapshot)
+    coming = ComingNodes()
     seen = ClusterState(
         metrics=metrics,
         ledger=ledger,
@@ -190,8 +207,15 @@ def _seen(context: PlannerContext) -> ClusterState:
         events=events,
         class_warnings=warnings,
         observing=observing,
+        coming=coming,
         watch=Watch(
-            api, snapshot, metrics, context.cluster_uid, pods=(marks, observing), classes=(warnings,)
+            api,
+            snapshot,
+            metrics,
+            context.cluster_uid,
+            pods=(marks, observing),
+            classes=(warnings,),
+            coming=coming,
         ),
         in_flight=OrderFollower(bus, ledger, metrics, datetime.now(UTC)),
         configuration=configuration,
@@ -226,17 +250,31 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
     quotas.remember = control.changed
     configuration.subscribe(control.changed)
     configuration.subscribe(quotas.changed)
+    requests = PlanRequests(
+        PlannerInfo(cluster_uid, context.identity),
+        snapshot=seen.snapshot,
+        unsynced=seen.unsynced,
+        brake=lambda: configuration.brake.current,
+    )
     return DecisionParts(
         planner=Planner(
-            PlannerInfo(cluster_uid, context.identity),
+            requests,
             snapshot=seen.snapshot,
             ledger=seen.ledger,
             decisions=seen.decisions,
             metrics=seen.metrics,
-            unsynced=seen.unsynced,
             behind=seen.watch.behind,
-            brake=lambda: configuration.brake.current,
             observe=seen.observing.expect,
+            hold_back=seen.hold_back,
+        ),
+        group_planner=GroupPlanner(
+            requests,
+            snapshot=seen.snapshot,
+            ledger=seen.ledger,
+            decisions=seen.decisions,
+            metrics=seen.metrics,
+            behind=seen.watch.behind,
+            observe=seen.observing.expect_group,
         ),
         repairing=RepairProposer(
             cluster_uid,
@@ -297,6 +335,7 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
                 bus.healthy() or seen.unsynced() or watch.unhealthy() or configuration.unhealthy()
             ),
             signatures=bus.signatures.describe,
+            loops=seen.observing.told_loops,
         ),
         checks=checks,
     )

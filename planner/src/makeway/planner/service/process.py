@@ -118,6 +118,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     services: list[Responder] = []
     try:
         services.append(await bus.serve_plan(deciding.planner.handle))
+        services.append(await bus.serve_group_plan(deciding.group_planner.handle))
         services.append(await bus.serve_queues(deciding.queue_answers.handle))
     except BusUnavailable as error:
         await _unsubscribe(services)

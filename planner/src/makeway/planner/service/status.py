@@ -16,7 +16,7 @@ class PlannerStatus:
     """One planner's.
 
     `leading`: it answers plan requests. `published`: the revision of the control state in force. `trouble`:
-    what stands in the way of planning. `signatures`: how they are.
+    what stands in the way of planning. `signatures`: how they are. `loops`: preemption loops, in words.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class PlannerStatus:
         published: Callable[[], int],
         trouble: Callable[[], str],
         signatures: Callable[[], str],
+        loops: Callable[[], str],
     ) -> None:
         self.leading = False
         self._identity = identity
@@ -38,6 +39,7 @@ class PlannerStatus:
         self._published = published
         self._trouble = trouble
         self._signatures = signatures
+        self._loops = loops
 
     def now(self) -> ComponentStatus:
         """Return it as it is."""
@@ -62,4 +64,5 @@ class PlannerStatus:
             trouble=self._trouble(),
             brake=self._configuration.brake.current.scope(),
             signatures=self._signatures(),
+            loops=self._loops() if self.leading else "",
         )

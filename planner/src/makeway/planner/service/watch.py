@@ -27,6 +27,8 @@ from makeway.core.k8s.objects import (
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.plan.promised import ComingNodes
+from makeway.planner.service.node_claim_watch import NodeClaimWatch
 from makeway.planner.service.pod_group_watch import PodGroupWatch
 from makeway.planner.snapshot.changes import (
     KnowDaemonSets,
@@ -50,7 +52,7 @@ from makeway.planner.snapshot.changes import (
 )
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
-from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record
+from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
 from makeway.runtime.connections import OtherClusterError
 from makeway.runtime.listwatch import (
     Handler,
@@ -363,7 +365,7 @@ def volume_feed(snapshot: Snapshot) -> NamedFeed[PersistentVolume]:
 def storage_class_feed(snapshot: Snapshot) -> NamedFeed[StorageClass]:
     """Return what takes the storage classes."""
     return NamedFeed(
-        lambda item: snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item))),
+        lambda item: snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item), waits(item))),
         lambda name: snapshot.apply(PutStorageClass(name, RequiredNodes())),
     )
 
@@ -398,7 +400,8 @@ class Watch:
 
     `pods`, `classes`: further handlers of pods and of PriorityClasses. Volumes, storage classes, device
     classes and DaemonSets are optional: where they may not be read, as with older rights, they rule no node
-    out, and no DaemonSet proves its pods. Pod groups are followed where there are any.
+    out, and no DaemonSet proves its pods. Pod groups, and nodes that are `coming`, are followed where there
+    are any.
     """
 
     def __init__(
@@ -411,6 +414,7 @@ class Watch:
         *,
         pods: tuple[Handler[Pod], ...] = (),
         classes: tuple[Handler[PriorityClass], ...] = (),
+        coming: ComingNodes | None = None,
     ) -> None:
         class_feed = HandlerGroup(PriorityClassFeed(snapshot), *classes)
         feed = HandlerGroup(PodFeed(snapshot, metrics), *pods)
@@ -430,6 +434,7 @@ class Watch:
             ListWatch(api, DAEMON_SETS, DaemonSetFeed(snapshot), metrics, patient),
         )
         self._groups = PodGroupWatch(api, snapshot, metrics, patient)
+        self._claims = NodeClaimWatch(api, coming or ComingNodes(), metrics, patient)
 
     @property
     def synced(self) -> bool:
@@ -450,4 +455,8 @@ class Watch:
 
     def runs(self) -> list[Any]:
         """Return the coroutines to run, one a resource; each runs for ever."""
-        return [*(part.run() for part in (*self._parts, *self._optional)), self._groups.run()]
+        return [
+            *(part.run() for part in (*self._parts, *self._optional)),
+            self._groups.run(),
+            self._claims.run(),
+        ]

@@ -125,10 +125,14 @@ class PutVolume(RecordingEntry, frozen=True, tag=17, gc=False):
 
 
 class PutStorageClass(RecordingEntry, frozen=True, tag=18, gc=False):
-    """The nodes for which a StorageClass makes volumes; all nodes where it is gone."""
+    """The nodes for which a StorageClass makes volumes; all nodes where it is gone.
+
+    `waits`: its claims wait for their first consumer.
+    """
 
     name: str
     nodes: RequiredNodes
+    waits: bool = False
 
 
 class PutDevices(RecordingEntry, frozen=True, tag=19, gc=False):

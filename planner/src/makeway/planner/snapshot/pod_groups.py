@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
+from makeway.core.comparison import Share
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
 from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY
@@ -150,6 +151,21 @@ class PodGroups:
         """Return the unit that a pod can only go with."""
         group = self.of(pod)
         return None if group is None else group.unit
+
+    def share_of(self, pod: PodRecord) -> Share | None:
+        """Return what removing a bound pod means for its group; None where it breaks none. O(1).
+
+        A unit can spare no pod, a gang those above its minCount; one that is below it is broken already.
+        """
+        group = self.of(pod)
+        if group is None:
+            return None
+        if group.unit is not None:
+            return Share(str(group.unit.key), group.unit.size)
+        staying = len(group.bound) - group.leaving
+        if not 0 < group.min_count <= staying:
+            return None
+        return Share(str(group.key), staying, staying - group.min_count)
 
     def by_number(self, number: int) -> GroupMembers:
         """Return a group by number."""

@@ -275,8 +275,8 @@ class Snapshot:
                 self._put_claim(key, ClaimRecord(volume, storage_class, exclusive))
             case PutVolume(name, volume_record):
                 self.revision += self.volumes.put_volume(name, volume_record)
-            case PutStorageClass(name, nodes):
-                self.revision += self.volumes.put_class(name, nodes)
+            case PutStorageClass(name, nodes, waits):
+                self.revision += self.volumes.put_class(name, nodes, waits=waits)
             case KnowVolumes(known):
                 self.revision += self.volumes.known != known
                 self.volumes.known = known

@@ -94,7 +94,7 @@ def volume_record(volume: PersistentVolume) -> VolumeRecord:
 def class_nodes(storage_class: StorageClass) -> RequiredNodes:
     """Return the nodes for which volumes of a class can be made once a pod is placed there."""
     terms = storage_class.allowed_topologies
-    if not terms or storage_class.volume_binding_mode != _WAITS:
+    if not terms or not waits(storage_class):
         return RequiredNodes()
     return RequiredNodes(
         terms=tuple(
@@ -102,6 +102,11 @@ def class_nodes(storage_class: StorageClass) -> RequiredNodes:
             for term in terms
         )
     )
+
+
+def waits(storage_class: StorageClass) -> bool:
+    """Report whether claims of a class get a volume once a pod that uses them is placed."""
+    return storage_class.volume_binding_mode == _WAITS
 
 
 def _is_migrated(spec: PersistentVolumeSpec) -> bool:
@@ -135,6 +140,8 @@ class Volumes:
         self.claims: dict[Key, ClaimRecord] = {}
         self.volumes: dict[str, VolumeRecord] = {}
         self.classes: dict[str, RequiredNodes] = {}
+        self.waiting: set[str] = set()
+        """Names of the classes whose claims wait for their first consumer."""
         self._vacant: Counter[str] = Counter()
 
     def put_claim(self, key: Key, claim: ClaimRecord) -> bool:
@@ -161,15 +168,30 @@ class Volumes:
         self._vacant[volume.storage_class] += volume.vacant
         return True
 
-    def put_class(self, name: str, nodes: RequiredNodes) -> bool:
-        """Add, change or (all nodes) forget a storage class. Return whether it is new."""
-        if self.classes.get(name, RequiredNodes()) == nodes:
+    def put_class(self, name: str, nodes: RequiredNodes, *, waits: bool) -> bool:
+        """Add, change or (all nodes, and none that waits) forget a class. Return whether it is new."""
+        if self.classes.get(name, RequiredNodes()) == nodes and (name in self.waiting) == waits:
             return False
         if nodes.anywhere:
-            del self.classes[name]
+            self.classes.pop(name, None)
         else:
             self.classes[name] = nodes
+        if waits:
+            self.waiting.add(name)
+        else:
+            self.waiting.discard(name)
         return True
+
+    def unbound(self, namespace: str, claims: Iterable[str]) -> str:
+        """Return a claim that has no volume and does not get one with the pod's node; empty for none.
+
+        kube-scheduler rejects its pod on every node, whatever is removed. A claim that is not known is one.
+        """
+        for name in claims:
+            claim = self.claims.get((namespace, name), NO_CLAIM)
+            if not claim.volume and claim.storage_class not in self.waiting:
+                return name
+        return ""
 
     def nodes(self, namespace: str, claims: Iterable[str]) -> Iterator[RequiredNodes]:
         """Yield what a node has to match for the volumes of some claims, as VolumeBinding does."""

@@ -1,14 +1,17 @@
-"""Warnings on PriorityClasses whose toleration cannot be read, so that their pods are exempt for ever."""
+"""Warnings on PriorityClasses of which an annotation cannot be read, with what that means."""
 
 from __future__ import annotations
 
 from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.runtime.config_events import EventSink
 
 MOST_VALUES = 20
 """So many different values of one class are reported; more of them are not."""
+
+_Unread = UnreadableAnnotation | UnreadableDelay
 
 
 class ClassWarnings:
@@ -20,8 +23,8 @@ class ClassWarnings:
     def __init__(self, recorder: EventSink) -> None:
         self._recorder = recorder
         self._speaking = False
-        self._unreadable: dict[str, tuple[PriorityClass, UnreadableAnnotation]] = {}
-        self._told: dict[str, set[UnreadableAnnotation]] = {}
+        self._unreadable: dict[str, tuple[PriorityClass, tuple[_Unread, ...]]] = {}
+        self._told: dict[str, set[_Unread]] = {}
 
     def begin(self) -> None:
         """Speak from now on, of what cannot be read at this moment first."""
@@ -36,8 +39,9 @@ class ClassWarnings:
     def put(self, item: PriorityClass) -> None:
         """Look at a class that is new or has changed."""
         uid = item.metadata.uid
-        found = toleration_of(item)
-        if isinstance(found, UnreadableAnnotation):
+        read = toleration_of(item), delay_of(item)
+        found = tuple(one for one in read if isinstance(one, (UnreadableAnnotation, UnreadableDelay)))
+        if found:
             self._unreadable[uid] = item, found
             self._tell(uid)
         else:
@@ -59,11 +63,19 @@ class ClassWarnings:
     def _tell(self, uid: str) -> None:
         if not self._speaking:
             return
-        item, found = self._unreadable[uid]
+        item, unread = self._unreadable[uid]
         told = self._told.setdefault(uid, set())
-        if found in told or len(told) >= MOST_VALUES:
-            return
-        told.add(found)
-        about = Regarding("scheduling.k8s.io/v1", "PriorityClass", "", item.metadata.name, uid)
-        note = f"{found}; until it is mended or removed no pod of this class is preempted"
-        self._recorder.record(about, "Warning", "TolerationUnreadable", "Preemption", note)
+        for found in unread:
+            if found in told or len(told) >= MOST_VALUES:
+                continue
+            told.add(found)
+            about = Regarding("scheduling.k8s.io/v1", "PriorityClass", "", item.metadata.name, uid)
+            reason, meaning = _meaning(found)
+            self._recorder.record(about, "Warning", reason, "Preemption", f"{found}; {meaning}")
+
+
+def _meaning(found: _Unread) -> tuple[str, str]:
+    """Return the Event's reason, and what the value means until it is mended."""
+    if isinstance(found, UnreadableDelay):
+        return "DelayUnreadable", "until it is mended nothing is delayed for pods of this class"
+    return "TolerationUnreadable", "until it is mended or removed no pod of this class is preempted"

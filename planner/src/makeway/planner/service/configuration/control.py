@@ -210,7 +210,7 @@ class Control:
         whole = remembering(counted, settled)
         wanted = within_bounds(whole)
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
-            self._note_published(stored.revision)
+            self._note_published(stored)
             return True
         now = self._now()
         state = replace(wanted, revision=next_revision(stored, self._cluster_uid, self._revision, now))
@@ -219,7 +219,7 @@ class Control:
             return False
         self._revision = state.revision
         self._metrics.control.labels("published").inc()
-        self._note_published(state.revision)
+        self._note_published(state)
         if wanted is not whole:
             self._metrics.control.labels("cut").inc()
             _log.error(
@@ -241,6 +241,6 @@ class Control:
         )
         return True
 
-    def _note_published(self, revision: int) -> None:
-        self._published = revision
-        self._metrics.control_revision.set(revision)
+    def _note_published(self, state: ControlState) -> None:
+        self._published = state.revision
+        self._metrics.told(state.revision, state.mode)

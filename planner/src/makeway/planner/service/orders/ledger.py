@@ -55,8 +55,8 @@ class Ledger:
         """Take note of an order; one whose outcome was read first stays ended."""
         if order.order_id not in self._ended:
             victims = tuple(victim.uid for victim in order.victims)
-            preemptor = order.preemptor.uid if order.preemptor is not None else ""
-            self._live[order.order_id] = _Live(order, preemptor, victims, order.not_after + PAST_DEADLINE)
+            until = order.not_after + PAST_DEADLINE
+            self._live[order.order_id] = _Live(order, order.preemptor_uid, victims, until)
 
     def ended(self, outcome: Outcome) -> None:
         """Take note of an outcome: its pods are gone, leaving, or stay."""
@@ -106,8 +106,12 @@ class Ledger:
         )
 
     def makes_room_for(self, uid: str) -> bool:
-        """Report whether a live order makes room for a pod. O(orders)."""
+        """Report whether a live order makes room for a pod or a PodGroup. O(orders)."""
         return any(live.preemptor == uid for live in self._live.values())
+
+    def preemptor_of(self, uid: str) -> str:
+        """Return the UID of what a live order removes a pod for; empty for none. O(orders)."""
+        return next((live.preemptor for live in self._live.values() if uid in live.victims), "")
 
     def quota_orders(self, now: datetime) -> list[EvictionOrder]:
         """Return the live orders of quotas, one a queue: the last."""

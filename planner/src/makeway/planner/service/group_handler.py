@@ -1,0 +1,177 @@
+"""Answering plan requests for pod groups: receive, decode, check, plan, reply."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.errors import Malformed
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
+from makeway.bus.ids import decision_id
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.selector import SelectorError
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.decision import GangDecision, gang_decision
+from makeway.planner.plan.gang.planner import NOT_SEEN, planning_gang
+from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
+from makeway.planner.plan.gang.reply import reply_of, unplanned
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.request import NamelessPodError
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.freshness import StaleRefusals
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
+from makeway.planner.snapshot.records import PodRecords
+from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.failpoints import failpoint
+
+_LOOK_AGAIN_SECONDS: Final = 0.01
+"""Pause between two looks whether the watch has told of a group's pods."""
+
+_log = structlog.get_logger()
+
+
+class GroupPlanner:
+    """Answers one request about a group at a time, beside those about pods.
+
+    A plan pauses after some 20 ms, and requests about pods are answered meanwhile. Arguments as of `Planner`.
+    """
+
+    def __init__(
+        self,
+        requests: PlanRequests,
+        *,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        decisions: Decisions,
+        metrics: PlannerMetrics,
+        behind: Callable[[Mapping[str, int]], bool],
+        observe: Callable[[GangDecision], None] = lambda _: None,
+    ) -> None:
+        self._requests = requests
+        self._identity = requests.facts.identity
+        self._snapshot = snapshot
+        # Of its own: plans for pods go on while one for a group pauses.
+        self._cache = PlanCache()
+        self._records = PodRecords()
+        self._ledger = ledger
+        self._decisions = decisions
+        self._metrics = metrics
+        self._behind = behind
+        self._observe = observe
+        self._stale_refusals = StaleRefusals()
+
+    async def handle(self, data: bytes, sender: str = "") -> bytes:
+        """Answer one plan request. Never raises for what a request may contain; `sender` as of `Planner`."""
+        await failpoint("planner.group-request-received")
+        now = datetime.now(UTC)
+        try:
+            request = codec.decode_group_plan_request(data)
+        except Malformed as error:
+            return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
+        try:
+            reply = await self._answer(request, sender, now)
+        except NotPlannedError as error:
+            return self._decline(error.label, error.reason, error.message, request.request_id)
+        await failpoint("planner.before-group-reply")
+        return codec.encode(reply)
+
+    async def _answer(self, request: GroupPlanRequest, sender: str, now: datetime) -> GroupPlanReply:
+        began = time.perf_counter()
+        left = await self._requests.check(request, sender, now)
+        self._requests.check_brake(request.group.namespace)
+        # Only budgets and queues look at them.
+        asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
+        leaving = self._ledger.leaving(now) if asked else frozenset[str]()
+        in_flight = self._ledger.in_flight(request.live_orders, now, asking=request.group.uid)
+        try:
+            question = gang_question_of(request, in_flight, leaving, records=self._records)
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
+            raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
+        await self._until_seen(question, began + left / 2)
+        steps = planning_gang(self._snapshot, question, now, self._cache)
+        result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
+        behind = False
+        if isinstance(result, GangRefusal):
+            behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
+            result = self._stale_refusals.with_retry(result, request.group.uid, now, behind=behind)
+        seconds = time.perf_counter() - began
+        decision = gang_decision(
+            self._snapshot,
+            request,
+            question,
+            result,
+            decision_id=decision_id(now),
+            planner=self._identity,
+            at=now,
+            duration_seconds=seconds,
+            looked_at_again=behind,
+        )
+        reply = reply_of(
+            result,
+            request_id=request.request_id,
+            planner=self._identity,
+            decision_id=decision.decision_id,
+            policy_revision=decision.policy_revision,
+        )
+        if request.mode == "observe":
+            self._observe(decision)
+        self._decisions.put(decision)
+        self._count(result, seconds)
+        _log_plan(request, reply, seconds)
+        return reply
+
+    async def _until_seen(self, question: GangQuestion, until: float) -> None:
+        """Wait until the watch has told of the classes' pods: the scheduler's own may be ahead of it."""
+        uids = [one.question.preemptor.uid for one in question.classes]
+        while not all(uid in self._snapshot.pods for uid in uids):
+            if time.perf_counter() > until:
+                return
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _count(self, result: GangPlan | GangRefusal, seconds: float) -> None:
+        label = "refused" if isinstance(result, GangRefusal) else "plan"
+        if isinstance(result, GangRefusal):
+            self._metrics.refusals.labels(result.reason).inc()
+        else:
+            self._metrics.group_members.observe(result.placed)
+            self._metrics.group_victims.observe(len(result.victims))
+        for constraint in result.left_out:
+            self._metrics.left_out.labels(constraint).inc()
+        self._metrics.group_attempts.labels(label).inc()
+        self._metrics.group_plan_seconds.labels(label).observe(seconds)
+
+    def _decline(self, label: str, reason: str, message: str, request_id: str) -> bytes:
+        """Return why there is no plan; as of `Planner`."""
+        self._metrics.group_attempts.labels(label).inc()
+        if label == "malformed":
+            self._metrics.undecodable("plan")
+        _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
+        reply = unplanned(request_id=request_id, planner=self._identity, reason=reason, message=message)
+        return codec.encode(reply)
+
+
+def _log_plan(request: GroupPlanRequest, reply: GroupPlanReply, seconds: float) -> None:
+    plan = reply.plan
+    _log.debug(
+        "planned_group",
+        group=f"{request.group.namespace}/{request.group.name}",
+        group_uid=request.group.uid,
+        request_id=request.request_id,
+        decision_id=reply.decision_id,
+        status=reply.status,
+        reason=reply.refusal.reason if reply.refusal else "",
+        placed=sum(one.count for one in plan.placements) if plan else 0,
+        victims=len(plan.victims) if plan else 0,
+        awaited=len(plan.awaited) if plan else 0,
+        snapshot_revision=reply.snapshot_revision,
+        plan_milliseconds=round(seconds * 1000, 3),
+    )

@@ -1,0 +1,323 @@
+"""What the planner answers to a plan request for a pod group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
+from makeway.bus.ids import request_id
+from makeway.bus.messages import API_VERSION, DecisionRecord, LiveOrder, NodeSelection, Profile
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, Protection
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.offline.replaying import Replay, differences
+from makeway.planner.plan.gang.decision import GangDecision
+from makeway.planner.recording.entries import GroupDecided, encode_entry, pack
+from makeway.planner.recording.journal import Journal, contents
+from makeway.planner.service.decisions import Decisions
+from makeway.planner.service.group_handler import GroupPlanner
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
+from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.records import NodeRecord
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import HIGH, LOW, MID, make_pod, make_snapshot
+
+NODES = ["n1", "n2", "n3"]
+ZONED = ["za1", "zb1", "zb2"]
+DEFAULT = Policy()
+
+
+def full(policy: Policy = DEFAULT) -> Snapshot:
+    """Make three full nodes, one of them with pods that are dear, and a member that waits."""
+    pods = [make_pod(f"a{n}", node, LOW, 500) for n, node in enumerate(NODES[:2])]
+    pods += [make_pod(f"many{n}", "n3", LOW, 50) for n in range(10)]
+    return make_snapshot(NODES, [*pods, make_pod("M", "", HIGH, 500)], policy=policy)
+
+
+class Bench:
+    """A planner for groups with everything round it that it needs."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot | None = None,
+        *,
+        unsynced: Callable[[], str] = str,
+        behind: bool = False,
+        brake: Brake = RELEASED,
+        journal: Journal | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.ledger = Ledger()
+        self.records: list[DecisionRecord] = []
+        self.observed: list[GangDecision] = []
+        self.snapshot = snapshot = snapshot or full()
+        metrics = PlannerMetrics(self.registry)
+        self.decisions = Decisions(self, metrics, journal=journal)
+        info = PlannerInfo("cluster-1", "planner-1")
+        self.planner = GroupPlanner(
+            PlanRequests(info, snapshot=snapshot, unsynced=unsynced, brake=lambda: brake),
+            snapshot=snapshot,
+            ledger=self.ledger,
+            decisions=self.decisions,
+            metrics=metrics,
+            behind=lambda _: behind,
+            observe=self.observed.append,
+        )
+
+    async def publish_decision(self, record: DecisionRecord) -> None:
+        self.records.append(record)
+
+    async def ask(self, **changes: Any) -> GroupPlanReply:
+        return codec.decode_group_plan_reply(await self.planner.handle(codec.encode(request(**changes))))
+
+    async def written(self) -> list[DecisionRecord]:
+        task = asyncio.create_task(self.decisions.write_forever())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        return self.records
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+def member(count: int = 2, *, cpu: str = "500m", uid: str = "M", **spec: Any) -> MemberClass:
+    pod = {
+        "metadata": {"namespace": "shop", "name": "worker-0", "uid": uid},
+        "spec": {
+            "priority": HIGH,
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            **spec,
+        },
+    }
+    return MemberClass(
+        pod=msgspec.Raw(msgspec.json.encode(pod)), count=count, nodes=NodeSelection(all_but=True)
+    )
+
+
+def request(**changes: Any) -> GroupPlanRequest:
+    fields: dict[str, Any] = {
+        "api_version": API_VERSION,
+        "request_id": request_id(datetime.now(UTC)),
+        "cluster_uid": "cluster-1",
+        "mode": "enforce",
+        "timeout_milliseconds": 2000,
+        "profile": Profile(name="default-scheduler"),
+        "group": GroupPreemptor(namespace="shop", name="train", uid="G", priority=HIGH),
+        "classes": (member(),),
+        "must_place": 2,
+        **changes,
+    }
+    return GroupPlanRequest(**fields)
+
+
+async def test_a_plan_names_nodes_victims_and_its_price() -> None:
+    bench = Bench()
+
+    reply = await bench.ask()
+
+    assert (reply.status, reply.planner) == ("candidates", "planner-1")
+    assert reply.plan is not None
+    assert {(one.node, one.count) for one in reply.plan.placements} == {("n1", 1), ("n2", 1)}
+    assert [(one.uid, one.node, one.rule) for one in reply.plan.victims] == [
+        ("a0", "n1", "lower-priority"),
+        ("a1", "n2", "lower-priority"),
+    ]
+    assert reply.plan.price is not None
+    assert (reply.plan.price.victims, reply.plan.price.highest_priority) == (2, LOW)
+    assert bench.count("makeway_planner_group_plan_requests_total", result="plan") == 1
+    assert bench.count("makeway_planner_group_plan_duration_seconds_count", result="plan") == 1
+    assert bench.count("makeway_planner_group_members_sum") == 2
+    assert bench.count("makeway_planner_group_victims_sum") == 2
+
+
+async def test_a_plan_in_mode_observe_is_to_be_compared_and_one_in_enforce_is_not() -> None:
+    bench = Bench()
+
+    await bench.ask()
+    reply = await bench.ask(mode="observe")
+
+    assert [one.decision_id for one in bench.observed] == [reply.decision_id]
+
+
+async def test_a_plan_that_needs_nobody_gone_has_no_victims_and_no_price() -> None:
+    reply = await Bench(make_snapshot(NODES, [make_pod("M", "", HIGH, 500)])).ask()
+
+    assert reply.plan is not None
+    assert (reply.plan.victims, reply.plan.price) == ((), None)
+
+
+async def test_a_refusal_says_how_many_members_would_have_room() -> None:
+    bench = Bench(full(Policy(protection=Protection(namespaces=("default",)))))
+
+    reply = await bench.ask()
+
+    assert (reply.status, reply.plan) == ("refused", None)
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "NotEnoughRoom"
+    assert "room for 0 of the 2 pods" in reply.refusal.message
+    assert reply.refusal.retry_at is not None  # a rule keeps pods of lower priority
+    assert bench.count("makeway_planner_refusals_total", reason="NotEnoughRoom") == 1
+
+
+async def test_a_refusal_from_a_snapshot_that_is_behind_is_not_final() -> None:
+    bench = Bench(full(Policy(protection=Protection(namespaces=("default",)))), behind=True)
+
+    reply = await bench.ask()
+
+    assert reply.refusal is not None
+    assert reply.refusal.retry_at is not None
+
+
+async def test_victims_of_live_orders_are_awaited_and_not_ordered_again() -> None:
+    live = LiveOrder(order_id="ord-1", preemptor_uid="other", node="n1", victims=("a0",))
+
+    reply = await Bench().ask(live_orders=(live,))
+
+    assert reply.plan is not None
+    assert [(one.uid, one.order_id) for one in reply.plan.awaited] == [("a0", "ord-1")]
+    assert [one.uid for one in reply.plan.victims] == ["a1"]
+
+
+async def test_pods_whose_deletion_was_refused_stay() -> None:
+    reply = await Bench().ask(refused_victims=("a0",))
+
+    assert reply.plan is not None
+    assert "a0" not in {one.uid for one in reply.plan.victims}
+    assert {one.node for one in reply.plan.placements} == {"n2", "n3"}
+
+
+async def test_a_request_that_the_watch_is_behind_waits_for_its_pods() -> None:
+    snapshot = make_snapshot(NODES, [make_pod(f"a{n}", node, LOW, 500) for n, node in enumerate(NODES)])
+    bench = Bench(snapshot)
+
+    asking = asyncio.create_task(bench.ask())
+    await asyncio.sleep(0.05)
+    snapshot.apply(PutPod(make_pod("M", "", HIGH, 500)))
+
+    assert (await asking).status == "candidates"
+
+
+async def test_a_group_whose_pods_are_never_seen_is_to_be_tried_again() -> None:
+    reply = await Bench(make_snapshot(NODES)).ask(timeout_milliseconds=100)
+
+    assert reply.refusal is not None
+    assert (reply.refusal.reason, reply.status) == ("MemberNotSeen", "refused")
+    assert reply.refusal.retry_at is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "bench", "reason", "label"),
+    [
+        ({"cluster_uid": "other"}, {}, "OtherCluster", "otherCluster"),
+        ({}, {"unsynced": lambda: "nodes are missing"}, "NotSynced", "notSynced"),
+        ({}, {"brake": Brake(everywhere=True)}, "Braked", "braked"),
+        ({"timeout_milliseconds": -1}, {}, "TooLate", "tooLate"),
+        ({"classes": (member(cpu="lots"),)}, {}, "MalformedPod", "malformed"),
+        ({"classes": (member(schedulerName=""),)}, {}, "MalformedPod", "malformed"),
+    ],
+)
+async def test_a_request_that_cannot_be_planned_is_no_refusal(
+    changes: dict[str, Any], bench: dict[str, Any], reason: str, label: str
+) -> None:
+    asked = Bench(**bench)
+
+    reply = await asked.ask(**changes)
+
+    assert reply.status == "notSynced"
+    assert reply.refusal is not None
+    assert reply.refusal.reason == reason
+    assert asked.count("makeway_planner_group_plan_requests_total", result=label) == 1
+
+
+async def test_a_message_that_is_none_is_answered() -> None:
+    reply = codec.decode_group_plan_reply(await Bench().planner.handle(b'{"requestId": "r-1"}'))
+
+    assert (reply.status, reply.request_id) == ("notSynced", "r-1")
+
+
+async def test_a_plan_is_written_down_with_its_price_and_by_which_terms() -> None:
+    bench = Bench()
+
+    reply = await bench.ask()
+
+    (record,) = await bench.written()
+    assert (record.kind, record.decision_id, record.status) == ("group", reply.decision_id, "candidates")
+    assert record.group is not None
+    assert (record.group.name, record.group.uid, record.group.must_place) == ("train", "G", 2)
+    assert [(one.uid, one.node, one.rule) for one in record.victims] == [
+        ("a0", "n1", "lower-priority"),
+        ("a1", "n2", "lower-priority"),
+    ]
+    assert record.group_plan is not None
+    assert reply.plan is not None
+    assert record.group_plan.price == reply.plan.price
+    assert record.group_plan.placements == reply.plan.placements
+    assert record.group_plan.objective == OBJECTIVE
+
+
+async def test_the_order_of_the_policys_terms_decides() -> None:
+    pods = [make_pod("big", "n1", MID, 500), *(make_pod(f"s{n}", "n2", LOW, 100) for n in range(5))]
+    orders: tuple[tuple[GroupTerm, ...], ...] = (OBJECTIVE, ("victims", "highestPriority"))
+    named: dict[tuple[str, ...], set[str]] = {}
+    for objective in orders:
+        policy = Policy(groups=Groups(objective=objective))
+        snapshot = make_snapshot(["n1", "n2"], [*pods, make_pod("M", "", HIGH, 500)], policy=policy)
+        reply = await Bench(snapshot).ask(classes=(member(1),), must_place=1)
+        assert reply.plan is not None
+        named[objective] = {one.uid for one in reply.plan.victims}
+
+    assert named[OBJECTIVE] == {f"s{n}" for n in range(5)}
+    assert named["victims", "highestPriority"] == {"big"}
+
+
+async def test_a_refusal_is_written_down_with_the_nearest_domain_and_what_it_lacks() -> None:
+    zones = [NodeRecord(name=n, allocatable={"cpu": 500, "pods": 9}, labels={"zone": n[:2]}) for n in ZONED]
+    snapshot = make_snapshot(zones, [make_pod("M", "", HIGH, 500)])
+    bench = Bench(snapshot)
+
+    reply = await bench.ask(classes=(member(4),), must_place=4, topology=("zone",))
+
+    (record,) = await bench.written()
+    assert record.diagnosis == reply.refusal
+    assert record.group_plan is not None
+    assert (record.group_plan.placeable, record.group_plan.missing) == (2, {"cpu": 1000})
+    assert [(one.domains[0].value, one.placeable) for one in record.group_plan.priced] == [
+        ("zb", 2),
+        ("za", 1),
+    ]
+    assert reply.refusal is not None
+    assert "missing even then: cpu 1" in reply.refusal.message
+
+
+async def test_a_recorded_plan_is_made_again_and_with_another_objective() -> None:
+    journal = Journal()
+    pods = [make_pod("big", "n1", MID, 500), *(make_pod(f"s{n}", "n2", LOW, 100) for n in range(5))]
+    snapshot = make_snapshot(["n1", "n2"], [*pods, make_pod("M", "", HIGH, 500)])
+    bench = Bench(snapshot, journal=journal)
+    begun = [encode_entry(one) for one in contents(snapshot, "cluster-1", "planner-1", datetime.now(UTC))]
+    journal.begin("rec-1")
+    live = LiveOrder(order_id="ord-1", preemptor_uid="other", node="n1", victims=("elsewhere",))
+
+    await bench.ask(classes=(member(1),), must_place=1, live_orders=(live,))
+
+    (record,) = await bench.written()
+    assert record.recording == "rec-1"
+    replay = Replay()
+    entries = [*begun, *(encode_entry(one) for one in journal.take(10))]
+    (decided,) = replay.read(pack(0, entries))
+    assert differences(record, replay.again(decided)) == []
+    assert isinstance(decided, GroupDecided)
+    other = replay.group_again(decided, ("victims",)).group_plan
+    assert other is not None
+    assert other.price is not None
+    assert other.price.victims == 1
