@@ -1,0 +1,289 @@
+package preempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Reasons of a shadow's own refusals. The first is the planner's too.
+const (
+	reasonRoomIsThere   = "RoomIsThere"
+	reasonFiltersReject = "FiltersReject"
+	reasonNotVerified   = "NotVerified"
+)
+
+// maxShadowTimeout bounds how long one question may take, whatever it says.
+const maxShadowTimeout = 5 * time.Second
+
+// shadowGroup shares the questions out among the replicas of a shadow.
+const shadowGroup = "shadow"
+
+// Shadow answers plan requests of those who have no filters to ask: it runs the scheduler's own ones over its snapshot,
+// asks the planner about the nodes that removing pods may help, and verifies the answer as PostFilter does. It schedules
+// no pod, nominates none and writes no order.
+type Shadow struct {
+	identity string
+	subjects wire.Subjects
+	filters  framework.Framework
+	// refresh brings the snapshot up to date that the filters look at.
+	refresh    func() error
+	pods       corelisters.PodLister
+	namespaces corelisters.NamespaceLister
+	bus        interface {
+		Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+	}
+	denied *denials
+	synced atomic.Bool
+	mu     sync.Mutex // one question at a time: there is one snapshot
+}
+
+// NewShadow makes the shadow of one profile; object are the arguments of the plugin MakeWay, by which it reaches NATS. It
+// answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
+// scheduler's caches have everything then.
+func NewShadow(ctx context.Context, object runtime.Object, filters framework.Framework, refresh func() error, synced func(context.Context) error) (*Shadow, error) {
+	args, err := decodeArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	identity := newIdentity()
+	core := filters.SharedInformerFactory().Core().V1()
+	shadow := &Shadow{
+		identity: identity, subjects: subjectsOf(args), filters: filters, refresh: refresh,
+		pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
+		denied: &denials{clock: clock.RealClock{}},
+	}
+	options := args.natsOptions(identity, shadow.denied.note)
+	options.Name, options.Inbox = "makeway-shadow "+identity, wire.ShadowInbox
+	bus := natsbus.Connect(ctx, options)
+	shadow.bus = bus
+	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
+		bus.Answer(ctx, shadow.subjects.Status, func() ([]byte, error) { return wire.Encode(shadow.status()) }, func() {})
+	})
+	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
+		if synced(ctx) != nil {
+			return // it ends
+		}
+		shadow.synced.Store(true)
+		answer := func(question []byte) ([]byte, error) { return shadow.answer(ctx, question) }
+		bus.Serve(ctx, shadow.subjects.Verify, shadowGroup, answer, func() {})
+	})
+	return shadow, nil
+}
+
+// status is what it answers when it is asked how it is. No mode holds it back: whoever asks it for plans keeps to that.
+func (s *Shadow) status() *wire.ComponentStatus {
+	status := &wire.ComponentStatus{
+		APIVersion: wire.APIVersion, Component: "shadow", Identity: s.identity, Version: wire.Version, At: wire.At(time.Now()),
+		Mode: wire.ModeEnforce, OwnMode: wire.ModeEnforce, ClusterUID: s.clusterUID(), Trouble: s.denied.lately(),
+		Kubernetes: version.DefaultKubeBinaryVersion,
+	}
+	if !s.synced.Load() {
+		status.Trouble = "it has not read the cluster yet"
+	}
+	return status
+}
+
+// clusterUID is the UID of namespace kube-system; empty before it is known.
+func (s *Shadow) clusterUID() string {
+	namespace, err := s.namespaces.Get(metav1.NamespaceSystem)
+	if err != nil {
+		return ""
+	}
+	return string(namespace.UID)
+}
+
+// answer is the reply to one question, as it goes over the wire.
+func (s *Shadow) answer(ctx context.Context, question []byte) ([]byte, error) {
+	request, err := wire.DecodePlanRequest(question)
+	if err != nil {
+		return nil, err
+	}
+	timeout := min(time.Duration(request.TimeoutMilliseconds)*time.Millisecond, maxShadowTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	reply, err := s.plan(ctx, request)
+	if err != nil {
+		klog.FromContext(ctx).Info("not_verified", "request_id", request.RequestID, "reason", err.Error())
+		reply = s.refuse(request, wire.StatusNotSynced, reasonNotVerified, err.Error())
+	}
+	return wire.Encode(reply)
+}
+
+// plan is the planner's answer with the candidates that stand, best first.
+func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
+	if own := s.clusterUID(); own != request.ClusterUID {
+		return nil, fmt.Errorf("this shadow is of cluster %s, and the question of %s: clusters that share a NATS need a subject prefix each", own, request.ClusterUID)
+	}
+	pod := &v1.Pod{}
+	if err := json.Unmarshal(request.Pod, pod); err != nil {
+		return nil, fmt.Errorf("the pod: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refresh(); err != nil {
+		return nil, fmt.Errorf("the snapshot: %w", err)
+	}
+	filters, state := nominating(s.filters, s.pods, request.Nominations), framework.NewCycleState()
+	chosen, all, refusal, err := filterAll(ctx, filters, state, pod)
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
+	}
+	asked := *request
+	asked.Nodes, asked.Profile = selectNodes(all, chosen), profileOf(s.filters)
+	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
+		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
+	}
+	reply, err := s.ask(ctx, &asked)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
+		return reply, nil
+	}
+	v := &verifier{handle: filters, state: state, pod: pod, now: time.Now(), removes: removedBy(request.LiveOrders), refused: set(request.RefusedVictims)}
+	// All of them: who asks may leave out nodes on which its last orders failed.
+	passed, failed := v.verify(ctx, reply, len(chosen), true, func(found []*verifiedCandidate) { rank(found, v.now) })
+	if ctx.Err() != nil && len(passed) == 0 {
+		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
+	}
+	if len(passed) == 0 {
+		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "no candidate stands before the scheduler's own filters: "+summary(failed)), nil
+	}
+	verified := *reply
+	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, request.MaxCandidates), nil, 0, nil
+	return &verified, nil
+}
+
+// filterAll runs the filters of a fresh cycle over all nodes: which of them removing pods may help. The refusal says that
+// none does, or that one needs no help.
+func filterAll(ctx context.Context, filters framework.Framework, state fwk.CycleState, pod *v1.Pod) (chosen, all []fwk.NodeInfo, refusal *wire.Refusal, err error) {
+	all, err = filters.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	narrowed, status, _ := filters.RunPreFilterPlugins(ctx, state, pod)
+	if status.IsRejected() {
+		return nil, nil, &wire.Refusal{Reason: reasonFiltersReject, Message: status.Message()}, nil
+	}
+	if !status.IsSuccess() {
+		return nil, nil, nil, fmt.Errorf("the filters: %w", status.AsError())
+	}
+	answers := make([]*fwk.Status, len(all))
+	filters.Parallelizer().Until(ctx, len(all), func(i int) {
+		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(all[i].Node().Name) {
+			answers[i] = fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+			return
+		}
+		answers[i] = filters.RunFilterPluginsWithNominatedPods(ctx, state, pod, all[i])
+	}, Name)
+	if ctx.Err() != nil {
+		return nil, nil, nil, ctx.Err()
+	}
+	for i, answer := range answers {
+		switch {
+		case answer.IsSuccess():
+			message := fmt.Sprintf("the scheduler's own filters take pod %s/%s on node %s", pod.Namespace, pod.Name, all[i].Node().Name)
+			return nil, nil, &wire.Refusal{Reason: reasonRoomIsThere, Message: message}, nil
+		case answer.Code() == fwk.Unschedulable:
+			chosen = append(chosen, all[i])
+		}
+	}
+	return chosen, all, nil, nil
+}
+
+// ask puts the question to the planner.
+func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
+	data, err := wire.Encode(request)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > wire.MaxBytes {
+		return nil, errTooLarge
+	}
+	raw, err := s.bus.Request(ctx, s.subjects.Plan, data)
+	if errors.Is(err, natsbus.ErrNoResponders) {
+		return nil, errors.New("no planner answers")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the planner: %w", err)
+	}
+	reply, err := wire.DecodePlanReply(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	if reply.RequestID != request.RequestID {
+		return nil, fmt.Errorf("%w: an answer to %q", errUnreadable, reply.RequestID)
+	}
+	return reply, nil
+}
+
+func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {
+	return &wire.PlanReply{
+		APIVersion: wire.APIVersion, RequestID: request.RequestID, Planner: "shadow/" + s.identity, Status: status,
+		Refusal: &wire.Refusal{Reason: reason, Message: beginning(message, maxMessageBytes)},
+	}
+}
+
+// removedBy says what the orders in flight of who asks remove.
+func removedBy(orders []wire.LiveOrder) func(orderID string, uid types.UID) bool {
+	victims := map[string]map[string]bool{}
+	for _, order := range orders {
+		victims[order.OrderID] = set(order.Victims)
+	}
+	return func(orderID string, uid types.UID) bool { return victims[orderID][string(uid)] }
+}
+
+// asCandidates writes what stands as a planner would: what may be removed, in its order, with the victims marked.
+func asCandidates(passed []*verifiedCandidate, reply *wire.PlanReply, most int) []wire.Candidate {
+	planned := map[string]wire.Candidate{}
+	for _, candidate := range append(append([]wire.Candidate{}, reply.Unmodelled...), reply.Candidates...) {
+		planned[candidate.Node] = candidate
+	}
+	var candidates []wire.Candidate
+	for _, found := range passed[:min(len(passed), max(most, 0))] {
+		goes := map[string]bool{}
+		violations := 0
+		for _, one := range found.victims {
+			goes[string(one.pod.UID)] = true
+			if one.violating {
+				violations++
+			}
+		}
+		candidate := planned[found.node]
+		removable := make([]wire.Removable, 0, len(candidate.Removable))
+		for _, one := range candidate.Removable {
+			one.Victim = goes[one.UID]
+			removable = append(removable, one)
+		}
+		var awaited []wire.Awaited
+		for _, one := range found.awaited {
+			awaited = append(awaited, wire.Awaited{UID: string(one.pod.UID), OrderID: one.orderID})
+		}
+		candidate.Removable, candidate.Awaited, candidate.PDBViolations = removable, awaited, violations
+		candidates = append(candidates, candidate)
+	}
+	return candidates
+}

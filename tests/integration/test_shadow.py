@@ -1,0 +1,164 @@
+"""A shadow scheduler verifies the nominator's plans: pods that only filters can judge need it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import PodBuilder, make_node
+from integration.cluster import RunningCluster
+from integration.commanding import command
+from integration.preempting import (
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    deletes_of,
+    settle,
+    sized,
+)
+from integration.space import Space, open_space
+from integration.waiting import NotYet, until
+from makeway.cli.check.command import app as check
+from makeway.dev.options import NOMINATOR, SHADOW
+
+ALOOF_FROM = "tests.makeway.dev/aloof-from"
+SHUNNED = "tests.makeway.dev/shunned"
+PLACE = "tests.makeway.dev/place"
+SHADOW_USER = "system:serviceaccount:makeway-system:makeway-shadow"
+
+DISK = {
+    "name": "disk",
+    "iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2026-11.dev.makeway:disk", "lun": 0},
+}
+
+
+def with_disk(pod: PodBuilder) -> PodBuilder:
+    """One that writes to the disk, which two pods of a node cannot."""
+    return pod.spec(volumes=[DISK])
+
+
+@pytest_asyncio.fixture
+async def space(shadow_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give a corner of it to one test."""
+    async with open_space(shadow_cluster) as opened:
+        yield opened
+
+
+async def test_only_the_pod_that_holds_the_disk_goes(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu(1))
+    await space.run(
+        with_disk(sized("holds", "low", 100)).on("n1"),
+        sized("other", "low", 100).on("n1"),
+    )
+    await settle()
+
+    (pod,) = await space.create(with_disk(sized("p", "high", 100)))
+
+    assert await space.until_bound("p") == "n1"
+    (order,) = await space.bus.orders(pod.metadata.uid)
+    assert [victim.name for victim in order.victims] == ["holds"]
+    assert order.writer.startswith("makeway/nominator/")
+    await assert_only_ordered_pods_were_deleted(space, [pod])
+    assert_bound_once(space, "p")
+
+
+async def test_only_the_pod_that_a_filter_of_another_author_objects_to_goes(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu(1))
+    await space.run(
+        sized("shunned", "low", 100).label(SHUNNED, "loud").on("n1"), sized("other", "low", 100).on("n1")
+    )
+    await settle()
+
+    (pod,) = await space.create(sized("p", "high", 100).annotation(ALOOF_FROM, "loud"))
+
+    assert await space.until_bound("p") == "n1"
+    (order,) = await space.bus.orders(pod.metadata.uid)
+    assert [victim.name for victim in order.victims] == ["shunned"]
+
+
+async def test_a_plan_that_the_filter_does_not_let_through_is_mended(space: Space) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.run(
+        sized("shunned", "mid", 100).label(SHUNNED, "loud").on("n1"),
+        sized("big", "low", 300).on("n1"),
+        sized("small", "mid", 100).on("n1"),
+    )
+    await settle()
+
+    (pod,) = await space.create(sized("p", "high", 300).annotation(ALOOF_FROM, "loud"))
+
+    assert await space.until_bound("p") == "n1"
+    (order,) = await space.bus.orders(pod.metadata.uid)
+    assert {victim.name for victim in order.victims} == {"shunned", "big"}
+
+
+async def test_without_the_shadow_such_a_pod_waits_and_others_do_not(
+    shadow_cluster: RunningCluster, space: Space
+) -> None:
+    # Each of the two has a node of its own: the higher one would take room that is made for the other.
+    await space.add_nodes(
+        make_node("n1").cpu(1).label(PLACE, "disk"), make_node("n2").cpu(1).label(PLACE, "other")
+    )
+    await space.run(
+        with_disk(sized("holds", "low", 1000)).on("n1"),
+        sized("fills", "low", 1000).on("n2"),
+    )
+    await settle()
+
+    async with shadow_cluster.without(SHADOW):
+        await space.create(with_disk(sized("p", "high", 1000)).spec(nodeSelector={PLACE: "disk"}))
+        await assert_stays_pending(space, "p", seconds=4)
+        await space.create(sized("q", "mid", 1000).spec(nodeSelector={PLACE: "other"}))
+        assert await space.until_bound("q", seconds=60) == "n2"
+        assert "OnlyFiltersKnow" in shadow_cluster.process(NOMINATOR).log.read_text()
+
+    assert await space.until_bound("p", seconds=60) == "n1"
+
+
+@pytest.mark.parametrize("away", ["planner", "nats", "nominator"])
+async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
+    shadow_cluster: RunningCluster, space: Space, away: str
+) -> None:
+    await space.add_nodes(make_node("n1").cpu(1))
+    await space.run(with_disk(sized("holds", "low", 100)).on("n1"), sized("other", "low", 100).on("n1"))
+    await settle()
+
+    async with shadow_cluster.without(away):
+        (pod,) = await space.create(with_disk(sized("p", "high", 100)))
+        await assert_stays_pending(space, "p", seconds=3)
+        assert deletes_of(space, "holds") == []
+
+    assert await space.until_bound("p", seconds=60) == "n1"
+    await assert_only_ordered_pods_were_deleted(space, [pod])
+    assert deletes_of(space, "other") == []
+
+
+async def test_check_misses_a_shadow_that_does_not_answer(
+    shadow_cluster: RunningCluster, space: Space
+) -> None:
+    async def says(wanted: str) -> bool:
+        _, stdout, _ = await command(shadow_cluster, check)
+        if wanted not in stdout:
+            raise NotYet(stdout)
+        return True
+
+    await until("check sees it", lambda: says("shadow: 1 running"), seconds=30)
+    async with shadow_cluster.without(SHADOW):
+        await until("check misses it", lambda: says("plans are not verified"), seconds=30)
+
+
+async def test_the_shadow_writes_nothing_and_schedules_no_pod_that_names_it(
+    shadow_cluster: RunningCluster, space: Space
+) -> None:
+    await space.add_nodes(make_node("n1").cpu(1))
+
+    await space.create(sized("p", "high", 100).spec(schedulerName="makeway-shadow"))
+
+    await assert_stays_pending(space, "p", seconds=3)
+    writes = [
+        event
+        for event in space.audit.events(user=SHADOW_USER)
+        if event.verb not in ("get", "list", "watch")
+        and event.resource not in ("tokenreviews", "subjectaccessreviews")
+    ]
+    assert writes == []
