@@ -42,6 +42,10 @@ type MakeWayArgs struct {
 	// CredentialsFile is a NATS credentials file (a JWT and its seed). Default: none, no login.
 	CredentialsFile string `json:"credentialsFile,omitempty"`
 
+	// NkeySeedFile is the seed of an nkey, SU…, which logs in to NATS in place of credentials. The file is read
+	// again at each connection. Default: none.
+	NkeySeedFile string `json:"nkeySeedFile,omitempty"`
+
 	// Username and PasswordFile log in to NATS with the password that the file holds, so that none stands in a
 	// configuration or in a pod's environment. The file is read again at each connection. Default: as natsURL
 	// says.
@@ -60,6 +64,10 @@ type MakeWayArgs struct {
 	// PlanTimeout is how long one plan request may take. A scheduling cycle waits for it at most
 	// twice. From 5ms to 5s. Default 100ms.
 	PlanTimeout metav1.Duration `json:"planTimeout,omitempty"`
+
+	// GroupPlanTimeout is how long one plan request about a pod group may take, which grows with its members
+	// and the nodes. A scheduling cycle of a group waits for it at most twice. From 5ms to 5s. Default 2s.
+	GroupPlanTimeout metav1.Duration `json:"groupPlanTimeout,omitempty"`
 
 	// MaxCandidates is how many candidate nodes a planner may answer with. From 1 to 100. Default 16.
 	MaxCandidates int `json:"maxCandidates,omitempty"`
@@ -151,6 +159,9 @@ func defaultArgs() MakeWayArgs {
 		NATSURL:       cmp.Or(os.Getenv("MAKEWAY_NATS_URL"), "nats://127.0.0.1:4222"),
 		SubjectPrefix: wire.DefaultPrefix,
 		PlanTimeout:   metav1.Duration{Duration: 100 * time.Millisecond},
+
+		GroupPlanTimeout: metav1.Duration{Duration: 2 * time.Second},
+
 		MaxCandidates: 16,
 		Mode:          wire.ModeEnforce,
 		NotAfter:      metav1.Duration{Duration: time.Minute},
@@ -226,10 +237,10 @@ func (a *MakeWayArgs) check() error {
 	if (a.Username == "") != (a.PasswordFile == "") {
 		say("username", a.Username+a.PasswordFile, "username and passwordFile together")
 	}
-	if a.Username != "" && a.CredentialsFile != "" {
-		say("credentialsFile", a.CredentialsFile, "one login: credentialsFile, or username and passwordFile")
+	if logins := slices.DeleteFunc([]string{a.Username, a.CredentialsFile, a.NkeySeedFile}, func(one string) bool { return one == "" }); len(logins) > 1 {
+		say("credentialsFile", strings.Join(logins, ", "), "one login: credentialsFile, nkeySeedFile, or username and passwordFile")
 	}
-	for field, name := range map[string]string{"credentialsFile": a.CredentialsFile, "passwordFile": a.PasswordFile, "tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
+	for field, name := range map[string]string{"credentialsFile": a.CredentialsFile, "nkeySeedFile": a.NkeySeedFile, "passwordFile": a.PasswordFile, "tls.caFile": a.TLS.CAFile, "tls.certFile": a.TLS.CertFile, "tls.keyFile": a.TLS.KeyFile} {
 		if name == "" {
 			continue
 		}
@@ -245,9 +256,13 @@ func (a *MakeWayArgs) check() error {
 	if _, err := wire.NewSubjects(a.SubjectPrefix); err != nil {
 		say("subjectPrefix", a.SubjectPrefix, "letters, digits, '-', '_' and inner '.', such as makeway")
 	}
-	if t := a.PlanTimeout.Duration; t < minPlanTimeout || t > maxPlanTimeout {
-		say("planTimeout", t, fmt.Sprintf("from %s to %s", minPlanTimeout, maxPlanTimeout))
+	planTimeout := func(field string, t time.Duration) {
+		if t < minPlanTimeout || t > maxPlanTimeout {
+			say(field, t, fmt.Sprintf("from %s to %s", minPlanTimeout, maxPlanTimeout))
+		}
 	}
+	planTimeout("planTimeout", a.PlanTimeout.Duration)
+	planTimeout("groupPlanTimeout", a.GroupPlanTimeout.Duration)
 	if n := a.MaxCandidates; n < 1 || n > maxMaxCandidates {
 		say("maxCandidates", n, fmt.Sprintf("from 1 to %d", maxMaxCandidates))
 	}
@@ -296,6 +311,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "natsURL"
 	case a.CredentialsFile != other.CredentialsFile:
 		return "credentialsFile"
+	case a.NkeySeedFile != other.NkeySeedFile:
+		return "nkeySeedFile"
 	case a.Username != other.Username:
 		return "username"
 	case a.PasswordFile != other.PasswordFile:

@@ -44,7 +44,7 @@ const (
 func (a *MakeWayArgs) natsOptions(identity string, failed func(kind string, err error)) natsbus.Options {
 	return natsbus.Options{
 		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
-		CredentialsFile: a.CredentialsFile, Username: a.Username, PasswordFile: a.PasswordFile, TLS: natsbus.TLSFiles(a.TLS),
+		CredentialsFile: a.CredentialsFile, NkeySeedFile: a.NkeySeedFile, Username: a.Username, PasswordFile: a.PasswordFile, TLS: natsbus.TLSFiles(a.TLS),
 		Failed: failed,
 	}
 }

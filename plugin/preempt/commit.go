@@ -36,8 +36,9 @@ type pendingOrder struct {
 	id         string
 	requestID  string
 	decisionID string
-	pod        *v1.Pod
+	pod        *v1.Pod // of a group: one member, by which all are activated
 	chosen     *verifiedCandidate
+	group      *orderedGroup // nil: the order is for the pod
 }
 
 // entry is the order as the inflight state sees it.
@@ -49,8 +50,9 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 		awaited:   map[types.UID]string{},
 		remaining: map[types.UID]time.Time{},
 		createdAt: now,
-		opensAt:   now.Add(nominationWait + notAfter + gateSlack),
+		opensAt:   now.Add(o.nominationWait() + notAfter + gateSlack),
 	}
+	o.group.enter(e)
 	for _, v := range o.chosen.victims {
 		e.victims = append(e.victims, v.pod.UID)
 		e.remaining[v.pod.UID] = time.Time{}
@@ -62,20 +64,58 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 	return e
 }
 
+// kind, object and uid name the preemptor in the log: a pod, or a PodGroup.
+func (o *pendingOrder) kind() string {
+	if o.group != nil {
+		return wire.KindGroup
+	}
+	return wire.KindPod
+}
+
+func (o *pendingOrder) object() klog.ObjectRef {
+	if o.group != nil {
+		return klog.KRef(o.group.Namespace, o.group.Name)
+	}
+	return klog.KObj(o.pod)
+}
+
+func (o *pendingOrder) uid() string {
+	if o.group != nil {
+		return o.group.UID
+	}
+	return string(o.pod.UID)
+}
+
+// nominationWait is how long the nominations may take to show in the API. The scheduler writes those of a group one after the other.
+func (o *pendingOrder) nominationWait() time.Duration {
+	if o.group == nil {
+		return nominationWait
+	}
+	return nominationWait + time.Duration(len(o.group.members))*memberNominationWait
+}
+
+// by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
+func (o *pendingOrder) by() string {
+	if o.group != nil {
+		return "pod group " + o.uid()
+	}
+	return "pod " + o.uid()
+}
+
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
 // ends with the engine's context.
 func (e *engine) startCommit(order *pendingOrder) {
 	goroutines.GoRecovered(e.life, "commit", func(ctx context.Context) {
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
-		klog.FromContext(ctx).Info("preemptor_nominated", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "node", order.chosen.node, "order_id", order.id,
-			"request_id", order.requestID, "decision_id", order.decisionID, "victims", len(order.chosen.victims), "awaited", len(order.chosen.awaited))
+		logger := klog.FromContext(ctx)
+		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+			"victims", len(order.chosen.victims), "awaited", len(order.chosen.awaited))
 		err := e.commit(ctx, order)
 		executed(operationCommit, err, e.clock.Since(start))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		logger := klog.FromContext(ctx)
 		var unstored *notStoredError
 		if errors.As(err, &unstored) {
 			e.perNamespace.undecided(order.id)
@@ -83,19 +123,19 @@ func (e *engine) startCommit(order *pendingOrder) {
 		} else {
 			e.orderUndecided(order.id)
 		}
-		if errors.Is(err, errPodGone) {
+		if errors.Is(err, errPodGone) && order.group == nil {
 			e.inflight.abandon(order.id)
-			logger.Info("order_dropped", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "reason", err.Error())
+			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "reason", err.Error())
 			return
 		}
-		logger.Error(err, "order_not_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id, "node", order.chosen.node)
+		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id)
 		var lives *orderLivesError
 		if errors.As(err, &lives) {
 			e.supersededBy(ctx, order, lives.stored)
 			return
 		}
-		if _, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0); ok {
-			e.failed(refOf(order.pod), order.chosen.node, false)
+		if w, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0); ok {
+			e.failed(w, false)
 		}
 	})
 }
@@ -103,20 +143,25 @@ func (e *engine) startCommit(order *pendingOrder) {
 // supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
+	preemptor, places, _ := e.inflight.nominationsOf(order.id)
 	e.inflight.supersede(order.id)
 	e.takeOrder(ctx, stored)
-	e.applyActivation(ctx, activation{pod: refOf(order.pod), orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"})
+	w := activation{pod: preemptor, orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"}
+	if order.group != nil {
+		w.members = places
+	}
+	e.applyActivation(ctx, w)
 }
 
 // commit waits for the nomination to show, deals with victims in memory, and writes the order. An
 // error says that the order is certainly not in the stream, or that its time is over.
 func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	// An evictor that failed before the nomination is in the API could not roll it back.
-	waiting, cancel := context.WithTimeout(ctx, nominationWait)
-	err := e.placements.awaitNomination(waiting, order.pod.UID, order.chosen.node)
+	waiting, cancel := context.WithTimeout(ctx, order.nominationWait())
+	err := e.awaitNominations(waiting, order)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the nomination did not show in the API within %s", nominationWait)
+		return fmt.Errorf("the nomination did not show in the API within %s", order.nominationWait())
 	}
 	if err != nil {
 		return err
@@ -145,7 +190,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		}
 		inMemory = nil
 		for _, v := range stay {
-			message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
+			message.Victims = append(message.Victims, e.wireVictim(v, order))
 		}
 	}
 	failpoint(failBeforePublish)
@@ -162,8 +207,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	}
 	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
 	failpoint(failAfterCommit)
-	klog.FromContext(ctx).Info("order_committed", "pod", klog.KObj(order.pod), "pod_uid", order.pod.UID, "order_id", order.id,
-		"request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.node, "victims", len(message.Victims),
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
 		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
 	// The outcome may have been read before the order was known to be stored.
 	if outcome := e.inflight.outcome(order.id); outcome != nil {
@@ -201,24 +245,16 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		return nil, nil, unstored(fmt.Errorf("fencing epoch: %w", err))
 	}
 	now := e.clock.Now()
-	priority := corev1helpers.PodPriority(order.pod)
 	message = &wire.EvictionOrder{
 		OrderID:    order.id,
-		Kind:       "pod",
 		ClusterUID: clusterUID,
 		Fence:      fence,
 		Writer:     wire.Source("scheduler", e.identity),
 		CreatedAt:  wire.At(now),
 		NotAfter:   wire.At(now.Add(e.args.NotAfter.Duration)),
-		Preemptor: &wire.Preemptor{
-			Namespace: order.pod.Namespace, Name: order.pod.Name, UID: string(order.pod.UID),
-			Priority: priority, SchedulerName: order.pod.Spec.SchedulerName,
-		},
-		Node:               order.chosen.node,
-		NodeUID:            string(order.chosen.nodeUID),
-		DecisionID:         order.decisionID,
-		NominationsToClear: e.nominationsToClear(order.pod, priority, order.chosen.node),
+		DecisionID: order.decisionID,
 	}
+	e.namePreemptor(message, order)
 	for _, v := range order.chosen.victims {
 		if v.violating {
 			message.PDBViolations++
@@ -230,12 +266,28 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 			inMemory = append(inMemory, v)
 			continue
 		}
-		message.Victims = append(message.Victims, wireVictim(v, order.chosen.node, e.placements.isAssumed(v.pod.UID)))
+		message.Victims = append(message.Victims, e.wireVictim(v, order))
 	}
 	for _, a := range order.chosen.awaited {
 		message.Awaited = append(message.Awaited, wire.Awaited{UID: string(a.pod.UID), OrderID: a.orderID})
 	}
 	return message, inMemory, nil
+}
+
+// namePreemptor puts into an order what it makes room for, where, and which nominations there end by it.
+func (e *engine) namePreemptor(message *wire.EvictionOrder, order *pendingOrder) {
+	if order.group != nil {
+		e.nameGroup(message, order.group)
+		return
+	}
+	priority := corev1helpers.PodPriority(order.pod)
+	message.Kind = wire.KindPod
+	message.Preemptor = &wire.Preemptor{
+		Namespace: order.pod.Namespace, Name: order.pod.Name, UID: string(order.pod.UID),
+		Priority: priority, SchedulerName: order.pod.Spec.SchedulerName,
+	}
+	message.Node, message.NodeUID = order.chosen.node, string(order.chosen.nodeUID)
+	message.NominationsToClear = e.nominationsToClear(priority, order.chosen.node)
 }
 
 // preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
@@ -262,24 +314,21 @@ func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victi
 	if where == "" {
 		return false
 	}
-	klog.FromContext(ctx).Info("victim_preempted_in_memory", "order_id", order.id, "pod", klog.KObj(order.pod), "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
+	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
 	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
-		"Preempted by pod %s on node %s (in kube-scheduler memory).", order.pod.UID, order.chosen.node)
+		"Preempted by %s on node %s (in kube-scheduler memory).", order.by(), victim.Spec.NodeName)
 	return true
 }
 
 // nominationsToClear are the pods of lower priority nominated to the node. It locks the scheduling queue.
-func (e *engine) nominationsToClear(pod *v1.Pod, priority int32, node string) []wire.PodRef {
-	var refs []wire.PodRef
+func (e *engine) nominationsToClear(priority int32, node string) []wire.NominationToClear {
+	var refs []wire.NominationToClear
 	for _, info := range e.handle.NominatedPodsForNode(node) {
 		other := info.GetPod()
-		if other.UID == pod.UID {
-			continue
-		}
 		// The nominator may only have the pod's name; its priority is the informer's to say.
 		known := e.podOf(refOf(other))
 		if known.Spec.Priority != nil && corev1helpers.PodPriority(known) < priority {
-			refs = append(refs, refOf(known))
+			refs = append(refs, wire.NominationToClear{Namespace: known.Namespace, Name: known.Name, UID: string(known.UID)})
 		}
 	}
 	return refs
@@ -289,7 +338,7 @@ func (e *engine) nominationsToClear(pod *v1.Pod, priority int32, node string) []
 // is stored, it is repeated with the same id and expected sequence, and then read back until that is
 // known or the order's time is over.
 func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64, error) {
-	subject := e.subjects.PodOrder(order.Preemptor.UID)
+	subject := e.subjectOf(order)
 	data, err := wire.WrapOrder(order, order.Writer, func(envelope *wire.Envelope) error { return e.signatures.sign(envelope, subject) })
 	if err != nil {
 		return 0, unstored(err)
@@ -342,7 +391,7 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 		// No evictor can carry out what it cannot read, nor does what is not signed.
 		return last.Sequence, nil
 	}
-	if previous.Preemptor == nil || e.subjects.PodOrder(previous.Preemptor.UID) != subject {
+	if e.subjectOf(previous) != subject {
 		// Evictors put an order on another's subject aside, without an outcome.
 		return last.Sequence, nil
 	}
@@ -392,17 +441,30 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 	}
 }
 
-func wireVictim(v victim, node string, assumed bool) wire.Victim {
+// subjectOf is where an order belongs: one live one a preemptor. It is empty for one that names none.
+func (e *engine) subjectOf(order *wire.EvictionOrder) string {
+	uid := order.PreemptorUID()
+	switch {
+	case uid == "" || order.Kind == wire.KindQuota:
+		return ""
+	case order.Kind == wire.KindGroup:
+		return e.subjects.GroupOrder(uid)
+	}
+	return e.subjects.PodOrder(uid)
+}
+
+func (e *engine) wireVictim(v victim, order *pendingOrder) wire.Victim {
+	node := order.chosen.node
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
 	if v.pod.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *v.pod.Spec.TerminationGracePeriodSeconds
 	}
-	if v.unit != "" && v.pod.Spec.NodeName != "" {
+	if (v.unit != "" || order.group != nil) && v.pod.Spec.NodeName != "" {
 		node = v.pod.Spec.NodeName
 	}
 	return wire.Victim{
 		Namespace: v.pod.Namespace, Name: v.pod.Name, UID: string(v.pod.UID), Node: node,
 		Priority: corev1helpers.PodPriority(v.pod), GracePeriodSeconds: grace,
-		Rule: v.rule, PDBViolating: v.violating, Assumed: assumed, Unit: v.unit,
+		Rule: v.rule, PDBViolating: v.violating, Assumed: e.placements.isAssumed(v.pod.UID), Unit: v.unit,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
@@ -45,6 +47,7 @@ type engine struct {
 	ownMode    atomic.Pointer[string] // of the profile that may do most
 
 	breaker        *breaker
+	groupBreaker   *breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
 	inflight       *inflight
 	placements     *placements
 	retry          *retries
@@ -64,11 +67,15 @@ type engine struct {
 	gate            queueGate
 	orderLimitQueue *orderLimitQueue
 	prefetchHistory *prefetchHistory
+	delays          *delays
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
 	namespaces corelisters.NamespaceLister
 	classes    schedulinglisters.PriorityClassLister
+
+	classesSynced cache.InformerSynced
+	started       time.Time
 
 	recorders  sync.Map // by profile's name
 	leadership *leadership
@@ -140,6 +147,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		fence:           &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
 		signatures:      newSignatures(args, handle.ClientSet()),
 		breaker:         newBreaker(clock, args.PlanTimeout.Duration),
+		groupBreaker:    newBreaker(clock, args.GroupPlanTimeout.Duration),
 		inflight:        newInflight(),
 		placements:      newPlacements(),
 		retry:           newRetries(clock),
@@ -156,6 +164,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 		orderLimitQueue: newOrderLimitQueue(clock),
 		prefetchHistory: newPrefetchHistory(),
+		delays:          newDelays(),
 		pods:            core.Pods().Lister(),
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),
@@ -170,7 +179,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 
 // start registers informer handlers and starts the goroutines.
 func (e *engine) start(ctx context.Context) error {
-	e.life = ctx
+	e.life, e.started = ctx, e.clock.Now()
 	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { e.podChanged(ctx, object) },
@@ -188,6 +197,13 @@ func (e *engine) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
+	groupsSynced, err := minor.WatchGroups(e.handle.SharedInformerFactory(), func(change minor.GroupChange) {
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
+		e.groupChanged(change)
+	})
+	if err != nil {
+		return fmt.Errorf("watch pod groups: %w", err)
+	}
 	if err := e.watchDependencies(ctx); err != nil {
 		return err
 	}
@@ -199,7 +215,7 @@ func (e *engine) start(ctx context.Context) error {
 		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
 		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
 		// given its queue to the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced, groupsSynced) {
 			return
 		}
 		e.awaitKeys(ctx)
@@ -269,6 +285,7 @@ func (e *engine) forget(uid types.UID) {
 	e.unevictable.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)
+	e.delays.forget(uid)
 	e.endReservation(uid)
 	if e.orderLimitQueue.remove(uid) {
 		e.inflight.notify()
@@ -327,14 +344,24 @@ func (e *engine) ordersCarried(ctx context.Context) {
 	klog.FromContext(ctx).Info("orders_carried_out_again")
 }
 
-// activate moves a pod, where there is one, to the active queue, past any back-off.
-func (e *engine) activate(ctx context.Context, pod *v1.Pod) {
-	if pod == nil {
-		return
+// activate moves pods, those that are not nil, to the active queue, past any back-off. Members of a group are moved in one call:
+// of several, those after the first would have the group come to a cycle once more.
+func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		if pod == nil {
+			continue
+		}
+		e.gate.AllowCycle(pod.UID)
+		for _, mate := range e.mates(pod) {
+			e.gate.AllowCycle(mate.UID)
+		}
+		e.inflight.activated(pod.UID, e.clock.Now())
+		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
-	e.gate.AllowCycle(pod.UID)
-	e.inflight.activated(pod.UID, e.clock.Now())
-	e.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	if len(byName) > 0 {
+		e.handle.Activate(klog.FromContext(ctx), byName)
+	}
 }
 
 // recorder writes Events as the profile of a pod does.

@@ -147,7 +147,7 @@ func (e *engine) tellsOfBreaker(ctx context.Context, outcome *wire.Outcome) {
 	carriedOut := outcome.Result == wire.ResultSucceeded
 	closed := (carriedOut || outcome.Reason == reasonBreakerOpenNamespace) && e.orders.carriedOut()
 	if carriedOut {
-		if preemptor, _, known := e.inflight.nominationOf(outcome.OrderID); known && e.perNamespace.carriedOut(preemptor.Namespace) {
+		if preemptor, _, known := e.inflight.nominationsOf(outcome.OrderID); known && e.perNamespace.carriedOut(preemptor.Namespace) {
 			closed = true
 		}
 	}

@@ -31,9 +31,10 @@ const FallbackName = "MakeWayFallback"
 // acts, waits and answers as DefaultPreemption. It stands in DefaultPreemption's place, after MakeWay, and acts where
 // MakeWay has no plan.
 //
-// kube-scheduler looks for the preemption of whole pod groups under the name DefaultPreemption, which is not in the
-// profile then: pods of a group preempt one by one, under these rules, whatever the feature gates.
+// For whole pod groups kube-scheduler's preemption asks no rule when it chooses victims, so that it acts for them only where no
+// policy protects anything; see groups_fallback.go. In versions before 1.37 pods of a group preempt one by one.
 type MakeWayFallback struct {
+	minor.GroupFallback
 	upstream *defaultpreemption.DefaultPreemption
 	handle   fwk.Handle
 	engineOf func() *engine // nil where no profile has MakeWay
@@ -159,6 +160,7 @@ func newFallback(ctx context.Context, object runtime.Object, handle fwk.Handle, 
 		return nil, fmt.Errorf("%sArgs: %w", FallbackName, err)
 	}
 	minor.GuardDeletes(pl.upstream, pl.guardDelete)
+	pl.GroupFallback = minor.NewGroupFallback(handle, pl.upstream, pl.holdGroup)
 	return pl, nil
 }
 

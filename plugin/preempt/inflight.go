@@ -16,6 +16,8 @@ import (
 const (
 	// nominationWait is how long the commit waits for the nomination to show in the API.
 	nominationWait = 2 * time.Second
+	// memberNominationWait is how much longer for each member of a group.
+	memberNominationWait = 20 * time.Millisecond
 	// gateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
 	// nothing after notAfter, so nothing is in flight any more.
 	gateSlack = 2 * time.Second
@@ -39,16 +41,20 @@ const (
 // errAwaitedOrderFailed says that an order cannot succeed any more.
 var errAwaitedOrderFailed = errors.New("an order that this one counted on failed")
 
-// inFlightPreemption is one preemptor with an order. All fields are guarded by inflight.mu.
+// inFlightPreemption is one preemptor with an order, a pod or a pod group. All fields are guarded by inflight.mu.
 type inFlightPreemption struct {
 	orderID   string
-	preemptor wire.PodRef
-	node      string
+	preemptor wire.PodRef // of a group: the PodGroup
+	node      string      // of a group: empty
+	members   []*member   // of a group
+	nodes     int         // of its members, so many
 	phase     phase
 	gated     bool // PreEnqueue holds the pod
 
 	victims []types.UID          // of this order
 	awaited map[types.UID]string // pods that other orders remove, with those orders' ids
+	// terminating are pods that are being deleted anyway, and whose room a group needs.
+	terminating []types.UID
 	// remaining are victims and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).
 	remaining map[types.UID]time.Time
@@ -75,6 +81,7 @@ type activation struct {
 	pod     wire.PodRef
 	orderID string
 	node    string
+	members []wire.Placement // where pod is a PodGroup: the members that still wait
 	revert  bool
 	reason  string
 	// waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
@@ -93,7 +100,9 @@ type inflight struct {
 	holds   quotaReserver // told of every preemptor that begins or ends to have an order, under mu
 
 	mu       sync.RWMutex
-	byPod    map[types.UID]*inFlightPreemption
+	byPod    map[types.UID]*inFlightPreemption // by UID of the preemptor
+	byMember map[types.UID]types.UID           // of a pod group that is a preemptor
+	byGroup  map[groupKey]types.UID            // the same by name
 	byOrder  map[string]types.UID
 	outcomes map[string]*wire.Outcome // of orders not known (yet)
 	order    []string                 // the keys of outcomes, oldest first
@@ -116,6 +125,8 @@ func newInflight() *inflight {
 		holds:    noQuota{},
 		changed:  make(chan struct{}, 1),
 		byPod:    map[types.UID]*inFlightPreemption{},
+		byMember: map[types.UID]types.UID{},
+		byGroup:  map[groupKey]types.UID{},
 		byOrder:  map[string]types.UID{},
 		outcomes: map[string]*wire.Outcome{},
 	}
@@ -181,7 +192,7 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 		return activation{}, false
 	}
 	e.revertFrom(reason, now.Add(wait))
-	return activation{pod: e.preemptor, orderID: e.orderID, node: e.node, revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
+	return activation{pod: e.preemptor, orderID: e.orderID, node: e.node, members: e.waiting(), revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
 }
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
@@ -287,11 +298,19 @@ func (f *inflight) hasOrder(orderID string) bool {
 	return f.get(orderID) != nil
 }
 
-// has reports whether a pod has an order, or had one that is not forgotten yet.
+// has reports whether a pod, or its group, has an order, or had one that is not forgotten yet.
 func (f *inflight) has(pod types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.byPod[pod] != nil
+	return f.of(pod) != nil
+}
+
+// of is the order for a pod or for its group, or for a PodGroup; nil where there is none. O(1).
+func (f *inflight) of(uid types.UID) *inFlightPreemption {
+	if e := f.byPod[uid]; e != nil {
+		return e
+	}
+	return f.byPod[f.byMember[uid]]
 }
 
 // removes reports whether an order in flight removes a pod, itself or by counting on another order.
@@ -306,15 +325,15 @@ func (f *inflight) removes(orderID string, victim types.UID) bool {
 	return counted || slices.Contains(e.victims, victim)
 }
 
-// nominationOf is the pod that an order makes room for, and the node.
-func (f *inflight) nominationOf(orderID string) (pod wire.PodRef, node string, ok bool) {
+// nominationsOf is what an order makes room for, and the pods that are nominated for it, each with its node.
+func (f *inflight) nominationsOf(orderID string) (preemptor wire.PodRef, places []wire.Placement, ok bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	e := f.get(orderID)
 	if e == nil {
-		return wire.PodRef{}, "", false
+		return wire.PodRef{}, nil, false
 	}
-	return e.preemptor, e.node, true
+	return e.preemptor, e.places(), true
 }
 
 // deleted notes that the pod informer reported a pod deleted. O(entries).
@@ -333,7 +352,7 @@ func (f *inflight) deleted(uid types.UID, now time.Time) {
 func (f *inflight) leftCache(preemptor, victim types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e := f.byPod[preemptor]
+	e := f.of(preemptor)
 	if e == nil {
 		return
 	}
@@ -345,11 +364,16 @@ func (f *inflight) leftCache(preemptor, victim types.UID) {
 
 // nominatedTo notes where the API shows a preemptor nominated. Where that is not its order's node any
 // more, a pod of higher priority has taken the place, and there is nothing left to wait for. Before the
-// order has succeeded that is the evictor's to find out, which cancels the order.
+// order has succeeded that is the evictor's to find out, which cancels the order. A group waits for nothing more once a member
+// has lost its place, and is reverted once all have.
 func (f *inflight) nominatedTo(uid types.UID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && (e.phase == leaving || e.phase.reverts()) && e.node != node && !e.nominationTaken {
+	e := f.of(uid)
+	if e == nil || (e.phase != leaving && !e.phase.reverts()) || e.nominationTaken {
+		return
+	}
+	if e.placeTaken(uid, node) {
 		e.nominationTaken = true
 		f.notify()
 	}
@@ -361,7 +385,7 @@ func (f *inflight) nodeDeleted(node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.byPod {
-		if e.phase == leaving && e.node == node && !e.nodeGone {
+		if e.phase == leaving && e.on(node) && !e.nodeGone {
 			e.nodeGone = true
 			f.notify()
 		}
@@ -373,6 +397,10 @@ func (f *inflight) forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e := f.byPod[uid]; e != nil {
+		f.happens(e, onPreemptorGone)
+		return
+	}
+	if e := f.of(uid); e != nil && f.memberDone(e, uid) {
 		f.happens(e, onPreemptorGone)
 	}
 }
@@ -392,7 +420,7 @@ func (f *inflight) cycled(uid types.UID) {
 func (f *inflight) activated(uid types.UID, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e := f.byPod[uid]; e != nil && e.phase == released {
+	if e := f.of(uid); e != nil && e.phase == released {
 		e.reservedUntil = now.Add(releasedLasts)
 	}
 }
@@ -479,6 +507,9 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 // meets reports whether a victim or an awaited pod is still on the node.
 func (e *inFlightPreemption) meets(stillThere func(node string, uid types.UID) bool) bool {
 	met := slices.ContainsFunc(e.victims, func(v types.UID) bool { return stillThere(e.node, v) })
+	for _, v := range e.terminating {
+		met = met || stillThere(e.node, v)
+	}
 	for v := range e.awaited {
 		met = met || stillThere(e.node, v)
 	}
@@ -507,7 +538,7 @@ func (f *inflight) due(now time.Time) (activations []activation, next time.Time)
 			if e.phase == released {
 				e.reservedUntil = now.Add(releasedLasts)
 			}
-			w := activation{pod: e.preemptor, orderID: e.orderID, node: e.node, reason: why}
+			w := activation{pod: e.preemptor, orderID: e.orderID, node: e.node, members: e.waiting(), reason: why}
 			if happened == onVictimsGone {
 				w.waited = now.Sub(e.createdAt)
 			}
@@ -624,7 +655,7 @@ func (f *inflight) nominated() []wire.Placement {
 		if e.phase.reverts() || e.phase.preemptorGone() {
 			continue
 		}
-		places = append(places, wire.Placement{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node})
+		places = append(places, e.places()...)
 	}
 	return places
 }
@@ -643,6 +674,9 @@ func (f *inflight) bytes() int {
 	total := 0
 	for _, e := range f.byPod {
 		total += orderBytes + len(e.orderID) + 2*len(e.preemptor.UID) + 2*len(e.node) + len(e.preemptor.Namespace) + len(e.preemptor.Name)
+		for _, m := range e.members {
+			total += orderBytes + len(m.UID) + len(m.Node) + len(m.Namespace) + len(m.Name)
+		}
 		for _, victim := range e.victims {
 			total += victimBytes + len(victim)
 		}
@@ -692,6 +726,7 @@ func (f *inflight) put(e *inFlightPreemption) {
 	slices.Sort(e.live.Victims)
 	f.byPod[uid] = e
 	f.byOrder[e.orderID] = uid
+	f.putMembers(e)
 }
 
 // happens moves an order on by the table, and reports whether the event changes anything. It carries out the effects that
@@ -705,9 +740,13 @@ func (f *inflight) happens(e *inFlightPreemption, happened event) bool {
 	for _, effect := range effects {
 		switch effect {
 		case holdPlace:
-			f.holds.ReserveQuota(e.preemptor)
+			for _, place := range e.places() {
+				f.holds.ReserveQuota(refOfPlacement(place))
+			}
 		case releasePlace:
-			f.holds.ReleaseQuota(uid)
+			for _, place := range e.places() {
+				f.holds.ReleaseQuota(types.UID(place.UID))
+			}
 		case closeGate:
 			e.gated = true
 		case openGate:
@@ -721,6 +760,7 @@ func (f *inflight) happens(e *inFlightPreemption, happened event) bool {
 	if to == absent && e.phase != absent {
 		delete(f.byOrder, e.orderID)
 		delete(f.byPod, uid)
+		f.dropMembers(e)
 	}
 	if to != e.phase {
 		e.phase = to

@@ -26,6 +26,7 @@ const (
 	fallbackNominated = "nominated"
 	fallbackRefused   = "refused"
 	fallbackHeld      = "held"
+	fallbackGroup     = "group"
 )
 
 // latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
@@ -35,12 +36,12 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, orders_limited, unaskable, orders_not_stored, no_evictor, breaker_open, off, observed, planner_unreachable, planner_not_synced, error, panic.",
+		Help: "PostFilter calls by result: nominated, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, orders_limited, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, off, observed, planner_unreachable, planner_not_synced, error, panic.",
 	}, []string{"result"})
 
 	fallbackTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "fallback_attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing).",
+		Help: "PostFilter and PodGroupPostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing), group (a pod group was left to kube-scheduler's own preemption).",
 	}, []string{"result"})
 
 	fallbackExempt = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -51,6 +52,16 @@ var (
 	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "How long PostFilter took.", Buckets: latency,
+	})
+
+	groupAttemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "group_attempts_total", StabilityLevel: metrics.ALPHA,
+		Help: "PodGroupPostFilter calls, by result as makeway_scheduler_attempts_total has them.",
+	}, []string{"result"})
+
+	groupPostFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "group_postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "How long PodGroupPostFilter took.", Buckets: latency,
 	})
 
 	planRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -87,7 +98,12 @@ var (
 
 	breakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "breaker_state", StabilityLevel: metrics.ALPHA,
-		Help: "The circuit breaker round the planner: 0 closed, 1 half-open, 2 open.",
+		Help: "The circuit breaker round questions about pods to the planner: 0 closed, 1 half-open, 2 open.",
+	})
+
+	groupBreakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: "group_breaker_state", StabilityLevel: metrics.ALPHA,
+		Help: "The circuit breaker round questions about pod groups to the planner: 0 closed, 1 half-open, 2 open: plans for groups take longer than groupPlanTimeout, or no planner answers.",
 	})
 
 	orderBreakerGauge = metrics.NewGauge(&metrics.GaugeOpts{
@@ -179,8 +195,8 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
+		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
+		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,
 	)

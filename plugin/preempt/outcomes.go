@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -58,12 +59,13 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "order_not_understood", r, err)
 		return
 	}
-	if order.Preemptor == nil || e.inflight.hasOrder(order.OrderID) {
+	uid := order.PreemptorUID()
+	if uid == "" || order.Kind == wire.KindQuota || e.inflight.hasOrder(order.OrderID) {
 		return
 	}
-	if r.Subject != e.subjects.PodOrder(order.Preemptor.UID) {
+	if r.Subject != e.subjectOf(order) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
-		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonWrongSubject, "an order for " + order.Preemptor.UID})
+		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonWrongSubject, "an order for " + uid})
 		return
 	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
@@ -74,9 +76,8 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
 		return
 	}
-	ref := wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
-	pod := e.podOf(ref)
-	if !e.placements.knows(types.UID(ref.UID)) || pod.Spec.NodeName != "" {
+	pod := e.waitingFor(order)
+	if pod == nil {
 		return
 	}
 	outcome := e.inflight.outcome(order.OrderID)
@@ -92,9 +93,9 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	if !e.inflight.adopt(taken, now) {
 		return
 	}
-	klog.FromContext(ctx).Info("order_adopted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", order.OrderID, "node", order.Node)
+	klog.FromContext(ctx).Info("order_adopted", "kind", order.Kind, "pod", klog.KObj(pod), "pod_uid", uid, "order_id", order.OrderID, "node", order.Node)
 	// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
-	e.activate(ctx, e.pending(ref))
+	e.activate(ctx, e.pending(refOf(pod)))
 	if outcome == nil {
 		outcome = e.inflight.outcome(order.OrderID) // it may have come since
 	}
@@ -103,16 +104,31 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	}
 }
 
+// waitingFor is a pod that an order makes room for, of a group one of the members; nil where none waits for a node.
+func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
+	for _, place := range adopted(order, time.Time{}).places() {
+		pod := e.current(refOfPlacement(place))
+		if pod != nil && e.placements.knows(pod.UID) && pod.Spec.NodeName == "" {
+			return pod
+		}
+	}
+	return nil
+}
+
 // adopted is an order from the stream as the inflight state sees it.
 func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
 	e := &inFlightPreemption{
 		orderID:   order.OrderID,
-		preemptor: wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID},
 		node:      order.Node,
 		awaited:   map[types.UID]string{},
 		remaining: map[types.UID]time.Time{},
 		createdAt: order.CreatedAt.Time,
 		opensAt:   opensAt,
+	}
+	if order.Kind == wire.KindGroup {
+		e.enterGroup(order.Group, order.Members)
+	} else {
+		e.preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
 	}
 	for _, v := range order.Victims {
 		e.victims = append(e.victims, types.UID(v.UID))
@@ -172,20 +188,31 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	if e.refusedByBreaker(ctx, w, outcome) {
-		e.pending(w.pod) // it may have gone meanwhile
-		e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
+		e.lookAtPlaces(w)
 		return
 	}
 	// Other victims may do on the same node, where the next plan can leave those out.
-	others := e.unevictable.take(types.UID(w.pod.UID), outcome.Victims) > 0
-	e.failed(w.pod, w.node, nodesFault(outcome) && !others)
-	e.inflight.nominatedTo(types.UID(w.pod.UID), e.podOf(w.pod).Status.NominatedNodeName)
+	others := e.unevictable.take(types.UID(w.pod.UID), w.pod.Namespace, outcome.Victims) > 0
+	e.failed(w, nodesFault(outcome) && !others)
+	e.lookAtPlaces(w)
 }
 
-// failed notes that an order of a pod came to nothing, unless that is bound or gone.
-func (e *engine) failed(pod wire.PodRef, node string, nodesFault bool) {
-	e.nodeBackoff.failed(types.UID(pod.UID), node, nodesFault)
-	e.pending(pod)
+// failed notes that an order came to nothing, unless its pods are bound or gone. Which node of a group's is at fault is not known.
+func (e *engine) failed(w activation, nodesFault bool) {
+	e.nodeBackoff.failed(types.UID(w.pod.UID), w.node, nodesFault && w.members == nil)
+	for _, place := range w.places() {
+		e.pending(refOfPlacement(place))
+	}
+}
+
+// lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
+func (e *engine) lookAtPlaces(w activation) {
+	for _, place := range w.places() {
+		ref := refOfPlacement(place)
+		if e.pending(ref) != nil {
+			e.inflight.nominatedTo(types.UID(ref.UID), e.podOf(ref).Status.NominatedNodeName)
+		}
+	}
 }
 
 // nodesFault reports whether an order came to nothing for something about its node or victims, so that the
@@ -209,16 +236,16 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	preemptor, node, known := e.inflight.nominationOf(orderID)
-	if !known {
-		return
-	}
-	// The nomination may have been taken away, or the node, while the order was carried out.
-	if e.placements.knows(types.UID(preemptor.UID)) {
-		e.inflight.nominatedTo(types.UID(preemptor.UID), e.podOf(preemptor).Status.NominatedNodeName)
-	}
-	if _, err := e.nodes.Get(node); apierrors.IsNotFound(err) {
-		e.inflight.nodeDeleted(node)
+	_, places, _ := e.inflight.nominationsOf(orderID)
+	for _, place := range places {
+		// The nomination may have been taken away, or the node, while the order was carried out.
+		ref := refOfPlacement(place)
+		if e.placements.knows(types.UID(ref.UID)) {
+			e.inflight.nominatedTo(types.UID(ref.UID), e.podOf(ref).Status.NominatedNodeName)
+		}
+		if _, err := e.nodes.Get(place.Node); apierrors.IsNotFound(err) {
+			e.inflight.nodeDeleted(place.Node)
+		}
 	}
 }
 
@@ -325,10 +352,7 @@ func (e *engine) runActivator(ctx context.Context) {
 			next = at
 		}
 		inFlightGauge.Set(float64(inFlight))
-		state, _ := e.breaker.current()
-		breakerGauge.Set(float64(state))
-		evictors, _ := e.orders.state()
-		orderBreakerGauge.Set(float64(evictors))
+		e.showBreakers()
 
 		var timer <-chan time.Time
 		if !next.IsZero() {
@@ -343,6 +367,16 @@ func (e *engine) runActivator(ctx context.Context) {
 	}
 }
 
+// showBreakers sets the metrics of the breakers.
+func (e *engine) showBreakers() {
+	pods, _ := e.breaker.current()
+	breakerGauge.Set(float64(pods))
+	groups, _ := e.groupBreaker.current()
+	groupBreakerGauge.Set(float64(groups))
+	evictors, _ := e.orders.state()
+	orderBreakerGauge.Set(float64(evictors))
+}
+
 // activateWaiting activates pods that an order that has ended makes room for, and says when to look again (zero:
 // when something changes).
 func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.Time) {
@@ -355,34 +389,74 @@ func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.T
 }
 
 // applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
-// must not be called under any lock.
+// must not be called under any lock. Nominations of a group that the API still shows are cleared there first, on a goroutine of their
+// own: a cycle in between would begin with them.
 func (e *engine) applyActivation(ctx context.Context, w activation) {
-	defer goroutines.RecoverPanic(ctx, "waker", func() {
-		at := e.clock.Now().Add(goroutines.RestartPause)
-		e.inflight.activationFailed(w.orderID, at)
-		e.retry.tryAt(w.pod, at)
-	})
+	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoint(failBeforeActivate)
-	logger := klog.FromContext(ctx)
-	pod := e.podOf(w.pod)
 	if w.unanswered {
 		e.perNamespace.undecided(w.orderID)
 		e.futile(ctx, w.orderID, notStarted)
 	}
 	if w.revert {
-		if w.unpublished || pod.Status.NominatedNodeName == w.node {
-			// No evictor takes it back in the API, or none has.
-			e.reverted.note(pod.UID, w.node)
-			e.pending(w.pod) // it may have gone meanwhile
+		if shown := e.revert(w); len(shown) > 0 {
+			goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) {
+				defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
+				e.clearNominations(ctx, shown)
+				e.release(ctx, w)
+			})
+			return
 		}
-		e.handle.DeleteNominatedPodIfExists(pod)
+	}
+	e.release(ctx, w)
+}
+
+// activateAgain has an activation that panicked done again after a pause.
+func (e *engine) activateAgain(w activation) {
+	at := e.clock.Now().Add(goroutines.RestartPause)
+	e.inflight.activationFailed(w.orderID, at)
+	for _, place := range w.places() {
+		e.retry.tryAt(refOfPlacement(place), at)
+	}
+}
+
+// release opens the gate of an order that was reverted, and lets its pods be tried again.
+func (e *engine) release(ctx context.Context, w activation) {
+	logger := klog.FromContext(ctx)
+	if w.revert {
 		e.inflight.finish(w.orderID)
-		logger.Info("preemption_reverted", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
+		logger.Info("preemption_reverted", "pod", klog.KRef(w.pod.Namespace, w.pod.Name), "pod_uid", w.pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
 	} else {
 		if w.waited > 0 {
 			orderToLastVictimGone.Observe(w.waited.Seconds())
 		}
-		logger.Info("preemptor_released", "pod", klog.KObj(pod), "pod_uid", pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
+		logger.Info("preemptor_released", "pod", klog.KRef(w.pod.Namespace, w.pod.Name), "pod_uid", w.pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
 	}
-	e.activate(ctx, pod)
+	if w.members == nil {
+		e.activate(ctx, e.podOf(w.pod))
+		return
+	}
+	var members []*v1.Pod
+	for _, place := range w.members {
+		members = append(members, e.pending(refOfPlacement(place)))
+	}
+	e.activate(ctx, members...)
+}
+
+// revert deletes the nominations of an order in memory, and returns the members of a group that the API still shows nominated by it:
+// no evictor takes that back there, or none has. For a pod the next cycle does.
+func (e *engine) revert(w activation) (shown []*v1.Pod) {
+	for _, place := range w.places() {
+		pod := e.podOf(refOfPlacement(place))
+		if w.unpublished || pod.Status.NominatedNodeName == place.Node {
+			if w.members == nil {
+				e.reverted.note(pod.UID, place.Node)
+			} else if pod.Status.NominatedNodeName == place.Node {
+				shown = append(shown, pod)
+			}
+			e.pending(refOf(pod)) // it may have gone meanwhile
+		}
+		e.handle.DeleteNominatedPodIfExists(pod)
+	}
+	return shown
 }

@@ -55,7 +55,7 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})
 	if err != nil {
-		return ended(a.unreachable(err))
+		return ended(a.unreachable(a.engine.breaker, refOf(a.pod), err))
 	}
 	switch {
 	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
@@ -94,9 +94,9 @@ func (a *attempt) answer(ctx context.Context, q question) (*wire.PlanReply, erro
 
 // mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
 // a planner's failure.
-func (a *attempt) mayAsk(ctx context.Context) bool {
+func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
 	deadline, _ := ctx.Deadline()
-	return ctx.Err() == nil && time.Until(deadline) >= a.args.PlanTimeout.Duration
+	return ctx.Err() == nil && time.Until(deadline) >= planTimeout
 }
 
 // query sends a question and waits for its answer; prefetched says that it is asked while the filters run.
@@ -109,52 +109,72 @@ func (pl *MakeWay) query(ctx context.Context, q question, prefetched bool) (*wir
 	return pl.ask(ctx, request)
 }
 
-// ask sends one plan request and waits for its answer, at most the plan time-out. Failures count
-// towards the breaker; an answer of any kind closes it.
+// ask sends one plan request and waits for its answer.
 func (pl *MakeWay) ask(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
-	data, err := wire.Encode(request)
+	return askPlanner(ctx, pl, inquiry[wire.PlanReply]{
+		subject: pl.engine.subjects.Plan, request: request, id: request.RequestID,
+		timeout: pl.args.PlanTimeout.Duration, breaker: pl.engine.breaker,
+		decode: wire.DecodePlanReply, idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
+	})
+}
+
+// inquiry is a question to the planner, with how its answer is read.
+type inquiry[Reply any] struct {
+	subject string
+	request any
+	id      string
+	timeout time.Duration
+	breaker *breaker
+	decode  func([]byte) (*Reply, error)
+	idOf    func(*Reply) string
+}
+
+// askPlanner sends a question and waits for its answer, at most its time-out. Failures count towards its breaker; an answer of
+// any kind closes it.
+func askPlanner[Reply any](ctx context.Context, pl *MakeWay, q inquiry[Reply]) (*Reply, error) {
+	data, err := wire.Encode(q.request)
 	if err != nil {
 		return nil, err
 	}
 	if len(data) > wire.MaxBytes {
 		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", errTooLarge, len(data), wire.MaxBytes)
 	}
-	if !pl.engine.breaker.allow() {
+	if !q.breaker.allow() {
 		return nil, errBreakerOpen
 	}
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, pl.args.PlanTimeout.Duration)
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
-	reply, result, err := pl.exchange(ctx, request.RequestID, data)
+	reply, result, err := exchange(ctx, pl, q, data)
 	planRequestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
 		if result == planNoResponders {
-			pl.engine.breaker.unheard()
+			q.breaker.unheard()
 		} else {
-			pl.engine.breaker.failed(time.Since(start))
+			q.breaker.failed(time.Since(start))
 		}
 		pl.engine.inflight.notify() // the breaker's metric is set there
-		klog.FromContext(ctx).Info("plan_request_failed", "request_id", request.RequestID, "reason", err.Error())
+		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
 		return nil, err
 	}
-	if pl.engine.breaker.succeeded() {
+	if q.breaker.succeeded() {
 		pl.engine.inflight.notify() // as above
 	}
 	return reply, nil
 }
 
 // exchange is one request and its checked answer, with the metric's label.
-func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) (*wire.PlanReply, string, error) {
-	raw, err := pl.engine.bus.Request(ctx, pl.engine.subjects.Plan, data)
+func exchange[Reply any](ctx context.Context, pl *MakeWay, q inquiry[Reply], data []byte) (*Reply, string, error) {
+	raw, err := pl.engine.bus.Request(ctx, q.subject, data)
 	switch {
 	case errors.Is(err, natsbus.ErrNoResponders):
 		return nil, planNoResponders, errors.New("no planner answers")
 	case errors.Is(err, natsbus.ErrNotSent):
 		return nil, planDisconnected, err
 	case err != nil:
-		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", pl.args.PlanTimeout.Duration, err)
+		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", q.timeout, err)
 	}
-	reply, err := wire.DecodePlanReply(raw)
+	reply, err := q.decode(raw)
 	if err != nil {
 		var malformed *wire.MalformedError
 		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
@@ -162,24 +182,24 @@ func (pl *MakeWay) exchange(ctx context.Context, requestID string, data []byte) 
 		}
 		return nil, planMalformed, err
 	}
-	if reply.RequestID != requestID {
-		return nil, planMalformed, fmt.Errorf("an answer to %q", reply.RequestID)
+	if id := q.idOf(reply); id != q.id {
+		return nil, planMalformed, fmt.Errorf("an answer to %q", id)
 	}
 	return reply, planAnswered, nil
 }
 
-// unreachable ends an attempt without a plan; the pod is tried again, since no event of the cluster
-// tells when the planner is back.
-func (a *attempt) unreachable(err error) preemptResult {
-	_, probeAt := a.engine.breaker.current()
+// unreachable ends an attempt without a plan; the pod, or the group by one of its members, is tried again, since no event of
+// the cluster tells when the planner is back.
+func (pl *MakeWay) unreachable(breaker *breaker, pod wire.PodRef, err error) preemptResult {
+	_, probeAt := breaker.current()
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
-		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		pl.engine.retry.planUnavailable(pod, time.Time{})
 		return preemptResult{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):
-		a.engine.retry.tryAt(refOf(a.pod), probeAt)
+		pl.engine.retry.tryAt(pod, probeAt)
 	default:
-		a.engine.retry.planUnavailable(refOf(a.pod), probeAt)
+		pl.engine.retry.planUnavailable(pod, probeAt)
 	}
 	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }

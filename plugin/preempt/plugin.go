@@ -17,6 +17,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -25,6 +26,7 @@ const Name = "MakeWay"
 
 // MakeWay is the plugin of one profile. What profiles share is in the engine.
 type MakeWay struct {
+	minor.GroupPlugin
 	args   *MakeWayArgs
 	handle fwk.Handle
 	engine *engine
@@ -59,7 +61,13 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 	}
 	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
 		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
-	return &MakeWay{args: args, handle: handle, engine: engine}, nil
+	return newPlugin(args, handle, engine), nil
+}
+
+func newPlugin(args *MakeWayArgs, handle fwk.Handle, engine *engine) *MakeWay {
+	pl := &MakeWay{args: args, handle: handle, engine: engine}
+	pl.GroupPlugin = minor.NewGroupPlugin(handle, pl.preemptForGroup)
+	return pl
 }
 
 // Name implements Plugin.
@@ -96,6 +104,12 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
 	}
+	if name := minor.GroupName(pod); name != "" {
+		if orderID, nodes, closed := pl.engine.inflight.gateGroup(groupKey{pod.Namespace, name}, pl.engine.clock.Now()); closed {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+				fmt.Sprintf("makeway: its group waits for pods to leave %d nodes (order %s)", nodes, orderID))
+		}
+	}
 	if rejected := pl.engine.gate.Admit(pod, pl.args.Mode); rejected != nil {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.Message())
 	}
@@ -106,6 +120,9 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 // rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
+	if pinsOf(ctx) != nil {
+		return nil
+	}
 	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
 		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
@@ -120,6 +137,9 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // the scheduler takes it out of its cache right after.
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
+	if pinsOf(ctx) != nil {
+		return
+	}
 	pl.engine.placements.unassume(pod.UID)
 	pl.engine.gate.Unreserve(pod.UID)
 	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())

@@ -75,27 +75,32 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return *end
 	}
 
-	// 3) Recall what earlier attempts have left behind: whether the pod waits, and what its plan leaves out.
+	// 3) Ensure that its PriorityClass does not let it wait for a node first.
 	mode := pl.mode(pod)
+	if end := pl.delayed(pod, mode); end != nil {
+		return *end
+	}
+
+	// 4) Recall what earlier attempts have left behind: whether the pod waits, and what its plan leaves out.
 	known := pl.recall(pod, mode, potential, nodes)
 	if known.wait != nil {
 		return *known.wait
 	}
 
-	// 4) Ask the planner for candidates, and run the scheduler's filters on them.
+	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, prefetch: prefetchOf(state)}
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
 		return *end
 	}
 
-	// 5) Ask the extenders which of them they allow.
+	// 6) Ask the extenders which of them they allow.
 	candidates, end = attempt.askExtenders(candidates)
 	if end != nil {
 		return *end
 	}
 
-	// 6) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
+	// 7) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
 	return attempt.nominate(candidates[0], reply)
 }
 
@@ -162,7 +167,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	passed, judged := a.verify(ctx, reply)
 	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
 	// A planner that names what it was asked to leave out is not asked forever.
-	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && a.mayAsk(ctx) {
+	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
 		again, end := a.plan(ctx, a.args.MaxCandidates)
 		if end != nil {
 			if len(passed) == 0 {

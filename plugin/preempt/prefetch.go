@@ -149,6 +149,9 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	if why, _ := pl.engine.ordersHeldBack(pod.Namespace); why != "" {
 		return false
 	}
+	if until, _ := pl.engine.delayedUntil(pod); !until.IsZero() {
+		return false
+	}
 	breaker, _ := pl.engine.breaker.current()
 	return breaker == breakerClosed && !pl.engine.remembers(pod.UID) && !pl.ordersLimited()
 }

@@ -55,24 +55,29 @@ func RememberConfiguration(configuration *config.KubeSchedulerConfiguration) err
 func (pl *MakeWay) profile() wire.Profile {
 	pl.profileOnce.Do(func() {
 		pl.profileValue = wire.Profile{Name: pl.handle.ProfileName()}
-		lister, ok := pl.handle.(framework.Framework)
-		if !ok {
-			return
-		}
-		profileArgs.RLock()
-		defer profileArgs.RUnlock()
-		known := profileArgs.of[pl.profileValue.Name]
-		for _, filter := range lister.ListPlugins().Filter.Enabled {
-			pl.profileValue.Filters = append(pl.profileValue.Filters, filter.Name)
-			if args, ok := known[filter.Name]; ok {
-				if pl.profileValue.FilterArgs == nil {
-					pl.profileValue.FilterArgs = map[string]json.RawMessage{}
-				}
-				pl.profileValue.FilterArgs[filter.Name] = args
-			}
+		if lister, ok := pl.handle.(framework.Framework); ok {
+			pl.profileValue = profileOf(lister)
 		}
 	})
 	return pl.profileValue
+}
+
+// profileOf names the filters of a profile, in the order in which they run, with their arguments where they are known.
+func profileOf(filters framework.Framework) wire.Profile {
+	profile := wire.Profile{Name: filters.ProfileName()}
+	profileArgs.RLock()
+	defer profileArgs.RUnlock()
+	known := profileArgs.of[profile.Name]
+	for _, filter := range filters.ListPlugins().Filter.Enabled {
+		profile.Filters = append(profile.Filters, filter.Name)
+		if args, ok := known[filter.Name]; ok {
+			if profile.FilterArgs == nil {
+				profile.FilterArgs = map[string]json.RawMessage{}
+			}
+			profile.FilterArgs[filter.Name] = args
+		}
+	}
+	return profile
 }
 
 // hasFallback reports whether MakeWayFallback runs where this plugin's PostFilter has no answer. The framework knows its

@@ -71,8 +71,11 @@ var errGatePanic = errors.New("makeway: a panic was recovered in the queue gate,
 // PreFilter keeps a pod out whose queue, or one above it, has no room. Unschedulable where pods within the
 // full queue may make room, so that PostFilter asks for a plan; else UnschedulableAndUnresolvable. Skip
 // where the pod may pass, so that nothing else here costs anything in its cycle.
-func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
+func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (result *fwk.PreFilterResult, status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
+	if trial := pinsOf(ctx); trial != nil {
+		return trial.preFilter(pod)
+	}
 	pl.engine.leadership.leads.Store(true)
 	if pl.engine.control.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		awaitDecision(ctx, pl.engine.gate)
@@ -122,10 +125,13 @@ func (pl *MakeWay) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 	return nil
 }
 
-// Filter reports, in a dry run, whether the removed pods have made room. In an ordinary cycle it is never asked: a
-// pod that passes the gate skips it, and one that is kept out has no node looked at.
-func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, _ *v1.Pod, _ fwk.NodeInfo) (status *fwk.Status) {
+// Filter reports, in a dry run, whether the removed pods have made room, and in a trial of a group whether the node is the member's.
+// In an ordinary cycle it is never asked: a pod that passes the gate skips it, and one that is kept out has no node looked at.
+func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })
+	if trial := pinsOf(ctx); trial != nil {
+		return trial.filter(pod, node)
+	}
 	rejected := queuegate.RejectionOf(state)
 	if rejected == nil || rejected.Fits() {
 		return nil

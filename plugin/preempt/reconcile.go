@@ -32,6 +32,7 @@ const (
 type unanswered struct {
 	orderID      string
 	preemptorUID string
+	group        bool // the preemptor is a PodGroup
 	createdAt    time.Time
 	message      []byte // as it was stored
 }
@@ -46,7 +47,7 @@ func (f *inflight) unanswered(before, now time.Time) []unanswered {
 		if !e.phase.stored() || !e.createdAt.Before(before) || !now.Before(e.opensAt.Add(-gateSlack)) {
 			continue
 		}
-		orders = append(orders, unanswered{orderID: e.orderID, preemptorUID: string(uid), createdAt: e.createdAt, message: e.message})
+		orders = append(orders, unanswered{orderID: e.orderID, preemptorUID: string(uid), group: e.isGroup(), createdAt: e.createdAt, message: e.message})
 	}
 	slices.SortFunc(orders, func(a, b unanswered) int {
 		if order := a.createdAt.Compare(b.createdAt); order != 0 {
@@ -93,6 +94,9 @@ func (e *engine) readOutcome(ctx context.Context, order unanswered) error {
 		return nil
 	}
 	subject := e.subjects.PodOrder(order.preemptorUID)
+	if order.group {
+		subject = e.subjects.GroupOrder(order.preemptorUID)
+	}
 	if _, stored, err := e.records.Last(ctx, e.subjects.OrdersStream, subject); err != nil || stored {
 		return err
 	}

@@ -139,6 +139,16 @@ func (r *retries) planUnavailable(pod wire.PodRef, notBefore time.Time) {
 	r.shrink()
 }
 
+// unplanned returns how often in a row no plan could be had for a pod.
+func (r *retries) unplanned(uid types.UID) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.pods[uid]; entry != nil {
+		return entry.failures
+	}
+	return 0
+}
+
 // tryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
 // the planner is not asked before, or a verification goes on.
 func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
@@ -323,7 +333,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 	}
-	e.classes = schedulinglisters.NewPriorityClassLister(classes.GetIndexer())
+	e.classes, e.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
 	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }

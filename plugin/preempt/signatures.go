@@ -19,9 +19,6 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// kindQuota is the kind of the planner's orders, see wire.EvictionOrder.
-const kindQuota = "quota"
-
 // What becomes of messages whose signature does not hold.
 const (
 	signaturesOff     = "off"
@@ -132,7 +129,7 @@ func (e *engine) unwrapOrder(data []byte, subject string) (*wire.EvictionOrder, 
 		return nil, e.signatures.unread(err)
 	}
 	kind := wire.SigningOrder
-	if order.Kind == kindQuota {
+	if order.Kind == wire.KindQuota {
 		kind = wire.SigningQuotaOrder
 	}
 	return order, e.signatures.verify(envelope, kind, subject)

@@ -27,11 +27,12 @@ const (
 	endUnaskable    outcomeKind = "unaskable"
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
-	// still leaving, or as many orders are in flight as the policy allows. The nomination is kept; the
-	// chain stops, so that no other plugin evicts more.
+	// still leaving, as many orders are in flight as the policy allows, or its PriorityClass delays its preemption. The
+	// nomination is kept; the chain stops, so that no other plugin evicts more, or earlier.
 	endInFlight outcomeKind = "in_flight"
 	endLeaving  outcomeKind = "victims_leaving"
 	endLimited  outcomeKind = "orders_limited"
+	endDelayed  outcomeKind = "delayed"
 
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that no other plugin acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
@@ -83,11 +84,23 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endLeaving, endLimited:
+	case endInFlight, endLeaving, endLimited, endDelayed:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)
 	}
+}
+
+// groupStatus is what PodGroupPostFilter returns for the ending of a pod group. Success comes with the nodes of members: of the new
+// order, or of the one whose victims are on their way, since any other status has the scheduler clear the nominations of some
+// members and keep those of others. UnschedulableAndUnresolvable stops the chain, and after Unschedulable a MakeWayFallback may act.
+func (e preemptResult) groupStatus() *fwk.Status {
+	switch e.kind {
+	case endNominated, endInFlight, endLeaving:
+		return e.status(fwk.Success)
+	}
+	_, status := e.statusPair()
+	return status
 }
 
 // keepNomination leaves the pod's nomination as it is, unless it was taken back.

@@ -3,6 +3,7 @@ package preempt
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -56,7 +57,8 @@ func newUnevictable(clock clock.PassiveClock) *unevictable {
 
 // take remembers the victims of an outcome that could not be evicted, and returns how many of them the plan had not been
 // asked to leave out.
-func (r *unevictable) take(preemptor types.UID, victims []wire.VictimOutcome) (news int) {
+// namespace: of the preemptor.
+func (r *unevictable) take(preemptor types.UID, namespace string, victims []wire.VictimOutcome) (news int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -80,7 +82,7 @@ func (r *unevictable) take(preemptor types.UID, victims []wire.VictimOutcome) (n
 		}
 		entry.duration = min(2*entry.duration, unevictableMax)
 		entry.until = now.Add(entry.duration)
-		entry.cause = causeOf(v)
+		entry.cause = causeOf(v, namespace)
 	}
 	r.shrink(preemptor)
 	return news
@@ -100,8 +102,15 @@ func (r *unevictable) shrink(preemptor types.UID) {
 	}
 }
 
-// causeOf is why a victim stays, without its name: the preemptor's condition may be another tenant's to read.
-func causeOf(v wire.VictimOutcome) string {
+// answered is how a refusal of the API server begins: its status and reason.
+var answered = regexp.MustCompile(`^\d{3} \w+: `)
+
+// causeOf is why a victim stays, without its name. Of a pod of another namespace than the preemptor's it is a constant or a status:
+// what an admission policy, a budget or a group is called there is not for the preemptor's condition. See docs/visibility.md.
+func causeOf(v wire.VictimOutcome, namespace string) string {
+	if v.Namespace != namespace {
+		return cmp.Or(strings.TrimSuffix(answered.FindString(v.Message), ": "), v.Reason, v.Result)
+	}
 	text := cmp.Or(v.Message, v.Reason, v.Result)
 	if v.Name != "" {
 		for _, quoted := range []string{`"%s"`, "'%s'", "/%s"} {

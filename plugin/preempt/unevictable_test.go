@@ -64,7 +64,7 @@ func TestWhereOneOfTwoEqualVictimsCannotBeEvictedTheOtherGoesNext(t *testing.T) 
 func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *testing.T) {
 	w, p := equalVictims(t)
 	w.bus.plan = answers(candidate("n1", "!a", "b"))
-	w.plugin.engine.unevictable.take("p", []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}})
+	w.plugin.engine.unevictable.take("p", "default", []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}})
 
 	expectVictims(t, w.nominated(p, "n1"), "b")
 }
@@ -72,7 +72,7 @@ func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *tes
 func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T) {
 	w, p := equalVictims(t)
 	for _, uid := range []string{"a", "b"} {
-		w.plugin.engine.unevictable.take("p", []wire.VictimOutcome{{Name: uid, UID: uid, Result: victimFailed, Reason: "Forbidden", Message: forbidden}})
+		w.plugin.engine.unevictable.take("p", "default", []wire.VictimOutcome{{Namespace: "default", Name: uid, UID: uid, Result: victimFailed, Reason: "Forbidden", Message: forbidden}})
 	}
 
 	_, status := w.cycle(p)
@@ -105,7 +105,7 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 			r := newUnevictable(clock)
 			test.outcome.UID = "a"
 			for _, want := range test.want {
-				news := r.take("p", []wire.VictimOutcome{test.outcome})
+				news := r.take("p", "default", []wire.VictimOutcome{test.outcome})
 				victims, until, _ := r.of("p")
 				if want == 0 {
 					if news != 0 || len(victims) != 0 {
@@ -116,7 +116,7 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 				if news != 1 || len(victims) != 1 || until.Sub(clock.Now()) != want {
 					t.Fatalf("%d new; left out for %s, want %s", news, until.Sub(clock.Now()), want)
 				}
-				if again := r.take("p", nil); again != 0 {
+				if again := r.take("p", "default", nil); again != 0 {
 					t.Errorf("%d new of none", again)
 				}
 				clock.SetTime(until)
@@ -128,9 +128,9 @@ func TestHowLongAVictimIsLeftOut(t *testing.T) {
 func TestAVictimThatFailsThoughItWasLeftOutIsTheNodesFault(t *testing.T) {
 	r := newUnevictable(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
 	failed := []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}}
-	r.take("p", failed)
+	r.take("p", "default", failed)
 
-	if news := r.take("p", failed); news != 0 {
+	if news := r.take("p", "default", failed); news != 0 {
 		t.Errorf("%d new", news)
 	}
 }
@@ -140,7 +140,7 @@ func TestAsManyVictimsAreLeftOutAsARequestMayName(t *testing.T) {
 	r := newUnevictable(clock)
 	for i := range 3 * wire.MostRefusedVictims {
 		clock.SetTime(clock.Now().Add(time.Millisecond))
-		r.take("p", []wire.VictimOutcome{{UID: fmt.Sprintf("%03d", i), Result: victimFailed, Reason: "Forbidden"}})
+		r.take("p", "default", []wire.VictimOutcome{{UID: fmt.Sprintf("%03d", i), Result: victimFailed, Reason: "Forbidden"}})
 	}
 
 	victims, _, _ := r.of("p")
@@ -150,9 +150,22 @@ func TestAsManyVictimsAreLeftOutAsARequestMayName(t *testing.T) {
 }
 
 func TestTheCauseOfAConditionNamesNoVictim(t *testing.T) {
-	cause := causeOf(wire.VictimOutcome{Name: "payroll-0", Message: `403 Forbidden: pods "payroll-0" is forbidden: ` + strings.Repeat("x", 500)})
+	cause := causeOf(wire.VictimOutcome{Name: "payroll-0", Message: `403 Forbidden: pods "payroll-0" is forbidden: ` + strings.Repeat("x", 500)}, "")
 
 	if strings.Contains(cause, "payroll") || len(cause) > maxCauseBytes+len("…") || !strings.HasPrefix(cause, "403 Forbidden") {
 		t.Errorf("%q", cause)
+	}
+}
+
+func TestTheCauseOfAConditionTellsOfAnotherNamespaceNoMoreThanAStatus(t *testing.T) {
+	for message, want := range map[string]string{
+		`403 Forbidden: pods "payroll-0" is forbidden: policy payroll-stays of team payroll denied request`: "403 Forbidden",
+		"pod-group: payroll/month goes whole or not at all, and the order lacks payroll/month-3":            "pod-group",
+		"hard-budget: PodDisruptionBudget payroll/payroll allows no more":                                   "pod-group",
+	} {
+		cause := causeOf(wire.VictimOutcome{Namespace: "payroll", Name: "payroll-0", Result: victimExempt, Reason: "pod-group", Message: message}, "shop")
+		if cause != want {
+			t.Errorf("%q, want %q", cause, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -330,6 +331,8 @@ type fakeBus struct {
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
 	raw      func(*wire.PlanRequest) []byte // instead of plan: an answer as it is
 	requests []*wire.PlanRequest
+	group    func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) // answers those about groups
+	asked    []*wire.GroupPlanRequest
 	messages []natsbus.Record
 	ids      map[string]uint64
 	publish  func(attempt int) (store bool, err error)
@@ -346,7 +349,10 @@ type follower struct {
 
 func newFakeBus() *fakeBus { return &fakeBus{ids: map[string]uint64{}} }
 
-func (b *fakeBus) Request(_ context.Context, _ string, data []byte) ([]byte, error) {
+func (b *fakeBus) Request(_ context.Context, subject string, data []byte) ([]byte, error) {
+	if strings.HasSuffix(subject, ".plan.group") {
+		return b.requestGroup(data)
+	}
 	request, err := wire.DecodePlanRequest(data)
 	if err != nil {
 		return nil, err
@@ -369,6 +375,29 @@ func (b *fakeBus) Request(_ context.Context, _ string, data []byte) ([]byte, err
 	if reply.RequestID == "" {
 		reply.RequestID = request.RequestID
 	}
+	if reply.Status == "" {
+		reply.Status = wire.StatusCandidates
+	}
+	return json.Marshal(reply)
+}
+
+func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
+	request, err := wire.DecodeGroupPlanRequest(data)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.asked = append(b.asked, request)
+	group := b.group
+	b.mu.Unlock()
+	if group == nil {
+		return nil, natsbus.ErrNoResponders
+	}
+	reply, err := group(request)
+	if err != nil {
+		return nil, err
+	}
+	reply.APIVersion, reply.Planner, reply.RequestID = wire.APIVersion, "test", request.RequestID
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
 	}
@@ -478,8 +507,8 @@ func (w *world) order(n int) *wire.EvictionOrder {
 func (w *world) end(order *wire.EvictionOrder, result string) {
 	w.t.Helper()
 	outcome := &wire.Outcome{
-		OrderID: order.OrderID, Kind: "pod", ClusterUID: order.ClusterUID, Epoch: order.Fence.Epoch, Result: result, Evictor: "test",
-		StartedAt: order.CreatedAt, FinishedAt: wire.At(time.Now()), PreemptorUID: order.Preemptor.UID, Node: order.Node,
+		OrderID: order.OrderID, Kind: order.Kind, ClusterUID: order.ClusterUID, Epoch: order.Fence.Epoch, Result: result, Evictor: "test",
+		StartedAt: order.CreatedAt, FinishedAt: wire.At(time.Now()), PreemptorUID: order.PreemptorUID(), Node: order.Node,
 	}
 	for _, v := range order.Victims {
 		outcome.Victims = append(outcome.Victims, wire.VictimOutcome{Namespace: v.Namespace, Name: v.Name, UID: v.UID, Result: "deleted"})

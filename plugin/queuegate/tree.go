@@ -32,6 +32,9 @@ const (
 // queueLabels are where a pod names its queue; the first that is not empty counts.
 var queueLabels = [...]string{"yunikorn.apache.org/queue", "queue"}
 
+// QueueLabels are the labels by which a pod names its queue.
+func QueueLabels() []string { return slices.Clone(queueLabels[:]) }
+
 // queueTree is the tree of queues of one control state: what each may hold, what it is guaranteed, and who may use
 // it. It never changes. Resources that no queue limits or guarantees are in none of its numbers.
 type queueTree struct {

@@ -21,8 +21,10 @@ func New(further ...app.Option) *cobra.Command {
 		app.WithPlugin(preempt.FallbackName, preempt.NewFallback),
 		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
 	}
-	command := app.NewSchedulerCommand(append(ours, further...)...)
+	plugins := append(ours, further...)
+	command := app.NewSchedulerCommand(plugins...)
 	command.PreRunE = rememberConfiguration
+	command.AddCommand(newShadow(plugins...))
 	return command
 }
 

@@ -3,12 +3,16 @@
 package minor
 
 import (
+	"context"
 	"slices"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -17,21 +21,33 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// The lines of docs/scheduler.md for Kubernetes 1.37.
+// The profile of docs/scheduler.md, with stand-ins for makeway's plugins. kube-scheduler puts at podGroupPostFilter what multiPoint
+// enables, its own DynamicResources first.
 const groupProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
   - plugins:
       multiPoint:
+        enabled: [{ name: MakeWay }, { name: MakeWayFallback }]
         disabled: [{ name: DefaultPreemption }]
-      preEnqueue:
-        enabled: [{ name: DefaultPreemption }]
-      podGroupPostFilter:
-        enabled: [{ name: DynamicResources }, { name: DefaultPreemption }]
+      postFilter:
+        enabled: [{ name: DynamicResources }, { name: MakeWay }, { name: MakeWayFallback }]
 `
 
-func TestTheDocumentedProfileLeavesGroupsToDefaultPreemption(t *testing.T) {
+// standIn is a plugin of a name that makes room for pods and groups.
+type standIn struct {
+	GroupPlugin
+	name string
+}
+
+func (s standIn) Name() string { return s.name }
+
+func (standIn) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	return nil, nil
+}
+
+func TestTheDocumentedProfileAsksMakeWayForGroupsBeforeItsFallback(t *testing.T) {
 	metrics.Register()
 	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(groupProfile), nil, &config.KubeSchedulerConfiguration{})
 	if err != nil {
@@ -40,7 +56,11 @@ func TestTheDocumentedProfileLeavesGroupsToDefaultPreemption(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	client := fake.NewClientset()
 	profile := decoded.(*config.KubeSchedulerConfiguration).Profiles[0]
-	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), &profile,
+	registry := plugins.NewInTreeRegistry()
+	for _, name := range []string{"MakeWay", "MakeWayFallback"} {
+		registry[name] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return standIn{name: name}, nil }
+	}
+	f, err := frameworkruntime.NewFramework(ctx, registry, &profile,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
 		frameworkruntime.WithSnapshotSharedLister(cache.NewEmptySnapshot()))
 	if err != nil {
@@ -51,13 +71,7 @@ func TestTheDocumentedProfileLeavesGroupsToDefaultPreemption(t *testing.T) {
 	for _, plugin := range f.PodGroupPostFilterPlugins() {
 		names = append(names, plugin.Name())
 	}
-	if !slices.Equal(names, []string{"DynamicResources", "DefaultPreemption"}) {
-		t.Errorf("got %v for pod groups", names)
-	}
-	for point, want := range map[string]bool{"PostFilter": false, "PreEnqueue": true} {
-		set := map[string]config.PluginSet{"PostFilter": f.ListPlugins().PostFilter, "PreEnqueue": f.ListPlugins().PreEnqueue}[point]
-		if got := slices.ContainsFunc(set.Enabled, func(p config.Plugin) bool { return p.Name == "DefaultPreemption" }); got != want {
-			t.Errorf("DefaultPreemption at %s: %v, want %v", point, got, want)
-		}
+	if want := []string{"DynamicResources", "MakeWay", "MakeWayFallback"}; !slices.Equal(names, want) {
+		t.Errorf("got %v for pod groups, want %v", names, want)
 	}
 }

@@ -1,0 +1,233 @@
+//go:build !kube136 && !kube135
+
+package minor
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+)
+
+var _ fwk.PodGroupPostFilterPlugin = &struct {
+	GroupPlugin
+	fwk.Plugin
+}{}
+
+// GroupPlugin is what a plugin embeds to make room for pod groups.
+type GroupPlugin struct {
+	handle  fwk.Handle
+	preempt PreemptForGroup
+}
+
+// NewGroupPlugin has a plugin asked to make room for a group that was not placed.
+func NewGroupPlugin(handle fwk.Handle, preempt PreemptForGroup) GroupPlugin {
+	return GroupPlugin{handle, preempt}
+}
+
+// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin.
+func (p GroupPlugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	nodes, status := p.preempt(ctx, &groupCycle{handle: p.handle, state: state, info: info, place: place})
+	if !status.IsSuccess() {
+		return nil, status
+	}
+	// kube-scheduler takes a result for granted where the status is Success.
+	result := &fwk.PodGroupPostFilterResult{NominatingInfos: make(map[types.NamespacedName]*fwk.NominatingInfo, len(nodes))}
+	for member, node := range nodes {
+		result.NominatingInfos[member] = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
+	}
+	return result, status
+}
+
+var _ fwk.PodGroupPostFilterPlugin = &struct {
+	GroupFallback
+	fwk.Plugin
+}{}
+
+// GroupFallback is what a plugin embeds to make room for pod groups as DefaultPreemption does, where mayPreempt says nothing.
+type GroupFallback struct {
+	handle     fwk.Handle
+	upstream   *defaultpreemption.DefaultPreemption
+	mayPreempt func(Group) *fwk.Status
+}
+
+// NewGroupFallback has kube-scheduler's own preemption make room for a group.
+func NewGroupFallback(handle fwk.Handle, upstream *defaultpreemption.DefaultPreemption, mayPreempt func(Group) *fwk.Status) GroupFallback {
+	return GroupFallback{handle, upstream, mayPreempt}
+}
+
+// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin.
+func (f GroupFallback) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	cycle := groupCycle{handle: f.handle, state: state, info: info, place: place}
+	if status := f.mayPreempt(cycle.Group()); status != nil {
+		return nil, status
+	}
+	return f.upstream.PodGroupPostFilter(ctx, state, info, place)
+}
+
+// groupCycle is a cycle of kube-scheduler's.
+type groupCycle struct {
+	handle fwk.Handle
+	state  fwk.PodGroupCycleState
+	info   fwk.PodGroupInfo
+	place  fwk.PodGroupSchedulingFunc
+}
+
+// Group implements GroupCycle.
+func (c *groupCycle) Group() Group {
+	group := Group{Namespace: c.info.GetNamespace(), Name: c.info.GetName(), Waiting: c.info.GetUnscheduledPods()}
+	object := c.info.GetPodGroup()
+	if c.info.GetType() == fwk.CompositePodGroupKeyType || object == nil {
+		group.Composite = true
+		return group
+	}
+	group.UID = object.UID
+	if gang := object.Spec.SchedulingPolicy.Gang; gang != nil {
+		group.MinCount = int(gang.MinCount)
+	}
+	if constraints := object.Spec.SchedulingConstraints; constraints != nil && utilfeature.DefaultFeatureGate.Enabled(features.TopologyAwareWorkloadScheduling) {
+		for _, one := range constraints.Topology {
+			group.Topology = append(group.Topology, one.Key)
+		}
+	}
+	if state, err := c.handle.SnapshotSharedLister().PodGroupStates().Get(group.Namespace, group.Name); err == nil {
+		group.Placed = state.ScheduledPods()
+	}
+	return group
+}
+
+// Filters implements GroupCycle.
+func (c *groupCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, map[string]bool, *fwk.Status) {
+	runner, ok := c.handle.(framework.Framework)
+	if !ok {
+		return nil, nil, fwk.AsStatus(fmt.Errorf("a handle of type %T runs no PreFilter plugins", c.handle))
+	}
+	state, placement := framework.NewCycleState(), framework.NewCycleState()
+	placement.SetPodGroupSchedulingCycle(c.state)
+	state.SetPodGroupSchedulingCycle(c.state)
+	state.SetPlacementCycleState(placement)
+	result, status, _ := runner.RunPreFilterPlugins(ctx, state, member)
+	if !status.IsSuccess() || result.AllNodes() {
+		return state, nil, status
+	}
+	nodes := make(map[string]bool, len(result.NodeNames))
+	for name := range result.NodeNames {
+		nodes[name] = true
+	}
+	return state, nodes, nil
+}
+
+// Begin implements GroupCycle.
+func (c *groupCycle) Begin() (GroupTrial, error) {
+	snapshot := c.handle.MutableSnapshotSharedLister()
+	if err := snapshot.StartMutations(); err != nil {
+		return nil, err
+	}
+	return &groupTrial{handle: c.handle, snapshot: snapshot, place: c.place}, nil
+}
+
+// groupTrial is kube-scheduler's snapshot in a mutation session.
+type groupTrial struct {
+	handle   fwk.Handle
+	snapshot fwk.MutableSnapshotSharedLister
+	place    fwk.PodGroupSchedulingFunc
+}
+
+// Nodes implements GroupTrial.
+func (t *groupTrial) Nodes() fwk.NodeInfoLister { return t.snapshot.NodeInfos() }
+
+// Remove implements GroupTrial.
+func (t *groupTrial) Remove(ctx context.Context, pod *v1.Pod, node string) error {
+	return t.snapshot.RemovePod(klog.FromContext(ctx), pod, node)
+}
+
+// Add implements GroupTrial.
+func (t *groupTrial) Add(pod fwk.PodInfo, node string) error { return t.snapshot.AddPod(pod, node) }
+
+// Place implements GroupTrial.
+func (t *groupTrial) Place(ctx context.Context) ([]Assignment, *fwk.Status) {
+	proposed, status := t.place(ctx)
+	if proposed == nil {
+		return nil, status
+	}
+	assignments := make([]Assignment, 0, len(proposed.ProposedAssignments))
+	for _, one := range proposed.ProposedAssignments {
+		if one.GetNodeName() != "" {
+			assignments = append(assignments, Assignment{Pod: one.GetPod(), Info: one.GetPodInfo(), Node: one.GetNodeName(), State: one.GetCycleState()})
+		}
+	}
+	return assignments, status
+}
+
+// Assume implements GroupTrial.
+func (t *groupTrial) Assume(ctx context.Context, member Assignment) *fwk.Status {
+	if err := t.snapshot.AddPod(member.Info, member.Node); err != nil {
+		return fwk.AsStatus(err)
+	}
+	status := t.handle.RunReservePluginsReserve(ctx, member.State, member.Pod, member.Node)
+	if !status.IsSuccess() {
+		if err := t.Forget(ctx, member); err != nil {
+			return fwk.AsStatus(err)
+		}
+	}
+	return status
+}
+
+// Forget implements GroupTrial.
+func (t *groupTrial) Forget(ctx context.Context, member Assignment) error {
+	t.handle.RunReservePluginsUnreserve(ctx, member.State, member.Pod, member.Node)
+	return t.snapshot.RemovePod(klog.FromContext(ctx), member.Pod, member.Node)
+}
+
+// End implements GroupTrial.
+func (t *groupTrial) End() error { return t.snapshot.EndMutations() }
+
+// GroupName is the name of the pod group that a pod is a member of; empty where it is of none that is placed as one.
+func GroupName(pod *v1.Pod) string {
+	if pod.Spec.SchedulingGroup == nil || pod.Spec.SchedulingGroup.PodGroupName == nil {
+		return ""
+	}
+	return *pod.Spec.SchedulingGroup.PodGroupName
+}
+
+// WatchGroups tells of every change of a PodGroup, and returns what reports whether all have been told. Where the scheduler
+// places no groups, nothing is watched.
+func WatchGroups(factory informers.SharedInformerFactory, changed func(GroupChange)) (cache.InformerSynced, error) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		return func() bool { return true }, nil
+	}
+	tell := func(object any, gone bool) {
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		if group, ok := object.(*schedulingv1beta1.PodGroup); ok {
+			changed(GroupChange{Namespace: group.Namespace, Name: group.Name, UID: group.UID, Gone: gone})
+		}
+	}
+	registration, err := factory.Scheduling().V1beta1().PodGroups().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { tell(object, false) },
+		UpdateFunc: func(old, object any) {
+			before, okBefore := old.(*schedulingv1beta1.PodGroup)
+			after, ok := object.(*schedulingv1beta1.PodGroup)
+			if ok && okBefore && before.UID != after.UID {
+				tell(before, true) // made anew under its name while the watch was broken
+			}
+			tell(object, false)
+		},
+		DeleteFunc: func(object any) { tell(object, true) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, nil
+}

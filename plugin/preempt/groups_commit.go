@@ -1,0 +1,165 @@
+package preempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Bounds of clearing nominations of members in the API.
+const (
+	clearAtOnce  = 16
+	clearTimeout = 5 * time.Second
+	clearAgain   = 100 * time.Millisecond
+)
+
+// errMemberGone says that a member was deleted or bound before the order of its group was stored: the plan is for others.
+var errMemberGone = errors.New("a member of the group is gone or bound")
+
+// orderedGroup is the pod group that an order makes room for. What is terminating is in no order: it leaves by itself, and is waited for.
+type orderedGroup struct {
+	wire.OrderedGroup
+	members     []wire.OrderMember
+	terminating []*v1.Pod
+}
+
+// enter puts the group in the place of the pod; nothing where the order is for a pod.
+func (g *orderedGroup) enter(e *inFlightPreemption) {
+	if g == nil {
+		return
+	}
+	e.enterGroup(&g.OrderedGroup, g.members)
+	for _, pod := range g.terminating {
+		e.terminating = append(e.terminating, pod.UID)
+		e.remaining[pod.UID] = time.Time{}
+	}
+}
+
+// enterGroup has an order make room for a group.
+func (e *inFlightPreemption) enterGroup(group *wire.OrderedGroup, members []wire.OrderMember) {
+	e.preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
+	e.node = ""
+	for _, m := range members {
+		e.members = append(e.members, &member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
+	}
+}
+
+// awaitNominations waits until the informer shows the pods of an order nominated as planned: an evictor that failed before that
+// could not roll it back.
+func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) error {
+	if order.group == nil {
+		return e.placements.awaitNomination(ctx, order.pod.UID, order.chosen.node)
+	}
+	for _, m := range order.group.members {
+		err := e.placements.awaitNomination(ctx, types.UID(m.UID), m.Node)
+		if errors.Is(err, errPodGone) {
+			return errMemberGone
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameGroup puts into an order the group that it makes room for, and the nominations of lower priority on its nodes.
+func (e *engine) nameGroup(message *wire.EvictionOrder, group *orderedGroup) {
+	message.Kind = wire.KindGroup
+	message.Group, message.Members = &group.OrderedGroup, group.members
+	nodes := map[string]struct{}{}
+	for _, m := range group.members {
+		if _, seen := nodes[m.Node]; seen {
+			continue
+		}
+		nodes[m.Node] = struct{}{}
+		for _, one := range e.nominationsToClear(group.Priority, m.Node) {
+			one.Node = m.Node
+			message.NominationsToClear = append(message.NominationsToClear, one)
+		}
+	}
+	slices.SortFunc(message.NominationsToClear, func(a, b wire.NominationToClear) int { return strings.Compare(a.UID, b.UID) })
+}
+
+// clearNominations takes nominations of members back in the API: the scheduler keeps those of members that fit nowhere, and an
+// order that was not stored has no evictor. Each is cleared only while it is the one that was seen, and no order is behind it.
+func (e *engine) clearNominations(ctx context.Context, pods []*v1.Pod) {
+	var running sync.WaitGroup
+	slots := make(chan struct{}, clearAtOnce)
+	for _, pod := range pods {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			defer goroutines.RecoverPanic(ctx, "clear", nil)
+			if err := e.clearNomination(ctx, pod); err != nil {
+				klog.FromContext(ctx).Error(err, "nomination_not_cleared", "pod", klog.KObj(pod), "pod_uid", pod.UID, "node", pod.Status.NominatedNodeName)
+			}
+		})
+	}
+	running.Wait()
+}
+
+// clearNomination patches one member. A conflict says that it has changed: it is looked at again.
+func (e *engine) clearNomination(ctx context.Context, pod *v1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
+	defer cancel()
+	for {
+		current := e.current(refOf(pod))
+		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || e.inflight.holdsPlace(pod.UID) {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": pod.UID, "resourceVersion": current.ResourceVersion},
+			"status":   map[string]any{"nominatedNodeName": nil},
+		})
+		if err != nil {
+			return fmt.Errorf("encode patch: %w", err)
+		}
+		_, err = e.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err) || ctx.Err() != nil:
+			return err
+		}
+		goroutines.Sleep(ctx, clearAgain)
+	}
+}
+
+// mates are the members of a pod's group, where queues have limits: the gate holds all of them by holding one. O(pods of the namespace).
+func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
+	group := minor.GroupName(pod)
+	if _, limited := e.gate.QueueOf(pod); group == "" || !limited {
+		return nil
+	}
+	all, err := e.pods.Pods(pod.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(other *v1.Pod) bool { return minor.GroupName(other) != group })
+}
+
+// groupChanged takes in a change of a PodGroup. One that is gone needs no room.
+func (e *engine) groupChanged(change minor.GroupChange) {
+	if change.Gone {
+		e.inflight.forget(change.UID)
+		e.nodeBackoff.forget(change.UID)
+		e.verifyFailures.forget(change.UID)
+		e.unevictable.forget(change.UID)
+	}
+}

@@ -1,0 +1,399 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// groupPlans is how many plans are asked for in one cycle: where the first does not stand, one without the node where it failed.
+const groupPlans = 2
+
+// plansBeforeFallback is how many cycles in a row may end with a plan that does not stand, before a MakeWayFallback may act. The first
+// ones say little: the planner sees the cluster a moment later than the scheduler, and a node that failed is left out of the next plan.
+// kube-scheduler's own preemption asks nobody about victims, so what it takes is more than a plan's delay is worth.
+const plansBeforeFallback = 3
+
+// reasonPlacesNotFound is the planner's where it has found no places for a group's members of several kinds, and does not know that
+// there are none: the scheduler's own algorithm may find some.
+const reasonPlacesNotFound = "PlacesNotFound"
+
+// groupAttempt is one group's preemption in one cycle.
+type groupAttempt struct {
+	*MakeWay
+	cycle     minor.GroupCycle
+	group     minor.Group
+	priority  int32
+	mustPlace int
+	mode      string
+	classes   []*memberClass
+	refused   []string          // pods to leave out, since they could not be evicted
+	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
+	asked     changeCount
+}
+
+// one is the member by which the group is tried again: to activate it activates all.
+func (a *groupAttempt) one() wire.PodRef { return refOf(a.group.Waiting[0]) }
+
+// preemptForGroup decides about one pod group that does not fit, as PostFilter does about a pod. What each ending means is in
+// status.go. With Success it returns the nodes that members are nominated to.
+func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) (nodes map[types.NamespacedName]string, status *fwk.Status) {
+	start := time.Now()
+	panicked := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	end, hold, again := panicked, false, false
+	defer func() {
+		groupAttemptsTotal.WithLabelValues(string(end.kind)).Inc()
+		groupPostFilterDuration.Observe(time.Since(start).Seconds())
+		switch status = end.groupStatus(); {
+		case hold && end.unplanned():
+			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
+		case again:
+			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; another plan is made")
+		}
+		if !status.IsSuccess() {
+			nodes = nil
+		}
+	}()
+	// The scheduler itself would end by a panic here.
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() { end = panicked })
+	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
+	group := cycle.Group()
+	if len(group.Waiting) == 0 {
+		end = preemptResult{kind: endError, message: "no member of the group waits"}
+		return nil, nil
+	}
+	a := &groupAttempt{MakeWay: pl, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group), mode: pl.mode(group.Waiting[0])}
+	end, nodes = a.preempt(ctx)
+	if _, _, why := pl.engine.unevictable.of(group.UID); why != "" && end.refuses() {
+		end.message += "; " + why
+	}
+	a.attempted(end)
+	again = end.kind == endUnfinished && pl.engine.retry.unplanned(group.Waiting[0].UID) < plansBeforeFallback
+	return nodes, nil // end says it
+}
+
+// preempt asks the planner and verifies within bounds of time, and writes nothing: the order is committed outside the cycle.
+func (a *groupAttempt) preempt(ctx context.Context) (preemptResult, map[types.NamespacedName]string) {
+	// 1) Ensure the group may preempt: it has no order in flight, and no victims are leaving for it.
+	if end, nodes := a.ineligible(); end != nil {
+		return *end, nodes
+	}
+
+	// 2) Recall what earlier attempts have left behind.
+	if end := a.recall(); end != nil {
+		return *end, nil
+	}
+
+	// 3) Put the members into classes, and find the nodes where preemption may help each.
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+groupPlans*a.args.GroupPlanTimeout.Duration)
+	defer cancel()
+	if end := a.classify(ctx); end != nil {
+		return *end, nil
+	}
+
+	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
+	verified, reply, end := a.find(ctx)
+	if end != nil {
+		return *end, nil
+	}
+
+	// 5) Nominate the members; the order is committed outside the cycle.
+	return a.nominate(verified, reply), a.nominations(verified)
+}
+
+// ineligible returns why a group may not preempt now, without asking the planner; nil where it may. Where its victims are on their
+// way, its nominations stand.
+func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]string) {
+	e := a.engine
+	looked := e.retry.now()
+	switch {
+	case a.mode == wire.ModeOff:
+		e.retry.modeHeld(a.one(), looked)
+		return &preemptResult{kind: endOff, message: "mode off"}, nil
+	case e.control.holdsGroups():
+		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
+	case a.group.Composite:
+		return &preemptResult{kind: endPodGroup, message: "composite pod groups are left to kube-scheduler's own preemption"}, nil
+	case neverPreempts(a.group.Waiting[0]):
+		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
+	}
+	switch kind, orderID, _ := e.inflight.refuse(a.group.UID, e.clock.Now(), a.stillThere()); kind {
+	case endInFlight:
+		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
+	case endLeaving:
+		return &preemptResult{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
+	}
+	return a.waitsForOthersVictims()
+}
+
+// stillThere reports whether the cycle's snapshot has a pod, on whichever node. The snapshot is walked once, when first asked.
+func (a *groupAttempt) stillThere() func(node string, uid types.UID) bool {
+	var there map[types.UID]bool
+	return func(_ string, uid types.UID) bool {
+		if there == nil {
+			there = map[types.UID]bool{}
+			nodes, _ := a.handle.SnapshotSharedLister().NodeInfos().List()
+			for _, node := range nodes {
+				for _, pod := range node.GetPods() {
+					there[pod.GetPod().UID] = true
+				}
+			}
+		}
+		return there[uid]
+	}
+}
+
+// ordered are the nominations of the group's order.
+func (a *groupAttempt) ordered() map[types.NamespacedName]string {
+	nodes := map[types.NamespacedName]string{}
+	for _, place := range a.engine.inflight.placesOf(a.group.UID) {
+		nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
+	}
+	return nodes
+}
+
+// waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a pod of lower priority that was
+// preempted is terminating on a node that a member is nominated to. Unlike upstream it ends, since its kubelet may be dead.
+func (a *groupAttempt) waitsForOthersVictims() (*preemptResult, map[types.NamespacedName]string) {
+	nodes, now := a.handle.SnapshotSharedLister().NodeInfos(), a.engine.clock.Now()
+	nominated, looked := map[types.NamespacedName]string{}, map[string]bool{}
+	var until time.Time
+	for _, pod := range a.group.Waiting {
+		name := pod.Status.NominatedNodeName
+		if name == "" {
+			continue
+		}
+		nominated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = name
+		node, err := nodes.Get(name)
+		if err != nil || looked[name] {
+			continue
+		}
+		looked[name] = true
+		for _, info := range node.GetPods() {
+			other := info.GetPod()
+			if !mayDisplace(pod, other, name) || !terminatingByPreemption(other) || overdue(other, now) {
+				continue
+			}
+			if deadline := other.DeletionTimestamp.Add(leavingSlack); deadline.After(until) {
+				until = deadline
+			}
+		}
+	}
+	if until.IsZero() {
+		return nil, nil
+	}
+	a.engine.retry.postpone(a.one(), until)
+	return &preemptResult{kind: endLeaving, message: "pods preempted on the members' nodes are still terminating"}, nominated
+}
+
+// recall returns why the group waits, by what earlier cycles, orders and answers have left behind; nil where a plan may be asked
+// for, without what they tell to leave out.
+func (a *groupAttempt) recall() *preemptResult {
+	e, member := a.engine, a.group.Waiting[0]
+	if end := a.delayed(member, a.mode); end != nil {
+		return end
+	}
+	if a.mode == wire.ModeEnforce {
+		if end := a.ordersShut(member); end != nil {
+			return end
+		}
+	}
+	if until, inARow := e.nodeBackoff.pausedUntil(a.group.UID); inARow > 0 {
+		e.retry.postpone(a.one(), until)
+		return &preemptResult{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this group came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
+	}
+	if a.mode == wire.ModeEnforce && a.ordersLimited() {
+		a.awaitOrders(member)
+		return &preemptResult{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be; the group is tried again as they end", e.inflight.count())}
+	}
+	a.refused, _, _ = e.unevictable.of(a.group.UID)
+	return nil
+}
+
+// classify puts the members into classes, each with the nodes that removing pods may help.
+func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
+	var err error
+	if a.classes, err = memberClasses(a.group.Waiting); err != nil {
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endUnaskable, message: err.Error()}
+	}
+	if len(a.group.Topology) > wire.MostTopologyKeys {
+		return &preemptResult{kind: endUnaskable, message: fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys)}
+	}
+	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endError, message: err.Error()}
+	}
+	nodes := a.handle.SnapshotSharedLister().NodeInfos()
+	failed := a.engine.verifyFailures.of(a.group.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
+	hosts := 0
+	a.leftOut = make([]map[string]bool, len(a.classes))
+	for i, class := range a.classes {
+		a.leftOut[i] = map[string]bool{}
+		for node := range failed {
+			a.leftOut[i][node] = true
+		}
+		if class.potential.count > 0 {
+			hosts += len(class.pods)
+		}
+	}
+	if hosts < a.mustPlace {
+		return &preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help: %d members must be placed, and for %d there is a node where removing pods may help", a.mustPlace, hosts)}
+	}
+	return nil
+}
+
+// find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
+func (a *groupAttempt) find(ctx context.Context) (*verifiedGroup, *wire.GroupPlanReply, *preemptResult) {
+	ended := func(end preemptResult) (*verifiedGroup, *wire.GroupPlanReply, *preemptResult) { return nil, nil, &end }
+	for asked := 1; ; asked++ {
+		a.asked = a.engine.retry.now()
+		reply, err := a.askPlan(ctx)
+		if err != nil {
+			return ended(a.unreachable(a.engine.groupBreaker, a.one(), err))
+		}
+		if end := a.unusable(reply); end != nil {
+			return ended(*end)
+		}
+		verified, err := a.verify(ctx, reply.Plan)
+		if err == nil {
+			return verified, reply, nil
+		}
+		var why *misfit
+		if !errors.As(err, &why) {
+			a.engine.retry.planUnavailable(a.one(), time.Time{})
+			return ended(preemptResult{kind: endError, message: beginning(err.Error(), maxMessageBytes)})
+		}
+		if why.node != "" {
+			a.leaveOut(why)
+		}
+		if why.node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
+			a.engine.retry.planUnavailable(a.one(), time.Time{})
+			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + beginning(why.message, maxMessageBytes)})
+		}
+	}
+}
+
+// leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
+func (a *groupAttempt) leaveOut(why *misfit) {
+	for _, nodes := range a.leftOut {
+		nodes[why.node] = true
+	}
+	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.node); ok {
+		a.engine.verifyFailures.add(a.group.UID, why.node, why.failure, generation)
+	}
+}
+
+// unusable ends an attempt by an answer that has no plan to verify; nil where it has.
+func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
+	refusal := reply.Refusal
+	if refusal == nil {
+		refusal = &wire.Refusal{Message: "the planner does not say why"}
+	}
+	message := beginning(refusal.Message, maxMessageBytes)
+	switch {
+	case reply.Status == wire.StatusNotSynced && slices.Contains(unaskableReasons, refusal.Reason):
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + message}
+	case reply.Status == wire.StatusNotSynced:
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endNotSynced, message: "no plan: " + message}
+	case a.mode == wire.ModeObserve:
+		a.engine.retry.modeHeld(a.one(), a.asked)
+		return &preemptResult{kind: endObserved, message: "mode observe"}
+	case reply.Status == wire.StatusRefused && refusal.Reason == reasonPlacesNotFound:
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endUnfinished, message: message}
+	case reply.Status == wire.StatusRefused || reply.Plan == nil:
+		var retryAt time.Time
+		if refusal.RetryAt != nil {
+			retryAt = refusal.RetryAt.Time
+		}
+		if len(a.leftOut[0]) > 0 {
+			// Nodes are left out on the strength of a moment, and no event tells when they may be tried again.
+			if soon := a.engine.clock.Now().Add(planUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
+				retryAt = soon
+			}
+		}
+		a.engine.retry.refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
+		return &preemptResult{kind: endRefused, message: message}
+	}
+	return nil
+}
+
+// nominate marks the group as preempting, before its members come back to the queue, and leaves the rest to a goroutine. Where
+// nothing has to go the nominations alone place the group: the scheduler looked at members one by one, and the plan at all.
+func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanReply) preemptResult {
+	e, now := a.engine, a.engine.clock.Now()
+	for _, pod := range a.group.Waiting {
+		e.retry.forget(pod.UID)
+	}
+	e.verifyFailures.forget(a.group.UID)
+	if verified.needsNothing() {
+		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.places))}
+	}
+	order := &pendingOrder{
+		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID,
+		pod:    a.group.Waiting[0],
+		chosen: &verifiedCandidate{victims: verified.victims, awaited: verified.awaited},
+		group: &orderedGroup{
+			OrderedGroup: wire.OrderedGroup{
+				Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
+				SchedulerName: a.group.Waiting[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
+			},
+			members: verified.places, terminating: verified.terminating,
+		},
+	}
+	e.orderBegins(a.group.Namespace, order.id)
+	e.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
+	victimsPerOrder.Observe(float64(len(verified.victims)))
+	failpoint(failNominated)
+	e.startCommit(order)
+	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.places), len(verified.victims))}
+}
+
+// nominations are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
+func (a *groupAttempt) nominations(verified *verifiedGroup) map[types.NamespacedName]string {
+	nodes := make(map[types.NamespacedName]string, len(a.group.Waiting))
+	for _, pod := range a.group.Waiting {
+		if pod.Status.NominatedNodeName != "" {
+			nodes[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = ""
+		}
+	}
+	for _, place := range verified.places {
+		nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
+	}
+	return nodes
+}
+
+// attempted notes how the group's cycle ended, as engine.attempted does for a pod.
+func (a *groupAttempt) attempted(end preemptResult) {
+	e := a.engine
+	e.inflight.cycled(a.group.UID)
+	var stale []*v1.Pod
+	for _, pod := range a.group.Waiting {
+		if end.kind != endNominated {
+			e.gate.PreemptionTried(pod.UID)
+		}
+		if end.kind != endLimited && e.orderLimitQueue.remove(pod.UID) {
+			e.inflight.notify()
+		}
+		if pod.Status.NominatedNodeName != "" && (end.kind == endRefused || end.kind == endHopeless) {
+			stale = append(stale, pod)
+		}
+	}
+	if len(stale) > 0 {
+		goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) { e.clearNominations(ctx, stale) })
+	}
+	e.pending(a.one()) // it may have gone meanwhile
+}

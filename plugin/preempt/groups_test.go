@@ -1,0 +1,691 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// gangCycle is a cycle in which group "gang" could not be placed. It places members as the scheduler does: one after the other, on
+// the first node that passes the filters.
+type gangCycle struct {
+	w      *world
+	group  minor.Group
+	trials int
+	ended  int
+}
+
+func (c *gangCycle) Group() minor.Group { return c.group }
+
+func (c *gangCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState, map[string]bool, *fwk.Status) {
+	state := framework.NewCycleState()
+	_, status, _ := c.w.framework.RunPreFilterPlugins(ctx, state, member)
+	return state, nil, status
+}
+
+func (c *gangCycle) Begin() (minor.GroupTrial, error) {
+	c.trials++
+	trial := &gangTrial{cycle: c}
+	for _, node := range c.w.nodes {
+		trial.nodes = append(trial.nodes, node.Snapshot())
+	}
+	return trial, nil
+}
+
+// gangTrial is a copy of the nodes.
+type gangTrial struct {
+	cycle *gangCycle
+	nodes []fwk.NodeInfo
+}
+
+func (t *gangTrial) Nodes() fwk.NodeInfoLister { return nodeList(t.nodes) }
+
+func (t *gangTrial) Remove(ctx context.Context, pod *v1.Pod, node string) error {
+	info, err := t.Nodes().Get(node)
+	if err != nil {
+		return err
+	}
+	return info.RemovePod(klog.FromContext(ctx), pod)
+}
+
+func (t *gangTrial) Add(pod fwk.PodInfo, node string) error {
+	info, err := t.Nodes().Get(node)
+	if err != nil {
+		return err
+	}
+	info.AddPodInfo(pod)
+	return nil
+}
+
+func (t *gangTrial) Place(ctx context.Context) (placed []minor.Assignment, status *fwk.Status) {
+	defer func() {
+		for _, one := range placed {
+			if err := t.Remove(ctx, one.Pod, one.Node); err != nil {
+				status = fwk.AsStatus(err)
+			}
+		}
+	}()
+	for _, pod := range t.cycle.group.Waiting {
+		state := framework.NewCycleState()
+		result, status, _ := t.cycle.w.framework.RunPreFilterPlugins(ctx, state, pod)
+		if !status.IsSuccess() {
+			continue
+		}
+		for _, node := range t.nodes {
+			if !result.AllNodes() && !result.NodeNames.Has(node.Node().Name) {
+				continue
+			}
+			if !t.cycle.w.framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, node).IsSuccess() {
+				continue
+			}
+			info, err := framework.NewPodInfo(on(pod, node.Node().Name))
+			if err != nil {
+				return placed, fwk.AsStatus(err)
+			}
+			node.AddPodInfo(info)
+			placed = append(placed, minor.Assignment{Pod: pod, Info: info, Node: node.Node().Name, State: state})
+			break
+		}
+	}
+	if len(placed) < max(1, t.cycle.group.MinCount) {
+		return placed, fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("%d of %d members fit", len(placed), t.cycle.group.MinCount))
+	}
+	return placed, nil
+}
+
+func (t *gangTrial) Assume(_ context.Context, member minor.Assignment) *fwk.Status {
+	return fwk.AsStatus(t.Add(member.Info, member.Node))
+}
+
+func (t *gangTrial) Forget(ctx context.Context, member minor.Assignment) error {
+	return t.Remove(ctx, member.Pod, member.Node)
+}
+
+func (t *gangTrial) End() error {
+	t.cycle.ended++
+	return nil
+}
+
+type nodeList []fwk.NodeInfo
+
+func (l nodeList) List() ([]fwk.NodeInfo, error) { return l, nil }
+func (l nodeList) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
+	return nil, nil
+}
+func (l nodeList) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) { return nil, nil }
+func (l nodeList) HavePodsWithRequiredNonHostScopedAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return nil, nil
+}
+
+func (l nodeList) Get(name string) (fwk.NodeInfo, error) {
+	for _, node := range l {
+		if node.Node().Name == name {
+			return node, nil
+		}
+	}
+	return nil, fmt.Errorf("no node %s", name)
+}
+
+// gangMember is a pending member of group "gang" that needs a whole node.
+func gangMember(name string) *v1.Pod {
+	p := pod(name, "", high, whole).Obj()
+	minortest.JoinGroup(p, "gang")
+	return p
+}
+
+// gangWorld is a world of nodes full of pods of low priority, v1 on n1 and so on, and a gang that has not been placed.
+func gangWorld(t *testing.T, given setup, nodes int, minCount int, members ...*v1.Pod) (*world, *gangCycle) {
+	t.Helper()
+	given.gate = true
+	var all []*v1.Node
+	pods := slices.Clone(members)
+	for i := 1; i <= nodes; i++ {
+		all = append(all, node(fmt.Sprintf("n%d", i)))
+		pods = append(pods, pod(fmt.Sprintf("v%d", i), fmt.Sprintf("n%d", i), low, whole).Obj())
+	}
+	w := newWorld(t, given, all, pods...)
+	w.plugin.engine.gate.AssumeNoQueues()
+	return w, &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: minCount, Waiting: members}}
+}
+
+// gangPlan places a member of class 0 on each of some nodes, and evicts the pod there.
+func gangPlan(nodes ...string) *wire.GroupPlan {
+	plan := &wire.GroupPlan{}
+	for _, name := range nodes {
+		plan.Placements = append(plan.Placements, wire.MemberPlacement{Node: name, Count: 1})
+		plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v" + name[1:], Node: name, Rule: ruleLowerPriority})
+	}
+	return plan
+}
+
+func plans(plan *wire.GroupPlan) func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+	return func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		return &wire.GroupPlanReply{Plan: plan, DecisionID: "dec-1"}, nil
+	}
+}
+
+func (w *world) gang(c *gangCycle) (map[types.NamespacedName]string, *fwk.Status) {
+	w.t.Helper()
+	nodes, status := w.plugin.preemptForGroup(w.ctx, c)
+	if c.trials != c.ended {
+		w.t.Fatalf("%d trials begun, %d ended", c.trials, c.ended)
+	}
+	return nodes, status
+}
+
+func named0(nodes map[types.NamespacedName]string) map[string]string {
+	short := map[string]string{}
+	for name, node := range nodes {
+		short[name.Name] = node
+	}
+	return short
+}
+
+// groupGated reports whether PreEnqueue holds a member. Versions whose members are no group are left out.
+func (w *world) groupGated(pod *v1.Pod) bool {
+	if minor.GroupName(pod) == "" {
+		w.t.Skip("this version of Kubernetes places no groups")
+	}
+	return w.gated(pod)
+}
+
+func TestAGangMakesRoomWithOneOrderForAllMembers(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 3, 2, g1, g2)
+	w.bus.group = plans(gangPlan("n2", "n3"))
+
+	nodes, status := w.gang(c)
+
+	if want := map[string]string{"g1": "n2", "g2": "n3"}; !status.IsSuccess() || !maps.Equal(named0(nodes), want) {
+		t.Fatalf("%v, %v; want %v", named0(nodes), status, want)
+	}
+	late := gangMember("late")
+	for _, p := range []*v1.Pod{g1, g2, late} {
+		if !w.groupGated(p) {
+			t.Errorf("%s is not held", p.Name)
+		}
+	}
+	w.show(g1, "n2")
+	time.Sleep(50 * time.Millisecond)
+	w.bus.mu.Lock()
+	early := len(w.bus.messages)
+	w.bus.mu.Unlock()
+	if early != 0 {
+		t.Fatal("the order is stored before all nominations show")
+	}
+	w.show(g2, "n3")
+	order := w.order(1)
+	if order.Kind != wire.KindGroup || order.Group.UID != "gang-uid" || order.Group.MustPlace != 2 || len(order.Members) != 2 || order.Preemptor != nil {
+		t.Fatalf("order %+v", order)
+	}
+	victims := map[string]string{}
+	for _, v := range order.Victims {
+		victims[v.UID] = v.Node
+	}
+	if want := map[string]string{"v2": "n2", "v3": "n3"}; !maps.Equal(victims, want) {
+		t.Fatalf("victims %v, want %v", victims, want)
+	}
+	if got := w.bus.messages[0].Subject; got != "makeway.v1.orders.group.gang-uid" {
+		t.Errorf("on subject %s", got)
+	}
+
+	// While the order lives its nominations stand.
+	if again, status := w.gang(c); !status.IsSuccess() || !maps.Equal(named0(again), named0(nodes)) {
+		t.Errorf("%v, %v while the order lives", named0(again), status)
+	}
+	w.end(order, wire.ResultSucceeded)
+	w.delete(pod("v2", "n2", low, whole).Obj())
+	time.Sleep(50 * time.Millisecond)
+	if !w.groupGated(g1) {
+		t.Fatal("let go with a victim left")
+	}
+	w.delete(pod("v3", "n3", low, whole).Obj())
+	w.eventually("the gang is let go", func() bool { return !w.groupGated(g1) && !w.groupGated(late) })
+	w.eventually("it is activated", func() bool { return w.activator.of("g1") > 0 })
+}
+
+func TestAQuestionAboutAGangHasClassesOfEqualMembers(t *testing.T) {
+	indexed := func(name, index string) *v1.Pod {
+		p := gangMember(name)
+		p.Labels = map[string]string{"batch.kubernetes.io/job-completion-index": index, "app": "train"}
+		return p
+	}
+	small := pod("g3", "", high, small).Obj()
+	minortest.JoinGroup(small, "gang")
+	w, c := gangWorld(t, setup{}, 2, 3, indexed("g1", "0"), indexed("g2", "1"), small)
+	c.group.Placed = []*v1.Pod{on(gangMember("there"), "n1")}
+	c.group.Topology = []string{"zone"}
+
+	w.gang(c)
+
+	if len(w.bus.asked) != 1 {
+		t.Fatalf("asked %d times", len(w.bus.asked))
+	}
+	q := w.bus.asked[0]
+	if len(q.Classes) != 2 || q.Classes[0].Count != 2 || q.Classes[1].Count != 1 {
+		t.Errorf("classes %+v", q.Classes)
+	}
+	if q.MustPlace != 2 || !slices.Equal(q.Topology, []string{"zone"}) || len(q.Placed) != 1 || q.Placed[0].Node != "n1" || q.Group.Priority != high {
+		t.Errorf("question %+v", q)
+	}
+}
+
+func TestLabelsThatMembersRulesNameTellClassesApart(t *testing.T) {
+	spread := func(name, shard string) *v1.Pod {
+		p := gangMember(name)
+		p.Labels = map[string]string{"shard": shard}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MatchLabelKeys: []string{"shard"}}}
+		return p
+	}
+
+	classes, err := memberClasses([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")})
+
+	if err != nil || len(classes) != 2 || len(classes[0].pods) != 2 {
+		t.Errorf("%d classes, %v", len(classes), err)
+	}
+}
+
+func TestMembersOfDifferentQueuesAreOfDifferentKinds(t *testing.T) {
+	for _, label := range []string{"queue", "yunikorn.apache.org/queue"} {
+		leader, worker := pod("leader", "", high, small).Label(label, "root.a").Obj(), pod("worker", "", high, small).Label(label, "root.b").Obj()
+
+		classes, err := memberClasses([]*v1.Pod{leader, worker})
+
+		if err != nil || len(classes) != 2 {
+			t.Errorf("label %s: %d classes, %v", label, len(classes), err)
+		}
+	}
+}
+
+func TestAGangOfTooManyKindsOfMembersIsNotAskedAbout(t *testing.T) {
+	var members []*v1.Pod
+	for i := range wire.MostMemberClasses + 1 {
+		p := st.MakePod().Name(fmt.Sprint(i)).Priority(high).Req(size(fmt.Sprint(i + 1))).Obj()
+		members = append(members, p)
+	}
+
+	_, err := memberClasses(members)
+
+	if err == nil || !strings.Contains(err.Error(), "more than 16 kinds") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAVictimThatIsNotNeededStays(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
+	plan := gangPlan("n1", "n2")
+	plan.Placements = plan.Placements[:1]
+	w.bus.group = plans(plan)
+
+	_, status := w.gang(c)
+
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if victims := w.entry("gang-uid").victims; !slices.Equal(victims, []types.UID{"v1"}) {
+		t.Errorf("victims %v", victims)
+	}
+}
+
+func TestANodeWhereAMemberIsRefusedIsLeftOutOfTheNextPlan(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
+	w.bus.group = func(q *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		if len(w.bus.asked) == 1 {
+			wrong := gangPlan("n1")
+			wrong.Victims = nil // the planner does not see that v1 is in the way
+			return &wire.GroupPlanReply{Plan: wrong}, nil
+		}
+		return &wire.GroupPlanReply{Plan: gangPlan("n2")}, nil
+	}
+
+	nodes, status := w.gang(c)
+
+	if !status.IsSuccess() || named0(nodes)["g1"] != "n2" {
+		t.Fatalf("%v, %v", nodes, status)
+	}
+	second := w.bus.asked[1].Classes[0].Nodes
+	if !second.AllBut || !slices.Equal(second.Names, []string{"n1"}) {
+		t.Errorf("the second plan may use %+v", second)
+	}
+}
+
+func TestAPlanThatTakesWhatItMayNotIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*wire.GroupPlan){
+		"a pod that is not there":  func(p *wire.GroupPlan) { p.Victims[0].UID = "other" },
+		"a rule that is not known": func(p *wire.GroupPlan) { p.Victims[0].Rule = "because" },
+		"a pod of the same priority": func(p *wire.GroupPlan) {
+			p.Victims[0] = wire.GroupVictim{UID: "mate", Node: "n1", Rule: ruleLowerPriority}
+		},
+		"fewer members than must be":   func(p *wire.GroupPlan) { p.Placements = p.Placements[:1] },
+		"more members than there are":  func(p *wire.GroupPlan) { p.Placements[0].Count = 3 },
+		"a class that is not asked of": func(p *wire.GroupPlan) { p.Placements[0].MemberClass = 7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := gangWorld(t, setup{}, 2, 2, gangMember("g1"), gangMember("g2"), pod("mate", "n1", high, nil).Obj())
+			c.group.Waiting = c.group.Waiting[:2]
+			plan := gangPlan("n1", "n2")
+			change(plan)
+			w.bus.group = plans(plan)
+
+			_, status := w.gang(c)
+
+			if status.IsSuccess() || w.entry("gang-uid") != nil {
+				t.Errorf("%v", status)
+			}
+		})
+	}
+}
+
+func TestAGangWhoseOrderFailsIsLetGoWithoutItsNominations(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
+	w.bus.group = plans(gangPlan("n1", "n2"))
+	w.gang(c)
+	w.show(g1, "n1")
+	w.show(g2, "n2")
+	order := w.order(1)
+
+	w.end(order, wire.ResultFailed)
+
+	w.eventually("the gang is let go", func() bool { return w.entry("gang-uid") == nil })
+	w.eventually("its nominations are cleared in the API", func() bool {
+		for _, name := range []string{"g1", "g2"} {
+			p, err := w.plugin.engine.pods.Pods("default").Get(name)
+			if err != nil || p.Status.NominatedNodeName != "" {
+				return false
+			}
+		}
+		return true
+	})
+	w.eventually("it is tried again", func() bool { return w.activator.of("g1") > 0 && w.activator.of("g2") > 0 })
+}
+
+func TestAGangIsNotOrderedForOnceAMemberIsGone(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
+	w.bus.group = plans(gangPlan("n1", "n2"))
+	w.gang(c)
+
+	w.delete(g2)
+
+	w.eventually("the order is given up", func() bool { return w.entry("gang-uid") == nil })
+	if len(w.bus.messages) != 0 {
+		t.Error("an order was stored")
+	}
+}
+
+func TestEndingsOfAGangThatMayNotPreempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		args    func(*MakeWayArgs)
+		group   func(*minor.Group)
+		code    fwk.Code
+		message string
+	}{
+		"composite":            {group: func(g *minor.Group) { g.Composite = true }, code: fwk.Unschedulable, message: "composite pod groups"},
+		"mode off":             {args: func(a *MakeWayArgs) { a.Mode = wire.ModeOff }, code: fwk.Unschedulable, message: "mode off"},
+		"never preempts":       {group: func(g *minor.Group) { never := v1.PreemptNever; g.Waiting[0].Spec.PreemptionPolicy = &never }, code: fwk.Unschedulable, message: "preemptionPolicy=Never"},
+		"no planner":           {code: fwk.Unschedulable, message: "no planner answers"},
+		"no planner, hold":     {args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }, code: fwk.UnschedulableAndUnresolvable, message: "whenUnplanned is hold"},
+		"no member that waits": {group: func(g *minor.Group) { g.Waiting = nil }, code: fwk.Unschedulable, message: "no member"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, cycle := gangWorld(t, setup{args: c.args}, 1, 1, gangMember("g1"))
+			if c.group != nil {
+				c.group(&cycle.group)
+			}
+
+			nodes, status := w.gang(cycle)
+
+			if nodes != nil || status.Code() != c.code || !strings.Contains(status.Message(), c.message) {
+				t.Errorf("%v, %v", nodes, status)
+			}
+		})
+	}
+}
+
+func TestAPlanThatDoesNotStandIsMadeAgainBeforeTheFallbackActs(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
+	behind := gangPlan("n1")
+	behind.Victims = nil
+	behind.Awaited = []wire.Awaited{{UID: "v1", OrderID: "ord-1"}} // an order that has failed, which the planner has not heard of
+	w.bus.group = plans(behind)
+
+	for cycle := 1; cycle <= plansBeforeFallback+1; cycle++ {
+		_, status := w.gang(c)
+
+		want := fwk.UnschedulableAndUnresolvable
+		if cycle >= plansBeforeFallback {
+			want = fwk.Unschedulable
+		}
+		if status.Code() != want || !strings.Contains(status.Message(), "the plan does not stand") {
+			t.Errorf("cycle %d: %v", cycle, status)
+		}
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("the group is not tried again")
+	}
+}
+
+func TestWherePlacesWereNotFoundTheFallbackMayActInTheEnd(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
+	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: reasonPlacesNotFound, Message: "places were found for 5 of 6"}}, nil
+	}
+
+	for cycle := 1; cycle <= plansBeforeFallback; cycle++ {
+		_, status := w.gang(c)
+
+		want := fwk.UnschedulableAndUnresolvable
+		if cycle == plansBeforeFallback {
+			want = fwk.Unschedulable
+		}
+		if status.Code() != want || !strings.Contains(status.Message(), "places were found for 5 of 6") {
+			t.Errorf("cycle %d: %v", cycle, status)
+		}
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("the group is not tried again")
+	}
+}
+
+func TestAPanicEndsAsUnschedulable(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
+	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { panic("planner") }
+
+	nodes, status := w.gang(c)
+
+	if nodes != nil || status.Code() != fwk.Unschedulable {
+		t.Errorf("%v, %v", nodes, status)
+	}
+}
+
+func TestARestartedSchedulerAdoptsTheOrderOfAGang(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
+	now := time.Now()
+	order := &wire.EvictionOrder{
+		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)),
+		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
+		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
+		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
+		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
+	}
+	data, err := wire.WrapOrder(order, "other", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bus.put("makeway.v1.orders.group.gang-uid", data)
+	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.hasOrder(order.OrderID) })
+	if w.groupGated(g1) {
+		t.Error("held before its first cycle: a gated pod is not entered into the nominator")
+	}
+
+	nodes, status := w.gang(c)
+
+	if want := map[string]string{"g1": "n1", "g2": "n2"}; !status.IsSuccess() || !maps.Equal(named0(nodes), want) {
+		t.Fatalf("%v, %v; want %v", named0(nodes), status, want)
+	}
+	if !w.groupGated(g2) || len(w.bus.asked) != 0 {
+		t.Error("a gang with an order is held, and no other plan asked for")
+	}
+}
+
+// groupOrder is an order of gang "gang" for member a on node n1 and b on n2.
+func groupOrder(victims ...types.UID) *inFlightPreemption {
+	e := order("o", victims...)
+	e.enterGroup(&wire.OrderedGroup{Namespace: "ns", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{
+		{Namespace: "ns", Name: "a", UID: "a", Node: "n1"}, {Namespace: "ns", Name: "b", UID: "b", Node: "n2"},
+	})
+	return e
+}
+
+func (f *inflight) groupClosed(now time.Time) bool {
+	_, _, closed := f.gateGroup(groupKey{"ns", "gang"}, now)
+	return closed
+}
+
+func TestTheGateOfAGangOpensWithTheLastVictimThatAnyMemberHearsOf(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1", "v2"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.leftCache("a", "v1")
+	expectWakes(t, f, at(20))
+	if !f.groupClosed(at(20)) {
+		t.Fatal("open with a victim left")
+	}
+
+	f.leftCache("b", "v2")
+
+	expectWakes(t, f, at(30), activation{orderID: "o"})
+	if f.groupClosed(at(30)) {
+		t.Error("closed after the last victim has left")
+	}
+}
+
+func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+
+	if !f.groupClosed(start.Add(time.Minute-time.Second)) || f.groupClosed(start.Add(time.Minute)) {
+		t.Error("the gate is to open at the order's time")
+	}
+}
+
+func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.forget("a")
+	if got := f.placesOf("gang-uid"); len(got) != 1 || got[0].UID != "b" {
+		t.Fatalf("places %v", got)
+	}
+
+	f.forget("b")
+
+	if f.has("gang-uid") || f.has("b") || f.groupClosed(at(20)) {
+		t.Error("the order is still known")
+	}
+}
+
+func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.fail("o", "refused", at(10), time.Minute)
+	f.nominatedTo("a", "")
+	expectWakes(t, f, at(20))
+
+	f.nominatedTo("b", "")
+
+	expectWakes(t, f, at(30), activation{orderID: "o", revert: true})
+	if !f.groupClosed(at(30)) {
+		t.Error("open before the nominations are deleted in memory")
+	}
+	f.finish("o")
+	if f.groupClosed(at(40)) {
+		t.Error("closed after that")
+	}
+}
+
+func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(10), at(90000), notGone)
+
+	f.nominatedTo("b", "n9")
+
+	expectWakes(t, f, at(20), activation{orderID: "o"})
+}
+
+func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+
+	f.forget("gang-uid") // the PodGroup was deleted
+
+	if f.groupClosed(at(20)) {
+		t.Error("the new gang is held for the old one's order")
+	}
+	if len(f.live()) != 1 {
+		t.Error("an order that is stored may still remove its victims")
+	}
+}
+
+func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
+	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { return nil, context.DeadlineExceeded }
+
+	for range 2 * breakerThreshold {
+		w.gang(c)
+	}
+
+	if len(w.bus.asked) != breakerThreshold {
+		t.Errorf("asked %d times about the gang, want %d", len(w.bus.asked), breakerThreshold)
+	}
+	if state, _ := w.plugin.engine.breaker.current(); state != breakerClosed {
+		t.Errorf("the breaker for pods is in state %d", state)
+	}
+	if got := w.bus.asked[0].TimeoutMilliseconds; got != w.plugin.args.GroupPlanTimeout.Milliseconds() || got < 1000 {
+		t.Errorf("a plan for a gang may take %d ms", got)
+	}
+	w.plugin.engine.showBreakers()
+	if pods, groups := shown(t, "breaker_state"), shown(t, "group_breaker_state"); pods != 0 || groups != 2 {
+		t.Errorf("the metrics show %v for pods and %v for groups", pods, groups)
+	}
+}
+
+// shown is what a gauge of the plugin shows on kube-scheduler's own /metrics.
+func shown(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == subsystem+"_"+name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

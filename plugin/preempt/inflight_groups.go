@@ -1,0 +1,156 @@
+package preempt
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// groupKey names a pod group. A member knows no more of its group than that.
+type groupKey struct{ namespace, name string }
+
+// member is a pod of a group with an order, and the node that it is nominated to.
+type member struct {
+	wire.Placement
+	done  bool // bound or gone: it waits for nothing
+	taken bool // the API shows it nominated elsewhere, or not at all
+}
+
+// isGroup reports whether the order makes room for a pod group.
+func (e *inFlightPreemption) isGroup() bool { return len(e.members) > 0 }
+
+// places are the pods that are nominated for the order, each with its node.
+func (e *inFlightPreemption) places() []wire.Placement {
+	if !e.isGroup() {
+		return []wire.Placement{{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node}}
+	}
+	places := make([]wire.Placement, 0, len(e.members))
+	for _, m := range e.members {
+		if !m.done {
+			places = append(places, m.Placement)
+		}
+	}
+	return places
+}
+
+// waiting are the members of a group that are neither bound nor gone; nil for a pod.
+func (e *inFlightPreemption) waiting() []wire.Placement {
+	if !e.isGroup() {
+		return nil
+	}
+	return e.places()
+}
+
+// on reports whether a pod of the order is nominated to a node.
+func (e *inFlightPreemption) on(node string) bool {
+	if !e.isGroup() {
+		return e.node == node
+	}
+	return slices.ContainsFunc(e.members, func(m *member) bool { return !m.done && m.Node == node })
+}
+
+// placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that.
+func (e *inFlightPreemption) placeTaken(uid types.UID, node string) bool {
+	if !e.isGroup() {
+		return e.node != node
+	}
+	lost, all := false, true
+	for _, m := range e.members {
+		if m.UID == string(uid) {
+			m.taken = m.Node != node
+			lost = m.taken
+		}
+		all = all && (m.taken || m.done)
+	}
+	return lost && (all || e.phase == leaving)
+}
+
+// memberDone notes that a member is bound or gone, and reports whether none waits any more. It holds no place in its queue any
+// more: it is counted there by itself, or not at all. The lock is held.
+func (f *inflight) memberDone(e *inFlightPreemption, uid types.UID) (all bool) {
+	all = true
+	for _, m := range e.members {
+		if m.UID == string(uid) && !m.done {
+			m.done = true
+			f.holds.ReleaseQuota(uid)
+		}
+		all = all && m.done
+	}
+	return all
+}
+
+// putMembers lets the members of a group be found. The lock is held.
+func (f *inflight) putMembers(e *inFlightPreemption) {
+	if !e.isGroup() {
+		return
+	}
+	uid := types.UID(e.preemptor.UID)
+	f.byGroup[groupKey{e.preemptor.Namespace, e.preemptor.Name}] = uid
+	names := map[string]struct{}{}
+	for _, m := range e.members {
+		f.byMember[types.UID(m.UID)] = uid
+		names[m.Node] = struct{}{}
+	}
+	e.nodes = len(names)
+}
+
+// dropMembers undoes that. A group made anew under the name may have an order of its own. The lock is held.
+func (f *inflight) dropMembers(e *inFlightPreemption) {
+	if !e.isGroup() {
+		return
+	}
+	uid, key := types.UID(e.preemptor.UID), groupKey{e.preemptor.Namespace, e.preemptor.Name}
+	if f.byGroup[key] == uid {
+		delete(f.byGroup, key)
+	}
+	for _, m := range e.members {
+		if f.byMember[types.UID(m.UID)] == uid {
+			delete(f.byMember, types.UID(m.UID))
+		}
+	}
+}
+
+// gateGroup reports whether PreEnqueue has to hold the members of a group, also one that came after the order was made, and for
+// which order on how many nodes. O(1).
+func (f *inflight) gateGroup(key groupKey, now time.Time) (orderID string, nodes int, closed bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.byPod[f.byGroup[key]]
+	if e == nil || !e.gated || !now.Before(e.opensAt) {
+		return "", 0, false
+	}
+	return e.orderID, e.nodes, true
+}
+
+// holdsPlace reports whether a pod is nominated for an order that has not come to nothing.
+func (f *inflight) holdsPlace(uid types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.of(uid)
+	return e != nil && !e.phase.reverts()
+}
+
+// placesOf are the nominations of a group's order, by pod; nil where it has none.
+func (f *inflight) placesOf(group types.UID) []wire.Placement {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if e := f.byPod[group]; e != nil {
+		return e.places()
+	}
+	return nil
+}
+
+// places are the pods that an activation is about, each with its node.
+func (w activation) places() []wire.Placement {
+	if w.members != nil {
+		return w.members
+	}
+	return []wire.Placement{{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, Node: w.node}}
+}
+
+func refOfPlacement(place wire.Placement) wire.PodRef {
+	return wire.PodRef{Namespace: place.Namespace, Name: place.Name, UID: place.UID}
+}
