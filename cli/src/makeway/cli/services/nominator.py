@@ -1,0 +1,77 @@
+"""`makeway nominator`: preempt for pods beside a scheduler that runs no plugin."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from makeway.cli.services.service import ServiceOptions, service
+from makeway.core.policy.mode import Mode
+from makeway.nominator.process import Verify, run
+from makeway.runtime.lease import LeaseSettings
+
+app = typer.Typer(add_completion=False)
+
+LEASE_NAME = "makeway-nominator"
+
+# As the planner's: a successor begins within 10 s.
+_LEASE_SECONDS = 6.0
+_RENEW_WITHIN_SECONDS = 4.0
+_RETRY_SECONDS = 1.0
+
+
+@app.command()
+@service("nominator", listen=":9467")
+async def nominator(
+    shared: ServiceOptions,
+    *,
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            "--lease-namespace",
+            envvar="MAKEWAY_LEASE_NAMESPACE",
+            metavar="NAMESPACE",
+            help="Where the Lease makeway-nominator is, which fences its orders.",
+        ),
+    ] = "makeway-system",
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            envvar="MAKEWAY_MODE",
+            help="How far it may go at the most; the policy may say less.",
+        ),
+    ] = "enforce",
+    verify: Annotated[
+        Verify,
+        typer.Option(
+            "--verify",
+            envvar="MAKEWAY_VERIFY",
+            help="Who verifies plans by a scheduler's filters: none, or a shadow (makeway-scheduler shadow).",
+        ),
+    ] = "none",
+) -> int:
+    """Make room for pods whose PriorityClass is opted in, beside a scheduler that runs no plugin.
+
+    A class is opted in by the annotation makeway.dev/preemption=external and preemptionPolicy Never. Any
+    number may run; the holder of the Lease works. Needs the rights of charts/makeway/rbac/nominator.yaml.
+    Ends with 0 when told to stop, with 1 when it cannot start or has lost what it needs, to be restarted.
+    """
+    return await run(
+        nats=shared.nats,
+        kube=shared.kube,
+        listen=shared.listen,
+        config=shared.config,
+        signatures=shared.signatures,
+        mode=mode,
+        verify=verify,
+        lease=LeaseSettings(
+            namespace=lease_namespace,
+            name=LEASE_NAME,
+            duration=_LEASE_SECONDS,
+            renew_within=_RENEW_WITHIN_SECONDS,
+            retry=_RETRY_SECONDS,
+        ),
+        identity=shared.identity,
+    )

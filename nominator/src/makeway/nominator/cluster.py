@@ -1,0 +1,169 @@
+"""The nominator's edge to the API server: reads, and the one field that it writes.
+
+Every write names UID and resourceVersion of the pod as it was read, and its field manager, by which a
+nomination of the nominator's is told from another's. Raises ApiError and ApiUnavailable; what means "that pod
+is another one by now" is `Changed`.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from makeway.core.k8s.objects import Node, Pod
+from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
+
+FIELD_MANAGER: Final = "makeway-nominator"
+"""Owner of its nominations in metadata.managedFields."""
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+
+PAGE_PODS: Final = 500
+"""Pods that are asked for at once."""
+
+MOST_NODES: Final = 8
+"""A unit on more nodes than this is looked up in its namespace."""
+
+_SECONDS: Final = 5.0
+
+
+class Changed(Exception):  # noqa: N818 - it names a state
+    """The pod has changed since it was read, or is another one under that name."""
+
+
+class _ManagedFields(msgspec.Struct, rename="camel"):
+    manager: str = ""
+    subresource: str = ""
+    fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: tuple[_ManagedFields, ...] = ()
+
+
+class _Managed(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _ListMetadata(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Pods(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: tuple[Pod, ...] = ()
+
+
+_pod = msgspec.json.Decoder(Pod).decode
+_node = msgspec.json.Decoder(Node).decode
+_pods = msgspec.json.Decoder(_Pods).decode
+_managed = msgspec.json.Decoder(_Managed).decode
+
+
+class StoredPod(msgspec.Struct, frozen=True):
+    """A pod as it was read just now, and the bytes of the answer."""
+
+    pod: Pod
+    raw: bytes
+
+    def nominated_by_us(self) -> bool:
+        """Report whether its nomination is the nominator's, by metadata.managedFields."""
+        return bool(self.pod.status.nominated_node_name) and any(
+            one.manager == FIELD_MANAGER
+            and one.subresource == "status"
+            and "f:nominatedNodeName" in one.fields_v1.get("f:status", {})
+            for one in _managed(self.raw).metadata.managed_fields
+        )
+
+
+class NominatorApi:
+    """One process's."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def pod(self, namespace: str, name: str) -> StoredPod | None:
+        """Return the pod under this name, straight from storage."""
+        body = await self._get(_pod_path(namespace, name))
+        return None if body is None else _decoded(lambda: StoredPod(_pod(body), body))
+
+    async def node_uid(self, name: str) -> str:
+        """Return the UID of the node under this name; empty where there is none, or it is being deleted."""
+        body = await self._get(f"/api/v1/nodes/{quote(name, safe='')}", accept=METADATA_ONLY)
+        if body is None:
+            return ""
+        metadata = _decoded(lambda: _node(body)).metadata
+        return "" if metadata.deletion_timestamp is not None else metadata.uid
+
+    async def pods_of(self, nodes: tuple[str, ...], namespace: str) -> dict[str, Pod]:
+        """Return the pods of some nodes, by UID; of the first and of a namespace where there are many."""
+        if len(nodes) > MOST_NODES:
+            found = await self._list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={nodes[0]}"})
+            return found | await self._list(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", {})
+        found = {}
+        for node in nodes:
+            found |= await self._list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
+        return found
+
+    async def nominate(self, stored: Pod, node: str) -> None:
+        """Nominate a pod as it was read. Raises Changed."""
+        await self._patch(stored, node)
+
+    async def clear_nomination(self, stored: Pod) -> None:
+        """Remove the nomination of a pod as it was read. Raises Changed."""
+        await self._patch(stored, None)
+
+    async def _patch(self, stored: Pod, node: str | None) -> None:
+        meta = stored.metadata
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": {"nominatedNodeName": node},
+        }
+        try:
+            await self._api.request(
+                "PATCH",
+                _pod_path(meta.namespace, meta.name) + "/status",
+                query={"fieldManager": FIELD_MANAGER},
+                body=msgspec.json.encode(body),
+                content_type=MERGE_PATCH,
+                timeout_seconds=_SECONDS,
+            )
+        except ApiError as error:
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "uid" not in error.message:
+                raise
+            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+                raise Changed(str(error)) from error
+            raise
+
+    async def _list(self, path: str, query: dict[str, str]) -> dict[str, Pod]:
+        found: dict[str, Pod] = {}
+        query = {"limit": str(PAGE_PODS), **query}
+        while True:
+            body = await self._api.request("GET", path, query=query, timeout_seconds=_SECONDS)
+            page = _decoded(lambda body=body: _pods(body))
+            found |= {one.metadata.uid: one for one in page.items}
+            if not page.metadata.continue_:
+                return found
+            query["continue"] = page.metadata.continue_
+
+    async def _get(self, path: str, *, accept: str = "") -> bytes | None:
+        try:
+            return await self._api.request("GET", path, accept=accept, timeout_seconds=_SECONDS)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+
+def _decoded(read: Any) -> Any:
+    try:
+        return read()
+    except msgspec.DecodeError as error:
+        raise ApiUnavailable(f"an answer that cannot be read: {error}") from error
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"

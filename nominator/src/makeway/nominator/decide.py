@@ -1,0 +1,274 @@
+"""What the nominator decides: whom it asks about, what it orders, what a failure teaches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from makeway.bus.messages import (
+    MAY_PASS,
+    MOST_REFUSED_VICTIMS,
+    Candidate,
+    EvictionOrder,
+    Fence,
+    NominationToClear,
+    Outcome,
+    Preemptor,
+    Removable,
+    Victim,
+)
+from makeway.core.k8s.objects import Pod
+from makeway.nominator.pending import PendingPod
+
+ORDER_LIFE: Final = timedelta(seconds=60)
+"""How long after an order was written its effects may begin; the plugin's default."""
+
+SETTLES: Final = timedelta(seconds=60)
+"""How long after its victims' grace periods a pod may take to be bound, before it is asked about again.
+The plugin waits as long for pods that are leaving."""
+
+FIRST_PAUSE: Final = timedelta(seconds=1)
+LONGEST_PAUSE: Final = timedelta(seconds=60)
+"""Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
+at 10 s; a plan over all nodes costs more than a failed cycle."""
+
+IN_VAIN_PAUSE: Final = timedelta(minutes=2)
+LONGEST_IN_VAIN: Final = timedelta(hours=1)
+"""Between two orders for a pod that was not bound though its room was made, from the second such order on:
+doubled each time. Then something keeps it that no column shows, and every order costs pods for nothing."""
+
+LEFT_OUT_FOR: Final = timedelta(minutes=5)
+"""How long a pod whose deletion was refused for good stays out of plans for the same preemptor."""
+
+MOST_NODES_AVOIDED: Final = 16
+"""Nodes that are remembered for one preemptor: as many as a plan names."""
+
+_OF_THE_NODE: Final = frozenset({"victim-spared", "unit-incomplete"})
+"""Reasons for which an order is refused that another node may not have; caps, modes and breakers it has."""
+
+_OF_ANOTHER: Final = frozenset({"awaited-order-failed"})
+"""Reasons for which an order fails that say nothing of its node."""
+
+_SHARED_DISKS: Final = ("awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd")
+"""Volumes that VolumeRestrictions compares with those of other pods, and no column knows."""
+
+
+class StalePlanError(Exception):
+    """A plan that does not hold any more: what it names has changed since."""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    resource_claims: tuple[msgspec.Raw, ...] | None = None
+    volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
+
+
+class _Constrained(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+
+
+_constrained = msgspec.json.Decoder(_Constrained).decode
+
+
+def unmodelled(raw: bytes) -> str:
+    """Return what of a v1.Pod only the scheduler's filters can judge; empty where nothing is.
+
+    What has a column, and is more than the columns look at, the planner says. Raises msgspec.DecodeError.
+    """
+    spec = _constrained(raw).spec
+    if spec.resource_claims:
+        return "devices (spec.resourceClaims)"
+    for volume in spec.volumes or ():
+        for kind in _SHARED_DISKS:
+            if kind in volume:
+                return f"a disk that pods share ({kind})"
+    return ""
+
+
+def as_preemptor(raw: bytes) -> bytes:
+    """Return a v1.Pod as the planner is asked about it: it may preempt, and without managedFields.
+
+    Its class says Never to the scheduler; that it is opted in says that makeway may. Raises
+    msgspec.DecodeError.
+    """
+    pod: dict[str, Any] = msgspec.json.decode(raw)
+    pod.get("metadata", {}).pop("managedFields", None)
+    pod.setdefault("spec", {})["preemptionPolicy"] = "PreemptLowerPriority"
+    return msgspec.json.encode(pod)
+
+
+def refusal_of(pod: PendingPod, external: frozenset[str]) -> str:
+    """Return why a pod is no pod to make room for; empty where it is one that waits."""
+    if pod.class_name not in external or pod.policy != "Never":
+        return "its PriorityClass is not opted in"
+    if pod.leaving:
+        return "it is being deleted"
+    if pod.nominated:
+        return f"it is nominated to node {pod.nominated}"
+    if pod.unfit_since is None:
+        return "its scheduler has not said that it is unschedulable"
+    if pod.group:
+        return f"it is one of pod group {pod.group}, for which its scheduler preempts or does not"
+    return ""
+
+
+@dataclass
+class Attempts:
+    """What is remembered of one pod between its plans.
+
+    `refused`: pods whose deletion was refused, until when. `avoided`: nodes whose order failed, until when.
+    `in_vain`: how many orders made room, after which the pod was not bound.
+    """
+
+    next_at: datetime
+    failures: int = 0
+    refused: dict[str, datetime] = field(default_factory=dict)
+    avoided: dict[str, datetime] = field(default_factory=dict)
+    in_vain: int = 0
+
+    def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
+        """Wait longer than last time."""
+        self.next_at = now + min(FIRST_PAUSE * 2 ** min(self.failures, 16), longest)
+        self.failures += 1
+
+    def again_at(self, moment: datetime) -> None:
+        """Ask at a moment at the latest, such as when time alone changes the answer."""
+        self.next_at = min(self.next_at, moment)
+
+    def learn(self, outcome: Outcome, now: datetime) -> None:
+        """Take note of an order that made no room: the next plan is another one."""
+        learned = False
+        for victim in outcome.victims:
+            for_good = victim.result == "failed" and victim.reason not in MAY_PASS
+            if for_good and len(self.refused) < MOST_REFUSED_VICTIMS:
+                self.refused[victim.uid], learned = now + LEFT_OUT_FOR, True
+        at_fault = outcome.result in ("failed", "expired") and outcome.reason not in _OF_ANOTHER
+        # Without the pods that may not be deleted the node may do.
+        if (at_fault and not learned) or outcome.reason in _OF_THE_NODE:
+            self.avoid(outcome.node, now)
+        self.pause(now)
+
+    def made_in_vain(self, node: str, now: datetime) -> None:
+        """Take note that room was made on a node and the pod was not bound: once may be chance."""
+        self.avoid(node, now)
+        self.pause(now)
+        if self.in_vain:
+            # Beyond ten doublings it is the longest pause anyway.
+            pause = min(IN_VAIN_PAUSE * 2 ** min(self.in_vain - 1, 10), LONGEST_IN_VAIN)
+            self.next_at = max(self.next_at, now + pause)
+        self.in_vain += 1
+
+    def avoid(self, node: str, now: datetime) -> None:
+        """Leave a node out for a while, longer each time."""
+        if node and (node in self.avoided or len(self.avoided) < MOST_NODES_AVOIDED):
+            self.avoided[node] = now + min(timedelta(seconds=10) * 2 ** min(self.failures, 5), LEFT_OUT_FOR)
+
+    def left_out(self, now: datetime) -> tuple[str, ...]:
+        """Return the UIDs that the next plan leaves out."""
+        self.refused = {uid: until for uid, until in self.refused.items() if until > now}
+        return tuple(sorted(self.refused))
+
+    def choose(self, candidates: Iterable[Candidate], now: datetime) -> Candidate | None:
+        """Return the best candidate whose node is not left out."""
+        self.avoided = {node: until for node, until in self.avoided.items() if until > now}
+        return next((one for one in candidates if one.node not in self.avoided), None)
+
+
+def nodes_of(candidate: Candidate) -> tuple[str, ...]:
+    """Return the nodes whose pods a plan names, the candidate's own first."""
+    others = {one.node for one in candidate.removable if one.victim and one.node}
+    return (candidate.node, *sorted(others - {candidate.node}))
+
+
+def victims_of(candidate: Candidate, pods: Mapping[str, Pod]) -> tuple[Victim, ...]:
+    """Name the victims of a candidate, by the pods that its nodes have now, by UID.
+
+    One that is leaving already is named too: the evictor awaits it, and the room is kept meanwhile. Raises
+    StalePlanError where one of them has gone or is elsewhere.
+    """
+    return tuple(_victim(candidate.node, one, pods.get(one.uid)) for one in candidate.removable if one.victim)
+
+
+def _victim(node: str, planned: Removable, pod: Pod | None) -> Victim:
+    if pod is None or pod.spec.node_name != (planned.node or node):
+        raise StalePlanError(f"victim {planned.uid} is not on node {planned.node or node} any more")
+    grace = pod.spec.termination_grace_period_seconds
+    return Victim(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node=pod.spec.node_name,
+        priority=pod.spec.priority or 0,
+        grace_period_seconds=30 if grace is None else grace,
+        rule=planned.rule,
+        pdb_violating=planned.pdb_violating,
+        unit=planned.unit,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """Who writes orders. `scheduler_name`: of the pod that an order is for."""
+
+    cluster_uid: str
+    source: str
+    fence: Callable[[], Fence]
+
+
+def order_of(
+    writer: Writer,
+    *,
+    order_id: str,
+    decision_id: str,
+    preemptor: Pod,
+    candidate: Candidate,
+    node_uid: str,
+    victims: tuple[Victim, ...],
+    to_clear: tuple[NominationToClear, ...],
+    now: datetime,
+) -> EvictionOrder:
+    """Write the order for a candidate. `to_clear`: pods of lower priority nominated to its node."""
+    return EvictionOrder(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid=writer.cluster_uid,
+        fence=writer.fence(),
+        writer=writer.source,
+        created_at=now,
+        not_after=now + ORDER_LIFE,
+        preemptor=Preemptor(
+            namespace=preemptor.metadata.namespace,
+            name=preemptor.metadata.name,
+            uid=preemptor.metadata.uid,
+            priority=preemptor.spec.priority or 0,
+            scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
+        ),
+        node=candidate.node,
+        node_uid=node_uid,
+        decision_id=decision_id,
+        victims=victims,
+        awaited=candidate.awaited,
+        nominations_to_clear=to_clear,
+        pdb_violations=candidate.pdb_violations,
+    )
+
+
+def outnominated(
+    pods: Iterable[PendingPod], node: str, preemptor: PendingPod
+) -> tuple[NominationToClear, ...]:
+    """Return the pods of lower priority that are nominated to a node."""
+    return tuple(
+        NominationToClear(namespace=one.namespace, name=one.name, uid=one.uid)
+        for one in pods
+        if one.nominated == node and one.priority < preemptor.priority and one.uid != preemptor.uid
+    )
+
+
+def settles_until(order: EvictionOrder, outcome: Outcome, now: datetime) -> datetime:
+    """Return until when the preemptor may take to be bound after its order has ended well."""
+    grace = max((one.grace_period_seconds for one in outcome.victims), default=0)
+    longest = timedelta(hours=1).total_seconds()
+    return now + timedelta(seconds=max(0, min(grace, longest))) + SETTLES

@@ -1,0 +1,107 @@
+"""The orders of one nominator that are under way, from the choice of a node until the pod is bound. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Placement
+
+
+@dataclass
+class OrderInFlight:
+    """One of them. `until`: when it is taken for over, whatever is heard of it.
+
+    `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
+    gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
+    "yielded" to a pod of higher priority; empty while it stands.
+    `looked_at`: when it was last seen to be in its stream.
+    """
+
+    order: EvictionOrder
+    until: datetime
+    stored: bool = False
+    made: bool = False
+    lost: str = ""
+    looked_at: datetime | None = None
+
+    @property
+    def uid(self) -> str:
+        """UID of the preemptor."""
+        return self.order.preemptor.uid if self.order.preemptor is not None else ""
+
+
+class OrdersInFlight:
+    """By preemptor, of which each has one at the most."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, OrderInFlight] = {}
+        self._by_id: dict[str, OrderInFlight] = {}
+
+    def __len__(self) -> int:
+        """How many there are, with those whose pods are about to be bound."""
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[OrderInFlight]:
+        """Each of them."""
+        return iter(tuple(self._by_uid.values()))
+
+    def begin(self, order: EvictionOrder, *, stored: bool = False) -> OrderInFlight:
+        """Take note of an order."""
+        begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, stored)
+        self._by_uid[begun.uid] = self._by_id[order.order_id] = begun
+        return begun
+
+    def of(self, uid: str) -> OrderInFlight | None:
+        """Return the order for a preemptor."""
+        return self._by_uid.get(uid)
+
+    def get(self, order_id: str) -> OrderInFlight | None:
+        """Return an order by its id."""
+        return self._by_id.get(order_id)
+
+    def end(self, order_id: str) -> OrderInFlight | None:
+        """Forget an order."""
+        ended = self._by_id.pop(order_id, None)
+        if ended is not None and self._by_uid.get(ended.uid) is ended:
+            del self._by_uid[ended.uid]
+        return ended
+
+    def clears(self, uid: str) -> bool:
+        """Report whether one of them takes a place from a pod of lower priority that is nominated to it."""
+        return any(ref.uid == uid for one in self for ref in one.order.nominations_to_clear)
+
+    def outnominated_by(self, order: EvictionOrder) -> tuple[OrderInFlight, ...]:
+        """Return those whose place an order took, also where its pod was bound before they were cleared."""
+        uids = {ref.uid for ref in order.nominations_to_clear}
+        return tuple(one for one in self if one.uid in uids and one.order.node == order.node)
+
+    def without_outcome(self) -> int:
+        """Return how many wait for their outcome."""
+        return sum(not one.made for one in self._by_uid.values())
+
+    def live(self) -> tuple[LiveOrder, ...]:
+        """Return them as a plan request names them."""
+        return tuple(
+            LiveOrder(
+                order_id=one.order.order_id,
+                preemptor_uid=one.uid,
+                node=one.order.node,
+                victims=tuple(victim.uid for victim in one.order.victims),
+            )
+            for one in self._by_uid.values()
+        )
+
+    def placements(self) -> dict[str, Placement]:
+        """Return where they nominate their preemptors, also those whose nomination does not show yet."""
+        return {
+            one.uid: Placement(
+                namespace=one.order.preemptor.namespace,
+                name=one.order.preemptor.name,
+                uid=one.uid,
+                node=one.order.node,
+            )
+            for one in self._by_uid.values()
+            if one.order.preemptor is not None and not one.lost
+        }

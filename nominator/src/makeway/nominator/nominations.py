@@ -1,0 +1,87 @@
+"""The nominations that the nominator wrote: taking them back where no order is behind them any more."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from makeway.core.policy.external import NEVER
+from makeway.nominator.cluster import Changed
+from makeway.nominator.in_flight import OrdersInFlight
+from makeway.nominator.parts import NominatorParts
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+ORPHAN_AFTER: Final = timedelta(seconds=5)
+"""How long a nomination without an order stands before it is looked at: its order may be about to be read."""
+
+MOST_LOOKED_AT: Final = 50
+"""Nominations that one round reads, whoever wrote them; the others have their turn in the next."""
+
+_log = structlog.get_logger()
+
+
+class Nominations:
+    """Those of one nominator, while it leads. One that another wrote is never touched."""
+
+    def __init__(self, parts: NominatorParts, in_flight: OrdersInFlight) -> None:
+        self._cluster = parts.cluster
+        self._pods = parts.pods
+        self._classes = parts.classes
+        self._metrics = parts.metrics
+        self._in_flight = in_flight
+        self._orphans: dict[str, datetime] = {}
+        self._not_ours: dict[str, str] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Report whether a pod has a nomination without an order."""
+        return uid in self._orphans
+
+    def expect(self, uid: str, now: datetime) -> None:
+        """Take note that no order is about to be read for a pod: a nomination of it is looked at at once."""
+        self._orphans[uid] = now - ORPHAN_AFTER
+
+    async def look_for_orphans(self, now: datetime) -> None:
+        """Take back nominations of the nominator's that no order is behind."""
+        external = self._classes.external
+        nominated = {
+            pod.uid: pod
+            for pod in self._pods.nominated()
+            # Its class may have been opted in when it was nominated.
+            if (pod.class_name in external or pod.policy == NEVER)
+            and self._in_flight.of(pod.uid) is None
+            and self._not_ours.get(pod.uid) != pod.nominated
+        }
+        for uid in [uid for uid in self._orphans if uid not in nominated]:
+            del self._orphans[uid]
+        for uid in [uid for uid in self._not_ours if uid not in self._pods.by_uid]:
+            del self._not_ours[uid]
+        for uid in nominated:
+            self._orphans.setdefault(uid, now)
+        due = [uid for uid in nominated if now - self._orphans[uid] >= ORPHAN_AFTER]
+        for uid in sorted(due, key=self._orphans.__getitem__)[:MOST_LOOKED_AT]:
+            self._orphans[uid] = now
+            await self.clear(nominated[uid].namespace, nominated[uid].name, uid, "orphaned")
+
+    async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
+        """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""
+        for _ in range(3):
+            try:
+                stored = await self._cluster.pod(namespace, name)
+                if stored is None or stored.pod.metadata.uid != uid or stored.pod.spec.node_name:
+                    return True
+                if not stored.nominated_by_us():
+                    if stored.pod.status.nominated_node_name:
+                        self._not_ours[uid] = stored.pod.status.nominated_node_name
+                    return True
+                await self._cluster.clear_nomination(stored.pod)
+            except Changed:
+                continue
+            except (ApiError, ApiUnavailable) as error:
+                _log.warning("nomination_not_cleared", pod=f"{namespace}/{name}", error=str(error))
+                return False  # looked at again as one without an order
+            self._metrics.cleared.labels(reason).inc()
+            _log.info("nomination_cleared", pod=f"{namespace}/{name}", pod_uid=uid, reason=reason)
+            return True
+        return False

@@ -1,0 +1,199 @@
+"""A nominator process from its parts: connections, what it follows, the Lease, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import Literal
+
+import structlog
+from prometheus_client import REGISTRY
+
+from makeway.bus.codec import source
+from makeway.bus.errors import BusError
+from makeway.bus.messages import Fence
+from makeway.bus.signing import SigningKind
+from makeway.core.k8s.event import EventType, Regarding
+from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.policy.external import ANNOTATION, EXTERNAL
+from makeway.core.policy.mode import Mode
+from makeway.nominator.cluster import NominatorApi
+from makeway.nominator.decide import Writer
+from makeway.nominator.metrics import NominatorMetrics
+from makeway.nominator.outcomes import RecentOutcomes
+from makeway.nominator.parts import NominatorParts
+from makeway.nominator.pending import PendingPods, PriorityClasses
+from makeway.nominator.service import Nominator
+from makeway.nominator.shadow import ShadowScheduler
+from makeway.nominator.status import NominatorStatus
+from makeway.nominator.streams import ControlFollower, OutcomeFollower
+from makeway.runtime import garbage
+from makeway.runtime.brake import BrakeMetrics, BrakeReader
+from makeway.runtime.connections import OtherClusterError, connected
+from makeway.runtime.events import EventRecorder
+from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
+from makeway.runtime.listwatch import ListWatch, Resource
+from makeway.runtime.process import run_until_signalled
+from makeway.runtime.settings import (
+    ConfigSettings,
+    HttpSettings,
+    KubeSettings,
+    NatsSettings,
+    SignatureSettings,
+)
+
+Verify = Literal["none", "shadow"]
+"""Who verifies plans before they are carried out."""
+
+_log = structlog.get_logger()
+
+
+async def run(
+    *,
+    nats: NatsSettings,
+    kube: KubeSettings,
+    listen: HttpSettings,
+    config: ConfigSettings,
+    signatures: SignatureSettings,
+    mode: Mode,
+    verify: Verify,
+    lease: LeaseSettings,
+    identity: str,
+) -> int:
+    """Run a nominator until it is told to stop; returns the exit code.
+
+    Raises:
+        ConfigurationError, ApiError, ApiUnavailable: the API server cannot be used at the start.
+        BusError: NATS cannot be used as it is configured.
+        ValueError, OSError: an option is wrong, or the address to listen on is taken.
+    """
+    async with contextlib.AsyncExitStack() as closing:
+        opened = await closing.enter_async_context(
+            connected(
+                "nominator",
+                identity,
+                nats=nats,
+                kube=kube,
+                listen=listen,
+                config=config,
+                signatures=signatures,
+                signs=(SigningKind.ORDER,),
+                registry=REGISTRY,
+            )
+        )
+        api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
+        metrics = NominatorMetrics(REGISTRY)
+        events = EventRecorder(api, "makeway.dev/nominator", identity)
+        brake = BrakeReader(api, BrakeMetrics(REGISTRY), metrics, namespace=config.namespace)
+        control = ControlFollower(bus, cluster_uid, mode, metrics)
+
+        def refuse_class(item: PriorityClass) -> None:
+            if leadership.leading:
+                events.record(*_class_refused(item))
+
+        pods = PendingPods()
+        classes = PriorityClasses(refuse_class)
+        outcomes = RecentOutcomes()
+        following = OutcomeFollower(bus, cluster_uid, metrics, outcomes.put)
+        watched_pods = ListWatch(
+            api, Resource("pods", "/api/v1/pods", Pod, field_selector="spec.nodeName="), pods, metrics
+        )
+        watched_classes = ListWatch(
+            api,
+            Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass),
+            classes,
+            metrics,
+        )
+
+        def synced() -> str:
+            if not control.read.is_set() or control.state is None:
+                return "the planner has not said yet which mode is in force"
+            if not following.read.is_set():
+                return "the outcomes of orders have not been read yet"
+            for one in (watched_classes, watched_pods):
+                if not one.synced.is_set():
+                    return one.unhealthy()
+            return brake.unsynced()
+
+        leadership = Leadership(api, lease, identity, unfit=lambda: bus.healthy() or watched_pods.unhealthy())
+
+        def fence() -> Fence:
+            return Fence(kind="lease", namespace=lease.namespace, name=lease.name, epoch=leadership.epoch)
+
+        nominator = Nominator(
+            NominatorParts(
+                bus=bus,
+                cluster=NominatorApi(api),
+                pods=pods,
+                classes=classes,
+                control=control,
+                outcomes=outcomes,
+                brake=brake,
+                metrics=metrics,
+                writer=Writer(cluster_uid=cluster_uid, source=source("nominator", identity), fence=fence),
+                synced=synced,
+                shadow=ShadowScheduler(bus, metrics) if verify == "shadow" else None,
+            )
+        )
+
+        pods.changed, outcomes.heard = nominator.changed, nominator.ended
+
+        async def lead() -> None:
+            metrics.leading.set(1)
+            for item in classes.refused():
+                refuse_class(item)
+            try:
+                await nominator.lead()
+            finally:
+                metrics.leading.set(0)
+
+        def checks() -> dict[str, str]:
+            return {
+                "nats": bus.healthy(),
+                "pods": watched_pods.unhealthy(),
+                "priorityclasses": watched_classes.unhealthy(),
+                "brake": brake.unhealthy(),
+                "keys": opened.keys.unhealthy(),
+            }
+
+        status = NominatorStatus(
+            identity,
+            cluster_uid,
+            control,
+            leading=lambda: leadership.leading,
+            trouble=lambda: "; ".join(filter(None, [*checks().values(), nominator.trouble()])),
+            brake=lambda: brake.current,
+            signatures=bus.signatures.describe,
+        )
+        answering = await opened.starting.reach(partial(bus.components.answer, status.now))
+        closing.push_async_callback(answering.unsubscribe)
+        opened.starting.checks = checks
+        _log.info(
+            "nominator_started",
+            cluster_uid=cluster_uid,
+            mode=mode,
+            server=api.server,
+            port=opened.server.port,
+        )
+        garbage.set_aside()
+        return await run_until_signalled(
+            watched_pods.run(),
+            watched_classes.run(),
+            control.follow_forever(),
+            following.follow_forever(),
+            brake.run(),
+            events.write_forever(),
+            leadership.run(lead),
+            opened.keys.keep_forever(),
+            bus.until_lost(),
+            expected=(BusError, OtherClusterError, StepDown),
+        )
+
+
+def _class_refused(item: PriorityClass) -> tuple[Regarding, EventType, str, str, str]:
+    about = Regarding("scheduling.k8s.io/v1", "PriorityClass", "", item.metadata.name, item.metadata.uid)
+    note = (
+        f"{ANNOTATION}: {EXTERNAL} has no effect without preemptionPolicy: Never, since the scheduler would "
+        "preempt for these pods as well; make the class anew with Never, or remove the annotation"
+    )
+    return about, "Warning", "ExternalPreemptionRefused", "Preemption", note

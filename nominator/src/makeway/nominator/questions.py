@@ -1,0 +1,132 @@
+"""The question about a pod, and who answers it: the shadow scheduler where there is one, else the planner."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from makeway.bus import codec
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.ids import request_id
+from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanReply, PlanRequest, Profile
+from makeway.nominator import decide
+from makeway.nominator.cluster import StoredPod
+from makeway.nominator.in_flight import OrdersInFlight
+from makeway.nominator.parts import NominatorParts
+from makeway.nominator.shadow import VERIFIES_SECONDS
+
+PLAN_SECONDS: Final = 2.0
+"""How long a plan is waited for. No scheduling cycle waits here."""
+
+CANDIDATES: Final = 16
+"""Nodes that a plan may name, as many as the plugin asks for."""
+
+LONGEST_SILENCE_SECONDS: Final = 10.0
+"""How long a planner that does not answer is left alone at the most."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """Why there is no plan and no refusal of one. `reason`, `message`: as a refusal has them; may be empty.
+
+    `pauses`: it is about this pod, which waits longer.
+    """
+
+    pauses: bool
+    reason: str = ""
+    message: str = ""
+
+
+class Questions:
+    """Those of one nominator, while it leads."""
+
+    def __init__(self, parts: NominatorParts, in_flight: OrdersInFlight) -> None:
+        self._bus = parts.bus
+        self._pods = parts.pods
+        self._metrics = parts.metrics
+        self._writer = parts.writer
+        self._shadow = parts.shadow
+        self._in_flight = in_flight
+        self._quiet_until = 0.0
+        self._silences = 0
+
+    def quiet(self) -> bool:
+        """Report whether the planner is left alone for a moment, as it did not answer."""
+        return time.monotonic() < self._quiet_until
+
+    async def ask(self, stored: StoredPod, mode: str, left_out: tuple[str, ...]) -> PlanReply | NoAnswer:
+        """Ask about a pod as it was read. `left_out`: UIDs of pods that could not be evicted for it."""
+        try:
+            what = decide.unmodelled(stored.raw)
+            if what and self._shadow is None:
+                return self._only_filters(what)
+            request = self._request(stored, mode, left_out)
+        except msgspec.DecodeError as error:
+            self._metrics.plans.labels("unreadable").inc()
+            return NoAnswer(True, "Unreadable", str(error))
+        data = codec.encode(request)
+        if len(data) > codec.MAX_BYTES:
+            self._metrics.plans.labels("unreadable").inc()
+            _log.warning("plan_request_too_large", request_id=request.request_id, bytes=len(data))
+            return NoAnswer(True)
+        verified = await self._ask_shadow(request)
+        if verified is not None:
+            return verified
+        if what:
+            return self._only_filters(f"{what}, and the shadow scheduler does not answer")
+        return await self._ask_planner(data, request.request_id)
+
+    def _request(self, stored: StoredPod, mode: str, left_out: tuple[str, ...]) -> PlanRequest:
+        """Write the question that the plugin would ask; without nodes, as no filter was asked."""
+        meta = stored.pod.metadata
+        nominations = {
+            one.uid: Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated)
+            for one in self._pods.nominated()
+        } | self._in_flight.placements()
+        nominations.pop(meta.uid, None)
+        return PlanRequest(
+            api_version=API_VERSION,
+            request_id=request_id(datetime.now(UTC)),
+            cluster_uid=self._writer.cluster_uid,
+            mode="observe" if mode == "observe" else "enforce",
+            timeout_milliseconds=int(PLAN_SECONDS * 1000),
+            max_candidates=CANDIDATES,
+            profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
+            pod=msgspec.Raw(decide.as_preemptor(stored.raw)),
+            nodes=NodeSelection(),
+            nominations=tuple(nominations.values()),
+            live_orders=self._in_flight.live(),
+            refused_victims=left_out,
+        )
+
+    def _only_filters(self, what: str) -> NoAnswer:
+        self._metrics.plans.labels("unmodelled").inc()
+        return NoAnswer(True, "OnlyFiltersKnow", f"only the scheduler's own filters can judge {what}")
+
+    async def _ask_shadow(self, request: PlanRequest) -> PlanReply | None:
+        """Return the shadow scheduler's answer; None where there is no shadow, or it does not answer."""
+        if self._shadow is None:
+            return None
+        # The shadow gives the planner what it leaves it of that.
+        asked = msgspec.structs.replace(request, timeout_milliseconds=int((VERIFIES_SECONDS - 1) * 1000))
+        return await self._shadow.ask(codec.encode(asked), request.request_id)
+
+    async def _ask_planner(self, data: bytes, asked: str) -> PlanReply | NoAnswer:
+        """Return the planner's answer; where there is none all wait a moment."""
+        try:
+            reply = codec.decode_plan_reply(await self._bus.request_plan(data, PLAN_SECONDS))
+        except (BusError, Malformed) as error:
+            self._metrics.plans.labels("unreachable").inc()
+            pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)
+            self._quiet_until, self._silences = time.monotonic() + pause, min(self._silences + 1, 16)
+            _log.warning("plan_request_failed", request_id=asked, reason=str(error))
+            return NoAnswer(False)
+        self._silences = 0
+        return reply if reply.request_id == asked else NoAnswer(True)

@@ -1,0 +1,385 @@
+"""The nominator's loop: for each pod that waits ask, choose, nominate, commit an order; then see it bound.
+
+What the plugin does inside kube-scheduler, from outside it. One pod is planned for at a time, so that each
+plan knows the nominations of those before; the API server and the streams are waited for beside that. Nothing
+is deleted here. Every step is bounded: a request, a patch, an order's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Final, NoReturn
+
+import structlog
+
+from makeway.bus.errors import BusError
+from makeway.bus.ids import order_id
+from makeway.bus.messages import PAST_DEADLINE, Candidate, Outcome, PlanReply
+from makeway.nominator import decide
+from makeway.nominator.attempts import AttemptsByPod
+from makeway.nominator.cluster import StoredPod
+from makeway.nominator.commits import Commits
+from makeway.nominator.decide import Attempts, StalePlanError
+from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
+from makeway.nominator.losses import LostNominations
+from makeway.nominator.nominations import Nominations
+from makeway.nominator.parts import NominatorParts
+from makeway.nominator.pending import PendingPod
+from makeway.nominator.questions import NoAnswer, Questions
+from makeway.nominator.streams import live_orders
+from makeway.runtime.kube import ApiError, ApiUnavailable
+
+TICK_SECONDS: Final = 0.25
+"""Between two rounds where nothing is heard."""
+
+MOST_IN_FLIGHT: Final = 256
+"""Orders in flight at the most, whatever the policy allows: each is a task and a pod that is watched."""
+
+OBSERVED_AGAIN: Final = timedelta(minutes=5)
+"""Between two plans for a pod in mode observe, which changes nothing."""
+
+UNANSWERED: Final = 3
+"""So many orders in a row without an outcome mean that no evictor is at work: then one goes at a time."""
+
+LOOKS_AGAIN_AFTER: Final = timedelta(seconds=5)
+"""How long an order has no outcome before it is seen to that its stream still has it."""
+
+MOST_NAMED: Final = 10
+"""PriorityClasses that one line of the log names."""
+
+ROUND_SECONDS: Final = 1.0
+"""How long one round plans for pods, before what is in flight is looked at again."""
+
+_log = structlog.get_logger()
+
+
+class Nominator:
+    """One process's. `lead` while it holds the Lease."""
+
+    def __init__(self, parts: NominatorParts) -> None:
+        self._parts = parts
+        self._bus = parts.bus
+        self._cluster = parts.cluster
+        self._pods = parts.pods
+        self._classes = parts.classes
+        self._control = parts.control
+        self._outcomes = parts.outcomes
+        self._metrics = parts.metrics
+        self._writer = parts.writer
+        self._wake = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Remember nothing of an earlier lead."""
+        self.in_flight = OrdersInFlight()
+        self._attempts = AttemptsByPod()
+        self._questions = Questions(self._parts, self.in_flight)
+        self._nominations = Nominations(self._parts, self.in_flight)
+        self._commits = Commits(
+            self._parts, self.in_flight, self._attempts, self._nominations, self._wake.set
+        )
+        self._losses = LostNominations()
+        self._unanswered = 0
+        self._revision = 0
+        self._told_of: frozenset[str] | None = None
+
+    # ------------------------------------------------------------------------------ what is heard
+
+    def changed(self, uid: str) -> None:
+        """Take note that a pod came, changed or left."""
+        self._commits.changed(uid)
+        if uid in self._attempts or uid in self._nominations or self.in_flight.of(uid) is not None:
+            self._wake.set()
+            return
+        pod = self._pods.by_uid.get(uid)
+        if pod is not None and pod.class_name in self._classes.external:
+            self._wake.set()
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take note of an outcome of an order."""
+        self._wake.set()
+
+    def trouble(self) -> str:
+        """Return why nothing is planned at the moment; empty where something may be."""
+        if missing := self._parts.synced():
+            return missing
+        if not self._classes.external:
+            return ""
+        if self._unanswered >= UNANSWERED:
+            return f"{self._unanswered} orders in a row had no outcome: is an evictor running?"
+        if self._parts.shadow is not None and self._parts.shadow.away:
+            return "the shadow scheduler does not answer: pods that only filters can judge are refused"
+        return self._losses.describe(datetime.now(UTC))
+
+    # ------------------------------------------------------------------------------------- leading
+
+    async def lead(self) -> NoReturn:
+        """Preempt while this process leads; ends by being cancelled."""
+        self._begin()
+        adopted = False
+        try:
+            while True:
+                self._wake.clear()
+                if not self._parts.synced():
+                    try:
+                        if not adopted:
+                            await self._adopt()
+                            adopted = True
+                        await self._round()
+                    except (BusError, ApiError, ApiUnavailable) as error:
+                        _log.warning("round_failed", error=str(error))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_SECONDS):
+                        await self._wake.wait()
+        finally:
+            await self._commits.stop()
+
+    async def _adopt(self) -> None:
+        """Go on with the orders of the nominator before: those that are live, and those that made room."""
+        now = datetime.now(UTC)
+        for order in await live_orders(self._bus, self._writer.cluster_uid, self._metrics):
+            outcome = self._outcomes.get(order.order_id)
+            late = now >= order.not_after + PAST_DEADLINE
+            if order.preemptor is None or order.preemptor.uid not in self._pods.by_uid:
+                continue
+            if outcome is None and late:
+                continue
+            if outcome is not None and outcome.result != "succeeded":
+                continue
+            if outcome is not None and now >= decide.settles_until(order, outcome, outcome.finished_at):
+                continue
+            self.in_flight.begin(order, stored=True)
+            _log.info("order_adopted", order_id=order.order_id, pod_uid=order.preemptor.uid, node=order.node)
+
+    async def _round(self) -> None:
+        """See what became of the orders in flight, then plan for the pods that are due."""
+        now = datetime.now(UTC)
+        self._tell_of_classes()
+        self._try_again_after_a_change(now)
+        for one in self.in_flight:
+            self._look_after(one, now)
+        await self._nominations.look_for_orphans(now)
+        waiting = self._waiting(now)
+        self._metrics.classes.set(len(self._classes.external))
+        self._metrics.waiting.set(len(waiting))
+        until = time.monotonic() + ROUND_SECONDS
+        for pod in waiting:
+            # What is in flight has its turn again, and a planner that does not answer costs one wait a round.
+            if self._full() or time.monotonic() > until or self._questions.quiet():
+                break
+            attempts, moment = self._attempts.of(pod.uid, now), datetime.now(UTC)
+            if max(attempts.next_at, self._classes.may_preempt_at(pod, moment)) <= moment:
+                await self._attempt(pod, attempts)
+        self._metrics.in_flight.set(len(self.in_flight))
+
+    def _tell_of_classes(self) -> None:
+        """Say whose pods are made room for, and that there are none, once each time that it changes."""
+        external = self._classes.external
+        if external == self._told_of:
+            return
+        self._told_of = external
+        if external:
+            _log.info("classes_opted_in", classes=len(external), some=sorted(external)[:MOST_NAMED])
+        else:
+            _log.info("no_class_opted_in", effect="pods are watched, and no plan is asked for")
+
+    def _try_again_after_a_change(self, now: datetime) -> None:
+        """Wait no longer for any pod where policy, mode or queues are others than when it was refused."""
+        revision = self._control.state.revision if self._control.state is not None else 0
+        if revision == self._revision:
+            return
+        self._revision = revision
+        self._attempts.retry(now)
+
+    def _waiting(self, now: datetime) -> list[PendingPod]:
+        """Return the pods to make room for, the most important and then the oldest first."""
+        external = self._classes.external
+        if not external:
+            return []
+        self._attempts.keep(self._pods.by_uid)
+        waiting = (
+            pod
+            for pod in self._pods.of_classes(external)
+            if self.in_flight.of(pod.uid) is None and not decide.refusal_of(pod, external)
+        )
+        return self._attempts.in_turn(waiting, now)
+
+    def _full(self) -> bool:
+        """Report whether as many orders are in flight as may be."""
+        most = MOST_IN_FLIGHT if self._unanswered < UNANSWERED else 1
+        allowed = self._control.most_orders()
+        most = most if allowed is None else min(most, allowed)
+        return self.in_flight.without_outcome() >= most
+
+    # ------------------------------------------------------------------------------ one pod's plan
+
+    async def _attempt(self, pod: PendingPod, attempts: Attempts) -> None:
+        """Plan for a pod and begin an order, or remember why not. Raises ApiError, ApiUnavailable."""
+        mode = self._control.mode(pod.namespace)
+        now = datetime.now(UTC)
+        if mode == "off" or (await self._parts.brake.fresh()).holds(pod.namespace):
+            attempts.pause(now)
+            return
+        stored = await self._cluster.pod(pod.namespace, pod.name)
+        if stored is None or stored.pod.metadata.uid != pod.uid or stored.pod.spec.node_name:
+            return  # the watch is about to say so
+        if stored.pod.status.nominated_node_name:
+            return
+        reply = await self._questions.ask(stored, mode, attempts.left_out(now))
+        if isinstance(reply, NoAnswer):
+            if reply.pauses:
+                attempts.pause(datetime.now(UTC))
+            if reply.reason:
+                self._log_refusal(pod, reply.reason, reply.message)
+            return
+        now = datetime.now(UTC)
+        if reply.refusal is not None or not reply.candidates:
+            self._refused(pod, reply, attempts, now)
+            return
+        if mode == "observe":
+            self._metrics.plans.labels("observed").inc()
+            attempts.next_at = now + OBSERVED_AGAIN
+            return
+        self._metrics.plans.labels("candidates").inc()
+        candidate = attempts.choose(reply.candidates, now)
+        if candidate is None:
+            attempts.pause(now)
+            return
+        await self._order(pod, stored, candidate, reply.decision_id, attempts)
+
+    def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
+        not_synced = reply.status == "notSynced"
+        self._metrics.plans.labels("not_synced" if not_synced else "refused").inc()
+        attempts.pause(now, longest=timedelta(seconds=5) if not_synced else decide.LONGEST_PAUSE)
+        refusal = reply.refusal
+        if refusal is not None and refusal.retry_at is not None:
+            attempts.again_at(max(now, refusal.retry_at))
+        if refusal is not None:
+            self._log_refusal(pod, refusal.reason, refusal.message, reply.decision_id)
+
+    def _log_refusal(self, pod: PendingPod, reason: str, message: str, decision_id: str = "") -> None:
+        _log.info(
+            "no_plan", pod=str(pod), pod_uid=pod.uid, reason=reason, message=message, decision_id=decision_id
+        )
+
+    async def _order(
+        self,
+        pod: PendingPod,
+        stored: StoredPod,
+        candidate: Candidate,
+        decision_id: str,
+        attempts: Attempts,
+    ) -> None:
+        """Write an order for a candidate, and begin to commit it."""
+        now = datetime.now(UTC)
+        nodes = decide.nodes_of(candidate)
+        unit = next((one.unit for one in candidate.removable if one.victim and one.unit), "")
+        try:
+            node_uid = await self._cluster.node_uid(candidate.node)
+            if not node_uid:
+                raise StalePlanError(f"node {candidate.node} does not exist any more")
+            there = await self._cluster.pods_of(nodes, unit.partition("/")[0])
+            victims = decide.victims_of(candidate, there)
+        except StalePlanError as stale:
+            self._metrics.orders.labels("changed").inc()
+            attempts.pause(now)
+            self._log_refusal(pod, "PlanChanged", str(stale), decision_id)
+            return
+        order = decide.order_of(
+            self._writer,
+            order_id=order_id(now),
+            decision_id=decision_id,
+            preemptor=stored.pod,
+            candidate=candidate,
+            node_uid=node_uid,
+            victims=victims,
+            to_clear=decide.outnominated(self._pods.nominated(), candidate.node, pod),
+            now=now,
+        )
+        self._commits.begin(order, stored)
+
+    # -------------------------------------------------------------------------- orders in flight
+
+    def _look_after(self, one: OrderInFlight, now: datetime) -> None:
+        """See what has become of an order that is in its stream."""
+        if not one.stored:
+            return
+        order, pod = one.order, self._pods.by_uid.get(one.uid)
+        outcome = self._outcomes.get(order.order_id)
+        if pod is None:
+            self._bound(one, outcome, now)
+            return
+        if not one.lost and pod.nominated != order.node:
+            by_others = "changed" if pod.nominated else "cleared"
+            one.lost = "yielded" if self.in_flight.clears(one.uid) else by_others
+        if outcome is not None and not one.made:
+            self._unanswered = 0
+            if outcome.result == "succeeded":
+                one.made = True
+                one.until = decide.settles_until(order, outcome, now)
+            else:
+                self._over(one, outcome.result, now, outcome)
+                return
+        if outcome is None and now - (one.looked_at or order.created_at) >= LOOKS_AGAIN_AFTER:
+            one.looked_at = now
+            self._commits.keep(one)
+        if one.made and (one.lost or now >= one.until):
+            self._over(one, "succeeded", now)
+        elif not one.made and now >= one.until:
+            self._unanswered += 1
+            self._over(one, "expired", now)
+
+    def _bound(self, one: OrderInFlight, outcome: Outcome | None, now: datetime) -> None:
+        """The pod was bound or deleted; an order without an outcome ends by itself."""
+        self.in_flight.end(one.order.order_id)
+        for taken_from in self.in_flight.outnominated_by(one.order):
+            taken_from.lost = taken_from.lost or "yielded"
+        self._metrics.orders.labels("bound").inc()
+        waited = self._attempts.waited(one.uid, now)
+        if waited is not None and outcome is not None:
+            self._metrics.bound_seconds.observe(waited.total_seconds())
+        _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
+
+    def _over(self, one: OrderInFlight, result: str, now: datetime, outcome: Outcome | None = None) -> None:
+        """End an order after which its pod is not bound; the next plan knows why."""
+        self.in_flight.end(one.order.order_id)
+        self._metrics.orders.labels(result).inc()
+        self._count_loss(one, now)
+        attempts = self._attempts.of(one.uid, now)
+        if outcome is not None:
+            attempts.learn(outcome, now)
+        elif one.made and one.lost != "yielded":
+            attempts.made_in_vain(one.order.node, now)
+        else:
+            # No evictor was heard, or a pod of higher priority took the room: another node next time.
+            attempts.avoid(one.order.node, now)
+            attempts.pause(now)
+        self._nominations.expect(one.uid, now)
+        _log.info(
+            "order_over",
+            order_id=one.order.order_id,
+            pod_uid=one.uid,
+            result=result,
+            in_vain=attempts.in_vain,
+        )
+
+    def _count_loss(self, one: OrderInFlight, now: datetime) -> None:
+        """Count a nomination that is gone, unless an evictor took it back because its order failed."""
+        outcome = self._outcomes.get(one.order.order_id)
+        reverted = (
+            outcome is not None and outcome.rollback is not None and outcome.rollback.nomination_reverted
+        )
+        if one.lost in ("", "yielded") or reverted:
+            return
+        self._losses.add(now)
+        self._metrics.lost.labels(one.lost).inc()
+        _log.warning(
+            "nomination_lost",
+            order_id=one.order.order_id,
+            pod_uid=one.uid,
+            node=one.order.node,
+            how=one.lost,
+        )

@@ -1,0 +1,127 @@
+"""What the nominator follows on the bus: the control state, and the outcomes of orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from makeway.bus.client import Bus
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.bus.messages import LIVE_LOOK_BACK, ControlState, EvictionOrder, Outcome
+from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.nominator.metrics import NominatorMetrics
+
+WRITER: Final = "makeway/nominator/"
+"""What the writer of each of its orders begins with."""
+
+_log = structlog.get_logger()
+
+
+class ControlFollower:
+    """The last good control state of this cluster; `state` is None before the first."""
+
+    def __init__(self, bus: Bus, cluster_uid: str, own_mode: Mode, metrics: NominatorMetrics) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._metrics = metrics
+        self._sequence = 0
+        self.own_mode: Mode = own_mode
+        self.state: ControlState | None = None
+        self.read = asyncio.Event()
+        """Set when what had been said before has been read."""
+
+    def mode(self, namespace: str) -> Mode:
+        """Return the mode for a namespace; off before anything was said."""
+        if self.state is None:
+            return "off"
+        return more_restrictive(self.own_mode, self.state.namespace_modes.get(namespace, self.state.mode))
+
+    def modes(self) -> dict[str, Mode]:
+        """Return the mode of each namespace that one of its own is said of."""
+        told = self.state.namespace_modes if self.state is not None else {}
+        return {name: self.mode(name) for name in sorted(told)}
+
+    def most_orders(self) -> int | None:
+        """Return how many orders may be in flight by the policy; None where it does not say."""
+        limits = self.state.limits if self.state is not None else None
+        return limits.orders_in_flight if limits is not None else None
+
+    async def follow_forever(self) -> None:
+        """Follow until the process ends. One that is older than the one in force is a copy of it."""
+        stream = self._bus.subjects.control_stream
+        async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):
+            try:
+                state = self._bus.signatures.control(message.data, message.subject, datetime.now(UTC))
+            except Malformed as error:
+                self._refuse(message.sequence, error.reason)
+                continue
+            if state.cluster_uid != self._cluster_uid:
+                self._refuse(message.sequence, "other-cluster")
+                continue
+            if self.state and message.sequence > self._sequence and state.revision < self.state.revision:
+                self._refuse(message.sequence, "old-revision")
+                continue
+            self.state, self._sequence = state, message.sequence
+
+    def _refuse(self, sequence: int, reason: str) -> None:
+        self._metrics.decode_errors.labels("control").inc()
+        _log.warning("message_malformed", source="control", sequence=sequence, reason=reason)
+
+
+class OutcomeFollower:
+    """Tells of each outcome of an order, from `LIVE_LOOK_BACK` ago on."""
+
+    def __init__(
+        self, bus: Bus, cluster_uid: str, metrics: NominatorMetrics, ended: Callable[[Outcome], None]
+    ) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._metrics = metrics
+        self._ended = ended
+        self.read = asyncio.Event()
+        """Set when those of before have been read."""
+
+    async def follow_forever(self) -> None:
+        """Follow until the process ends."""
+        bus, stream = self._bus, self._bus.subjects.outcomes_stream
+        start = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
+        async for message in bus.follow(stream, start=start, caught_up=self.read):
+            try:
+                outcome = bus.signatures.outcome(message.data, message.subject)
+            except Malformed as error:
+                self._metrics.decode_errors.labels("outcomes").inc()
+                _log.warning(
+                    "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason
+                )
+                continue
+            if outcome.cluster_uid == self._cluster_uid:
+                self._ended(outcome)
+
+
+async def live_orders(bus: Bus, cluster_uid: str, metrics: NominatorMetrics) -> list[EvictionOrder]:
+    """Read the nominators' orders that are not over, and whose subject is their own: the last of each pod.
+
+    Raises BusUnavailable.
+    """
+    now = datetime.now(UTC)
+    found: dict[str, EvictionOrder] = {}
+    start = Start.at_time(now - LIVE_LOOK_BACK)
+    stream = bus.subjects.orders_stream
+    async for message in bus.follow(
+        stream, start=start, subjects=[f"{bus.subjects.prefix}.v1.orders.pod.*"], stop_at_end=True
+    ):
+        try:
+            order = bus.signatures.order(message.data, message.subject)
+        except Malformed:
+            metrics.decode_errors.labels("orders").inc()
+            continue
+        if order.preemptor is None or bus.subjects.order(order) != message.subject:
+            continue
+        if order.cluster_uid == cluster_uid and order.writer.startswith(WRITER):
+            found[order.preemptor.uid] = order
+    return list(found.values())

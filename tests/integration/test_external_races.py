@@ -1,0 +1,267 @@
+"""Races that the nominator has beside kube-scheduler, which the plugin does not have.
+
+Those that both have run in both forms, where they are; see docs/external.md.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from integration.arming import HOLD, STOP, Crashes, Failpoints
+from integration.asking import run
+from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES, make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
+from integration.forbidding import nominations_refused
+from integration.preempting import (
+    assert_bound_once,
+    assert_only_ordered_pods_were_deleted,
+    assert_stays_pending,
+    deletes_of,
+    full_nodes,
+    ordered,
+    outcome_of_order,
+    run_victims,
+    settle,
+    sized,
+    taker,
+)
+from integration.priority_classes import CLASSES, Classes
+from integration.space import Space
+from integration.test_external_preemption import patch_nomination
+from integration.waiting import NotYet, until
+from makeway.core.policy.external import ANNOTATION, EXTERNAL
+from makeway.dev.options import NOMINATOR
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def cluster(external_cluster: RunningCluster) -> RunningCluster:
+    """Run them beside kube-scheduler."""
+    return external_cluster
+
+
+async def checked(cluster: RunningCluster, text: str) -> None:
+    """Wait until `makeway check` says something."""
+
+    async def ask() -> bool:
+        _, told, _ = await run(cluster, "check")
+        if text not in told:
+            raise NotYet(told)
+        return True
+
+    await until(f"check says {text!r}", ask, seconds=20)
+
+
+async def annotate(space: Space, name: str, value: str | None) -> None:
+    """Opt a class in, or out."""
+    body = json.dumps({"metadata": {"annotations": {ANNOTATION: value}}}).encode()
+    await space.api.request("PATCH", f"{CLASSES}/{name}", body=body, content_type=MERGE)
+
+
+async def test_a_4_a_pod_of_higher_priority_takes_the_node_and_one_victim_serves(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
+    lower = await ordered(space, sized("p", "mid", 500))
+
+    await ordered(space, sized("higher", "high", 500))
+    await cluster.start("evictor")
+
+    assert await space.until_bound("higher", seconds=30) == "n1"
+    await outcome_of_order(space, lower)
+    await assert_stays_pending(space, "p")
+    assert len(deletes_of(space, "victim")) == 1
+
+
+@pytest.mark.parametrize("point", ["nominator.before-nominate", "nominator.before-publish"])
+async def test_a_pod_that_its_scheduler_binds_in_the_moment_of_the_plan_costs_no_pod_its_life(
+    cluster: RunningCluster, space: Space, point: str
+) -> None:
+    failpoints = Failpoints(cluster)
+    await full_nodes(space, 1, 1)
+    failpoints.arm(point, HOLD)
+    try:
+        await space.create(sized("p", "high", 100))
+        await failpoints.fired(point)
+        await space.add_nodes(make_node("n2").cpu("100m"))
+        assert await space.until_bound("p") == "n2"
+    finally:
+        failpoints.let_go(point)
+
+    await settle()
+    await settle()
+    assert deletes_of(space, "n1-v1") == []
+    await assert_nothing_left_behind(space)
+    assert_bound_once(space, "p")
+
+
+async def test_a_nomination_that_is_cleared_is_counted_and_check_says_what_that_may_mean(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
+    pod = await ordered(space, sized("p", "high", 500))
+
+    async with nominations_refused(space):
+        await patch_nomination(space, "p", None)
+        await cluster.start("evictor")
+        _, outcome = await outcome_of_order(space, pod)
+        await checked(cluster, "does not work on this Kubernetes")
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
+    assert deletes_of(space, "victim") == []
+    assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
+
+
+async def test_a_nomination_that_is_cleared_between_two_deletes_saves_the_pods_that_are_left(
+    cluster: RunningCluster, space: Space
+) -> None:
+    # The last victim is deleted once the others are; there the evictor looks again.
+    failpoints = Failpoints(cluster)
+    await full_nodes(space, 1, 3)
+    failpoints.arm("evictor.after-delete", HOLD)
+    try:
+        pod = await taker(space, "p", 3)
+        await failpoints.fired("evictor.after-delete")
+        async with nominations_refused(space):
+            await patch_nomination(space, "p", None)
+            await asyncio.sleep(1.5)  # longer than an evictor goes by what it has read of the pod
+            failpoints.let_go("evictor.after-delete")
+            order, outcome = await outcome_of_order(space, pod)
+            left = [victim.name for victim in order.victims if await space.pod(victim.name) is not None]
+            assert left
+            assert [deletes_of(space, name) for name in left] == [[] for _ in left]
+    finally:
+        failpoints.disarm()
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
+
+
+async def test_a_nomination_that_another_changed_is_left_to_it(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    (other,) = await space.add_nodes(make_node("n2").cpu("100m"))
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
+    pod = await ordered(space, sized("p", "high", 500))
+
+    await patch_nomination(space, "p", other)
+    await cluster.start("evictor")
+    _, outcome = await outcome_of_order(space, pod)
+    await assert_stays_pending(space, "p", seconds=8)
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "nomination-moved")
+    assert deletes_of(space, "victim") == []
+    stands = await space.pod("p")
+    assert stands is not None
+    assert stands.status.nominated_node_name == other
+    assert len(await space.bus.orders(pod.metadata.uid)) == 1
+
+
+async def opted_out(space: Space, name: str) -> None:
+    await annotate(space, name, None)
+
+
+async def made_anew(space: Space, name: str) -> None:
+    await space.api.request("DELETE", f"{CLASSES}/{name}")
+    metadata = {"name": name, "annotations": {ANNOTATION: EXTERNAL}}
+    await space.post(CLASSES, {"metadata": metadata, "value": 1000})
+
+
+@pytest.mark.parametrize("change", [opted_out, made_anew])
+async def test_a_class_that_is_opted_out_in_mid_flight_ends_its_orders(
+    cluster: RunningCluster,
+    space_without_evictor: Space,
+    classes: Classes,
+    change: Callable[[Space, str], Awaitable[None]],
+) -> None:
+    space = space_without_evictor
+    name = await classes.add("changing", 1000)
+    await settle()  # so that admission knows the class
+    await run_victims(space, sized("victim", "low", 500).on("n1"))
+    pod = await ordered(space, make_pod("p").spec(priorityClassName=name).cpu("500m"))
+
+    await change(space, name)
+    await cluster.start("evictor")
+    _, outcome = await outcome_of_order(space, pod)
+
+    assert (outcome.result, outcome.reason) == ("refused", "not-opted-in")
+    assert deletes_of(space, "victim") == []
+    await assert_nothing_left_behind(space)
+    await assert_stays_pending(space, "p", seconds=3)
+    assert len(await space.bus.orders(pod.metadata.uid)) == 1
+
+
+async def test_where_no_class_is_opted_in_the_nominator_only_watches_and_says_so(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_nodes(space, 1, 1)
+    opted_in = [name for name in PRIORITY_CLASSES if name != NEVER_PREEMPTS]
+    logs = [cluster.process(name).log for name in cluster.replicas(NOMINATOR)]
+
+    def said() -> int:
+        return sum(log.read_text().count("no_class_opted_in") for log in logs)
+
+    before = said()
+    for name in opted_in:
+        await annotate(space, name, None)
+    try:
+        await checked(cluster, "none is opted in, so the nominator only watches")
+        pod = await taker(space, "p", 1)
+        await assert_stays_pending(space, "p", seconds=3)
+        assert await space.bus.decisions(pod.metadata.uid) == []
+        assert said() == before + 1
+    finally:
+        for name in opted_in:
+            await annotate(space, name, EXTERNAL)
+
+    # Opted in again, it is served at once.
+    assert await space.until_bound("p") == "n1"
+
+
+async def test_of_two_nominators_one_that_lost_its_lease_while_it_slept_writes_no_second_order(
+    cluster: RunningCluster, space: Space
+) -> None:
+    if len(cluster.replicas(NOMINATOR)) == 1:
+        await asyncio.to_thread(cluster.start_replica, NOMINATOR)
+    await full_nodes(space, 1, 2)
+
+    async def bound() -> str:
+        return await space.until_bound("p", seconds=RECOVERY_SECONDS)
+
+    crashes = Crashes(cluster, NOMINATOR, at_once=1)
+    async with crashes.at("nominator.before-publish", STOP, while_frozen=bound):
+        pod = await taker(space, "p", 2)
+    await settle()
+
+    assert await space.node_of("p") == "n1"
+    assert len(await space.bus.orders(pod.metadata.uid)) == 1
+    await assert_only_ordered_pods_were_deleted(space, [pod])
+    assert_bound_once(space, "p")
+
+
+async def test_a_node_that_is_cordoned_loses_no_pod_and_another_is_tried(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await space.add_nodes(make_node("n2").cpu("500m"))
+    await run_victims(space, sized("v1", "low", 500).on("n1"), sized("v2", "mid", 500).on("n2"))
+    pod = await ordered(space, sized("p", "high", 500))
+    await space.api.request(
+        "PATCH",
+        f"/api/v1/nodes/{space.node_name('n1')}",
+        body=b'{"spec": {"unschedulable": true}}',
+        content_type=MERGE,
+    )
+
+    await cluster.start("evictor")
+    first, _ = await outcome_of_order(space, pod)
+
+    assert space.short(first.node) == "n1"
+    assert await space.until_bound("p", seconds=2 * RECOVERY_SECONDS) == "n2"
+    await assert_only_ordered_pods_were_deleted(space, [pod])

@@ -1,0 +1,436 @@
+"""Whom the nominator serves, what it orders, and what a failure teaches it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import (
+    MOST_REFUSED_VICTIMS,
+    Candidate,
+    EvictionOrder,
+    Fence,
+    Outcome,
+    Preemptor,
+    Removable,
+    VictimOutcome,
+)
+from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.nominator import decide
+from makeway.nominator.decide import Attempts, StalePlanError, Writer
+from makeway.nominator.in_flight import OrdersInFlight
+from makeway.nominator.outcomes import MOST, RecentOutcomes
+from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, pending_pod
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+EXTERNAL = frozenset({"urgent"})
+
+
+def a_pod(name: str = "p", *, uid: str = "", node: str = "", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": uid or f"{name}-uid",
+            "creationTimestamp": "2026-01-31T11:00:00Z",
+        },
+        "spec": {
+            "priority": 1000,
+            "priorityClassName": "urgent",
+            "preemptionPolicy": "Never",
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "lastTransitionTime": "2026-01-31T11:59:00Z",
+                }
+            ],
+        },
+    }
+
+
+def view(pod: dict[str, Any]) -> Pod:
+    return msgspec.convert(pod, Pod)
+
+
+def pending(**changes: Any) -> PendingPod:
+    return msgspec.structs.replace(pending_pod(view(a_pod())), **changes)
+
+
+def a_class(name: str = "urgent", policy: str = "Never", value: str = "external") -> PriorityClass:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": name, "annotations": {"makeway.dev/preemption": value}},
+            "preemptionPolicy": policy,
+        },
+        PriorityClass,
+    )
+
+
+def test_a_pod_of_a_class_that_is_opted_in_waits_for_room() -> None:
+    assert decide.refusal_of(pending(), EXTERNAL) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"class_name": "other"}, "not opted in"),
+        ({"policy": "PreemptLowerPriority"}, "not opted in"),
+        ({"leaving": True}, "being deleted"),
+        ({"nominated": "n1"}, "nominated to node n1"),
+        ({"unfit_since": None}, "unschedulable"),
+        ({"group": "train"}, "pod group train"),
+    ],
+)
+def test_every_other_pod_is_left_alone(changes: dict[str, Any], why: str) -> None:
+    assert why in decide.refusal_of(pending(**changes), EXTERNAL)
+
+
+def test_a_pod_that_is_held_by_scheduling_gates_is_not_unschedulable() -> None:
+    pod = a_pod()
+    pod["status"]["conditions"][0]["reason"] = "SchedulingGated"
+
+    assert pending_pod(view(pod)).unfit_since is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        ({"resourceClaims": [{"name": "gpu"}]}, "devices"),
+        ({"volumes": [{"name": "d", "iscsi": {}}]}, "iscsi"),
+        ({"volumes": [{"name": "d", "gcePersistentDisk": {}}]}, "gcePersistentDisk"),
+        ({"volumes": [{"name": "d", "emptyDir": {}}, {"name": "c", "persistentVolumeClaim": {}}]}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_no_column_knows_is_named(spec: dict[str, Any], what: str) -> None:
+    found = decide.unmodelled(msgspec.json.encode(a_pod(**spec)))
+
+    assert (what in found) if what else (found == "")
+
+
+def test_the_planner_is_asked_about_a_pod_that_may_preempt() -> None:
+    pod = a_pod()
+    pod["metadata"]["managedFields"] = [{"manager": "x" * 1000}]
+
+    sent = msgspec.json.decode(decide.as_preemptor(msgspec.json.encode(pod)))
+
+    assert sent["spec"]["preemptionPolicy"] == "PreemptLowerPriority"
+    assert "managedFields" not in sent["metadata"]
+    assert sent["status"] == pod["status"]
+
+
+def candidate(*victims: str, node: str = "n1", **changes: Any) -> Candidate:
+    removable = tuple(Removable(uid=f"{name}-uid", rule="lower-priority", victim=True) for name in victims)
+    return Candidate(node=node, removable=removable, **changes)
+
+
+def test_victims_are_named_as_their_node_has_them() -> None:
+    pods = {"v-uid": view(a_pod("v", node="n1", priority=5, terminationGracePeriodSeconds=7))}
+
+    (victim,) = decide.victims_of(candidate("v"), pods)
+
+    assert (victim.name, victim.node, victim.priority) == ("v", "n1", 5)
+    assert victim.grace_period_seconds == 7
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        {},
+        {"v-uid": a_pod("v", node="n2")},
+        {"v-uid": a_pod("v")},
+    ],
+    ids=["gone", "elsewhere", "not bound"],
+)
+def test_a_plan_whose_victim_is_not_there_any_more_is_none(pods: dict[str, dict[str, Any]]) -> None:
+    with pytest.raises(StalePlanError):
+        decide.victims_of(candidate("v"), {uid: view(pod) for uid, pod in pods.items()})
+
+
+def test_a_victim_that_is_leaving_already_is_named_so_that_its_room_is_kept() -> None:
+    pod = a_pod("v", node="n1")
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    (victim,) = decide.victims_of(candidate("v"), {"v-uid": view(pod)})
+
+    assert victim.name == "v"
+
+
+def test_pods_of_a_unit_are_looked_for_where_they_run() -> None:
+    unit = Removable(uid="w-uid", rule="r", victim=True, unit="default/train", node="n2")
+    spread = Candidate(node="n1", removable=(*candidate("v").removable, unit))
+
+    assert decide.nodes_of(spread) == ("n1", "n2")
+    pods = {"v-uid": view(a_pod("v", node="n1")), "w-uid": view(a_pod("w", node="n2"))}
+    assert [victim.node for victim in decide.victims_of(spread, pods)] == ["n1", "n2"]
+
+
+def an_order(order_id: str = "ord-1", uid: str = "p-uid") -> EvictionOrder:
+    return EvictionOrder(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        fence=Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=1),
+        writer="makeway/nominator/n",
+        created_at=NOW,
+        not_after=NOW + timedelta(seconds=60),
+        preemptor=Preemptor(namespace="default", name="p", uid=uid, priority=1, scheduler_name="s"),
+        node="n1",
+        node_uid="n1-uid",
+    )
+
+
+def an_outcome(result: Any, *victims: VictimOutcome, order_id: str = "ord-1") -> Outcome:
+    return Outcome(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        epoch=1,
+        result=result,
+        evictor="e",
+        started_at=NOW,
+        finished_at=NOW,
+        node="n1",
+        victims=victims,
+    )
+
+
+def victim_outcome(uid: str, result: Any, reason: str = "", grace: int = 0) -> VictimOutcome:
+    return VictimOutcome(
+        namespace="default", name=uid, uid=uid, result=result, reason=reason, grace_period_seconds=grace
+    )
+
+
+def test_an_order_names_its_writer_the_fence_and_a_bounded_life() -> None:
+    fence = Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=4)
+    writer = Writer(cluster_uid="c", source="makeway/nominator/n", fence=lambda: fence)
+
+    order = decide.order_of(
+        writer,
+        order_id="ord-1",
+        decision_id="dec-1",
+        preemptor=view(a_pod()),
+        candidate=candidate("v", pdb_violations=1),
+        node_uid="n1-uid",
+        victims=(),
+        to_clear=(),
+        now=NOW,
+    )
+
+    assert (order.writer, order.fence) == ("makeway/nominator/n", fence)
+    assert order.not_after - order.created_at == decide.ORDER_LIFE
+    assert order.pdb_violations == 1
+
+
+def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:
+    others = [
+        pending(uid="low", name="low", priority=1, nominated="n1"),
+        pending(uid="equal", name="equal", priority=1000, nominated="n1"),
+        pending(uid="elsewhere", name="elsewhere", priority=1, nominated="n2"),
+    ]
+
+    assert [ref.uid for ref in decide.outnominated(others, "n1", pending())] == ["low"]
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    attempts, waits = Attempts(NOW), []
+    for _ in range(9):
+        attempts.pause(NOW)
+        waits.append((attempts.next_at - NOW).total_seconds())
+
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_time_that_changes_the_answer_ends_a_pause() -> None:
+    attempts = Attempts(NOW)
+    attempts.failures = 6
+    attempts.pause(NOW)
+    attempts.again_at(NOW + timedelta(seconds=3))
+
+    assert attempts.next_at == NOW + timedelta(seconds=3)
+
+
+def test_what_was_refused_for_good_is_left_out_and_what_may_pass_is_not() -> None:
+    attempts = Attempts(NOW)
+
+    attempts.learn(
+        an_outcome(
+            "failed",
+            victim_outcome("a", "failed", "Forbidden"),
+            victim_outcome("b", "failed", "throttled"),
+            victim_outcome("c", "notAttempted"),
+        ),
+        NOW,
+    )
+
+    assert attempts.left_out(NOW) == ("a",)
+    assert attempts.left_out(NOW + decide.LEFT_OUT_FOR) == ()
+
+
+def test_refused_pods_are_bounded_as_a_request_bounds_them() -> None:
+    attempts = Attempts(NOW)
+    refused = [victim_outcome(f"v{n}", "failed", "Forbidden") for n in range(MOST_REFUSED_VICTIMS + 5)]
+
+    attempts.learn(an_outcome("failed", *refused), NOW)
+
+    assert len(attempts.left_out(NOW)) == MOST_REFUSED_VICTIMS
+
+
+def test_a_node_whose_order_failed_comes_last_for_a_while() -> None:
+    attempts = Attempts(NOW)
+    attempts.learn(an_outcome("failed"), NOW)
+    found = [candidate(node="n1"), candidate(node="n2")]
+
+    chosen = attempts.choose(found, NOW)
+    later = attempts.choose(found, NOW + timedelta(minutes=6))
+
+    assert chosen is not None
+    assert chosen.node == "n2"
+    assert later is not None
+    assert later.node == "n1"
+    assert Attempts(NOW).choose([], NOW) is None
+
+
+def test_a_node_is_not_blamed_for_pods_that_the_next_plan_leaves_out() -> None:
+    attempts = Attempts(NOW)
+
+    attempts.learn(an_outcome("failed", victim_outcome("kept-uid", "failed", "delete-refused")), NOW)
+
+    assert attempts.left_out(NOW) == ("kept-uid",)
+    assert attempts.avoided == {}
+
+
+def test_a_cancelled_order_blames_no_node() -> None:
+    attempts = Attempts(NOW)
+    attempts.learn(an_outcome("cancelled"), NOW)
+
+    assert attempts.avoided == {}
+
+
+def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
+    order = an_order()
+    short = an_outcome("succeeded", victim_outcome("a", "deleted", grace=20))
+    long = an_outcome("succeeded", victim_outcome("a", "deleted", grace=2**40))
+
+    assert decide.settles_until(order, short, NOW) == NOW + timedelta(seconds=20) + decide.SETTLES
+    assert decide.settles_until(order, long, NOW) == NOW + timedelta(hours=1) + decide.SETTLES
+
+
+def test_orders_in_flight_are_told_as_live_and_as_nominations() -> None:
+    orders = OrdersInFlight()
+    one = orders.begin(an_order())
+    orders.begin(an_order("ord-2", "q-uid"))
+
+    assert [live.order_id for live in orders.live()] == ["ord-1", "ord-2"]
+    assert set(orders.placements()) == {"p-uid", "q-uid"}
+    one.lost = "cleared"
+    assert set(orders.placements()) == {"q-uid"}
+    one.made = True
+    assert orders.without_outcome() == 1
+    assert orders.end("ord-1") is one
+    assert orders.end("ord-1") is None
+    assert orders.of("p-uid") is None
+    assert orders.get("ord-2") is orders.of("q-uid")
+
+
+def test_outcomes_are_remembered_up_to_a_bound_and_the_first_stands() -> None:
+    heard: list[str] = []
+    recent = RecentOutcomes()
+    recent.heard = lambda outcome: heard.append(outcome.result)
+    recent.put(an_outcome("failed"))
+    recent.put(an_outcome("succeeded"))
+
+    first = recent.get("ord-1")
+    assert first is not None
+    assert first.result == "failed"
+    assert heard == ["failed"]
+    for number in range(MOST):
+        recent.put(an_outcome("failed", order_id=f"ord-{number + 2}"))
+    assert recent.get("ord-1") is None
+
+
+def test_pods_leave_when_they_are_bound() -> None:
+    pods, changed = PendingPods(), list[str]()
+    pods.changed = changed.append
+    pods.put(view(a_pod()))
+    pods.put(view(a_pod(node="n1")))
+    pods.put(view(a_pod("q")))
+    pods.retain(set())
+
+    assert changed == ["p-uid", "p-uid", "q-uid", "q-uid"]
+    assert pods.by_uid == {}
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("90s", 90), ("5 minutes", 0), ("2h", 0), (None, 0)])
+def test_a_pod_waits_for_the_delay_of_its_class(said: str | None, seconds: int) -> None:
+    classes, item = PriorityClasses(), a_class()
+    if said is not None:
+        annotations = {**(item.metadata.annotations or {}), "makeway.dev/preemption-delay": said}
+        metadata = msgspec.structs.replace(item.metadata, annotations=annotations)
+        item = msgspec.structs.replace(item, metadata=metadata)
+    classes.put(item)
+    since = NOW - timedelta(seconds=60)
+
+    assert classes.may_preempt_at(pending(unfit_since=since), NOW) == since + timedelta(seconds=seconds)
+
+
+def test_pods_are_found_by_class_and_by_nomination() -> None:
+    pods = PendingPods()
+    nominated = a_pod("q", priorityClassName="other")
+    nominated["status"]["nominatedNodeName"] = "n1"
+    for pod in (a_pod(), nominated, a_pod("p", priorityClassName="other")):
+        pods.put(view(pod))
+
+    assert [pod.name for pod in pods.of_classes(["urgent", "none"])] == []
+    assert sorted(pod.name for pod in pods.of_classes(["other"])) == ["p", "q"]
+    assert [pod.name for pod in pods.nominated()] == ["q"]
+    pods.drop(view(nominated))
+    pods.drop(view(nominated))
+    assert list(pods.nominated()) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "avoided"),
+    [
+        ("failed", "delete-refused", True),
+        ("failed", "awaited-order-failed", False),
+        ("expired", "", True),
+        ("refused", "victim-spared", True),
+        ("refused", "victims-per-minute", False),
+        ("refused", "breaker-open", False),
+    ],
+)
+def test_a_node_is_blamed_for_what_another_may_not_have(result: Any, reason: str, avoided: bool) -> None:
+    attempts = Attempts(NOW)
+    attempts.learn(msgspec.structs.replace(an_outcome(result), reason=reason), NOW)
+
+    assert bool(attempts.avoided) is avoided
+
+
+def test_a_class_without_never_is_refused_once_for_each_text() -> None:
+    refused: list[str] = []
+    classes = PriorityClasses(lambda item: refused.append(item.metadata.name))
+
+    for item in (
+        a_class(),
+        a_class("wrong", "PreemptLowerPriority"),
+        a_class("wrong", "PreemptLowerPriority"),
+    ):
+        classes.put(item)
+    classes.put(a_class("other", value="by-hand"))
+
+    assert classes.external == {"urgent"}
+    assert refused == ["wrong"]
+    assert [one.metadata.name for one in classes.refused()] == ["wrong"]
+    classes.drop(a_class())
+    assert classes.external == frozenset()

@@ -1,0 +1,32 @@
+"""Orders in flight: whose place another order takes."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from builders_bus import make_order
+from makeway.bus.messages import NominationToClear, Preemptor
+from makeway.nominator.in_flight import OrdersInFlight
+
+
+def preemptor(name: str) -> Preemptor:
+    return Preemptor(
+        namespace="shop", name=name, uid=f"uid-{name}", priority=0, scheduler_name="default-scheduler"
+    )
+
+
+def test_an_order_takes_the_place_of_those_whose_nomination_it_clears_on_its_node_alone() -> None:
+    orders = OrdersInFlight()
+    there = replace(make_order(), order_id="ord-1", preemptor=preemptor("there"), node="n1")
+    elsewhere = replace(make_order(), order_id="ord-2", preemptor=preemptor("elsewhere"), node="n2")
+    cleared = tuple(
+        NominationToClear(namespace="shop", name=name, uid=f"uid-{name}") for name in ("there", "elsewhere")
+    )
+    higher = replace(
+        make_order(), order_id="ord-3", preemptor=preemptor("p"), node="n1", nominations_to_clear=cleared
+    )
+    first = orders.begin(there, stored=True)
+    orders.begin(elsewhere, stored=True)
+
+    assert orders.outnominated_by(higher) == (first,)
+    assert orders.outnominated_by(elsewhere) == ()
