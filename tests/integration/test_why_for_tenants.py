@@ -12,7 +12,7 @@ from integration.preempting import run_victims, sized
 from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until
 from makeway.cli.main import app
-from makeway.cli.why.redaction import HIDDEN
+from makeway.cli.text import HIDDEN
 from makeway.dev.kubeconfig import write_with_token
 
 
