@@ -1,0 +1,168 @@
+"""The page in a real browser: what each view shows, by mouse, by keyboard, and as it changes."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from builders_bus import make_order, make_preemptor, make_victim
+from makeway.ui.edge.app import VIEWS
+from ui_page import MadeUpPage
+
+pytestmark = pytest.mark.browser
+
+
+def go(page: Page, view: str) -> None:
+    page.get_by_role("navigation").get_by_role("link", name=view).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(view)
+
+
+def test_the_address_loses_its_token_and_no_script_can_read_the_cookie(page: Page) -> None:
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""
+
+
+def test_now_counts_what_is_in_flight_and_who_was_refused(page: Page) -> None:
+    expect(page.locator(".tile")).to_have_count(4)
+    refused = page.get_by_role("region", name="Pods refused, by reason")
+    expect(refused.get_by_role("row")).to_have_count(5)
+    page.get_by_label("Namespace").fill("ml")
+    page.get_by_label("Namespace").press("Tab")
+    expect(page).to_have_url(re.compile("namespace=ml"))
+    expect(refused.get_by_role("link").first).to_contain_text("ml/urgent")
+
+
+def test_the_timeline_is_filtered_by_the_address_and_by_its_fields(page: Page, address: str) -> None:
+    page.goto(f"{address}/timeline?result=failed&namespace=shop")
+    rows = page.locator("table.timeline tbody tr")
+    expect(rows.first).to_contain_text("shop/urgent")
+    assert all("failed" in text for text in rows.all_inner_texts())
+    page.get_by_label("Find").fill("no-such-thing")
+    expect(page.get_by_text("Nothing of this was decided.")).to_be_visible()
+    expect(page).to_have_url(re.compile("find=no-such-thing"))
+    page.get_by_label("Find").fill("")
+    page.get_by_label("Result").select_option("refused")
+    expect(rows.first).to_contain_text("refused")
+    page.get_by_label("Result").select_option("")
+    page.get_by_label("Namespace").fill("")
+    page.get_by_role("button", name="Show 100 more").click()
+    expect(rows).to_have_count(200)
+
+
+def test_what_comes_is_shown_at_once_unless_the_page_is_held(page: Page, made_up: MadeUpPage) -> None:
+    go(page, "Timeline")
+
+    def come(name: str) -> None:
+        made_up.put(
+            make_order(
+                f"uid-{name}",
+                order_id=f"ord-{name}",
+                decision_id=f"dec-{name}",
+                created_at=datetime.now(UTC),
+                not_after=datetime.now(UTC) + timedelta(minutes=1),
+                node="<b>node</b>",
+                preemptor=make_preemptor(f"uid-{name}", name=name),
+                victims=(make_victim("<img src=x onerror=alert(1)>"),),
+            )
+        )
+
+    come("late-1")
+    row = page.locator("table.timeline tbody tr").first
+    expect(row).to_contain_text("shop/late-1")
+    expect(row).to_contain_text("<b>node</b>")
+    expect(row).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("table.timeline img").count() == 0
+    page.get_by_role("button", name="Live").click()
+    come("late-2")
+    page.wait_for_timeout(1200)
+    expect(row).to_contain_text("shop/late-1")
+    page.get_by_role("button", name="Held").click()
+    expect(row).to_contain_text("shop/late-2")
+
+
+def test_the_grid_opens_a_node_and_says_what_is_in_the_way_of_a_pod(page: Page) -> None:
+    go(page, "Cluster")
+    expect(page.locator("details.group")).to_have_count(3)
+    expect(page.locator("button.cell")).to_have_count(60)
+    page.get_by_label("Pending pod").select_option("shop/waiting-2")
+    expect(page.get_by_text("Insufficient cpu: 55 nodes")).to_be_visible()
+    expect(page.get_by_text("Node is cordoned: 2 nodes")).to_be_visible()
+    page.get_by_role("button", name=re.compile("^node-0005,.*cordoned.*Node is cordoned")).click()
+    panel = page.get_by_role("complementary")
+    expect(panel.get_by_role("heading", name="node-0005")).to_be_focused()
+    expect(panel).to_contain_text("batch/crunch-5-0")
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    page.get_by_label("Group by").select_option("node.kubernetes.io/instance-type")
+    expect(page.locator("details.group")).to_have_count(2)
+
+
+def test_queues_are_bars_with_their_numbers(page: Page) -> None:
+    go(page, "Queues")
+    rows = page.locator("table.queues tbody tr")
+    expect(rows.nth(1)).to_contain_text("20 of 32 guaranteed 16")
+    expect(rows.nth(2)).to_contain_text("41 of 41 full")
+    rows.nth(1).locator("summary").click()
+    expect(rows.nth(1).locator("pre")).to_contain_text("Guaranteed:")
+
+
+def test_observe_sums_up_what_comparing_has_found(page: Page) -> None:
+    go(page, "Observe")
+    expect(page.locator(".tile").first).to_contain_text("Compared")
+    page.get_by_label("Result").select_option("better")
+    expect(page.locator("tbody tr").first).to_contain_text("better")
+
+
+def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Page) -> None:
+    go(page, "Simulate")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text("Room can be made for it")).to_be_visible()
+    expect(page.get_by_role("region", name="Pods that would go").get_by_role("row").nth(1)).to_be_visible()
+    page.get_by_label("Manifest", exact=True).fill("kind: Node")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_role("alert")).to_contain_text("is no pod")
+
+
+def test_everything_can_be_reached_by_keyboard_and_the_focus_is_seen(page: Page) -> None:
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.get_by_role("link", name="Now", exact=True).focus()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Cluster")).to_be_focused()
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outline) == "solid"
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Cluster")).to_be_focused()
+    expect(page.locator("button.cell").first).to_be_visible()
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    expect(page.locator("details.group > summary").first).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("button.cell").first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("button.cell").nth(1)).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    expect(page.locator("details.group > summary").nth(1)).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary")).to_be_hidden()
+    assert page.evaluate("document.activeElement.dataset.node"), "the focus goes back to the node"
+    page.go_back()
+    expect(page.get_by_role("heading", level=1, name="Now")).to_be_focused()
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_nothing_is_wider_than_a_small_screen(page: Page, address: str, path: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto(f"{address}{path}")
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

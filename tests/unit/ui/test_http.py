@@ -1,0 +1,195 @@
+"""The page over HTTP: who may look, under which names, and within which bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from http.cookies import SimpleCookie
+
+import aiohttp
+import pytest
+
+from makeway.ui.edge import app as app_module
+from makeway.ui.edge.app import VIEWS
+from makeway.ui.edge.assets import load_assets
+from ui_page import TOKEN, MadeUpPage
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[tuple[MadeUpPage, str]]:
+    made_up = MadeUpPage(count=30, nodes=6)
+    with made_up.served() as address:
+        yield made_up, address
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        yield session
+
+
+async def got(client: aiohttp.ClientSession, url: str, **headers: str) -> tuple[int, str]:
+    async with client.get(url, headers=headers, allow_redirects=False) as response:
+        return response.status, await response.text()
+
+
+async def test_without_the_token_nothing_is_shown(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    paths = [*VIEWS, "/api/now", "/api/timeline", "/api/events", "/api/cluster", "/api/queues"]
+    for path in paths:
+        assert (await got(client, f"{address}{path}"))[0] == 401, path
+        assert (await got(client, f"{address}{path}", Authorization="Bearer wrong"))[0] == 401, path
+    assert (await got(client, f"{address}/?token=wrong"))[0] == 401
+    assert (await got(client, f"{address}/api/now?token={TOKEN}"))[0] == 401, "not of the page itself"
+
+
+async def test_the_token_leaves_the_address_for_a_cookie_that_scripts_cannot_read(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    async with client.get(f"{address}/timeline?token={TOKEN}", allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (303, "/timeline")
+        cookie = SimpleCookie(response.headers["Set-Cookie"])["makeway-ui"]
+
+    assert (cookie["httponly"], cookie["samesite"]) == (True, "strict")
+    assert TOKEN not in cookie.value
+    status, text = await got(client, f"{address}/api/now", Cookie=f"makeway-ui={cookie.value}")
+    assert (status, '"inFlight"' in text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:80"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "localhost:1"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_what_comes_from_another_page_is_not_answered(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession, headers: dict[str, str], status: int
+) -> None:
+    _, address = page
+    assert (await got(client, f"{address}/api/now", **BEARER, **headers))[0] == status
+
+
+async def test_a_form_of_another_page_starts_no_simulation(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    async with client.post(
+        f"{address}/api/simulate", json={"manifest": "kind: Pod"}, headers={"Cookie": "makeway-ui=x"}
+    ) as response:
+        assert response.status == 403, "no origin, and so not a browser's own"
+
+
+async def test_every_answer_has_the_headers_that_keep_a_browser_strict(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    for path in ("/", "/static/app.js", "/api/now", "/no-such", "/static/../edge/app.py"):
+        async with client.get(f"{address}{path}", headers=BEARER) as response:
+            policy = response.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "require-trusted-types-for 'script'" in policy
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert response.headers["X-Frame-Options"] == "DENY"
+            assert response.headers["Referrer-Policy"] == "no-referrer"
+            assert "Cache-Control" in response.headers
+
+
+async def test_only_the_pages_own_files_can_be_read(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    assert (await got(client, f"{address}/static/app.css"))[0] == 200
+    for path in ("/static/%2e%2e/edge/app.py", "/static//etc/passwd", "/static/", "/static/no-such.js"):
+        assert (await got(client, f"{address}{path}"))[0] == 404, path
+
+
+def test_no_file_names_another_host_or_has_a_script_or_style_in_its_text() -> None:
+    assets = load_assets()
+    assert {"index.html", "login.html", "app.js", "app.css", "views/cluster.js"} <= assets.keys()
+    for name, asset in assets.items():
+        text = asset.body.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in text, name
+        assert "innerHTML" not in text, name
+        if name.endswith(".html"):
+            assert "<style" not in text
+            assert " style=" not in text
+            assert "onclick" not in text
+
+
+async def test_a_body_is_read_up_to_a_bound_whatever_it_is_said_to_be(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 10_000
+
+    async with client.post(f"{address}/api/simulate", data=endless(), headers=BEARER) as response:
+        assert response.status == 413
+
+
+async def test_what_is_asked_wrongly_is_answered_in_a_sentence(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    for what in ("", "nothing", "a/../../../secrets", "../x", "Shop/web", "ord-%00"):
+        status, text = await got(client, f"{address}/api/story?what={what}", **BEARER)
+        assert (status, text) == (404, "Give a pod as namespace/name, or the id of an order or decision.\n")
+    assert (await got(client, f"{address}/api/node?name=none", **BEARER))[0] == 404
+    assert (await got(client, f"{address}/api/pending?pod=shop/none", **BEARER))[0] == 404
+    assert (await got(client, f"{address}/api/now?namespace={'x' * 5000}", **BEARER))[0] == 403
+    async with client.post(f"{address}/api/simulate", data="[]", headers=BEARER) as response:
+        assert response.status == 400
+    async with client.post(
+        f"{address}/api/simulate", json={"manifest": "kind: Node"}, headers=BEARER
+    ) as response:
+        assert response.status == 422
+        assert "is no pod" in await response.text()
+
+
+async def test_changes_come_as_events_and_so_many_browsers_at_once(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up, address = page
+    monkeypatch.setattr(app_module, "MOST_STREAMS", 1)
+    revision = made_up.reader.timeline.revision
+    url = f"{address}/api/events?revision={revision - 1}"
+    async with client.get(url, headers=BEARER) as stream:
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        found = b""
+        while b"event: changes" not in found:
+            found += await stream.content.readany()
+        assert f"id: {revision}".encode() in found
+        status, text = await got(client, url, **BEARER)
+        assert (status, "pages are open already" in text) == (503, True)
+    until = asyncio.get_running_loop().time() + 30
+    status, text = 503, ""
+    while status == 503 and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.2)  # until it is seen that the browser has gone
+        status, text = await got(client, f"{address}/api/events?revision=999999", **BEARER)
+    assert text.endswith("event: reset\ndata: {}\n\n")
+
+
+async def test_one_reading_of_the_cluster_serves_all_who_look_at_it(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    made_up, address = page
+    for path in ("/api/cluster", "/api/cluster?by=kubernetes.io/arch", "/api/node?name=node-0001"):
+        assert (await got(client, f"{address}{path}", **BEARER))[0] == 200
+    assert made_up.cluster.readings == 1

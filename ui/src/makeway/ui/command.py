@@ -1,0 +1,92 @@
+"""`makeway ui`: the page, on this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import webbrowser
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from makeway.cli.connect.session import Installation, connected
+from makeway.cli.errors import fail
+from makeway.cli.extras import needed
+from makeway.cli.history.audit_streams import must_exist
+from makeway.cli.history.since import parse_since
+from makeway.runtime.settings import ConfigSettings
+
+app = typer.Typer(add_completion=False)
+
+_HOST = "127.0.0.1"
+
+
+@app.command()
+@connected
+async def ui(
+    installation: Installation,
+    *,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = 0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the address in a browser.")] = False,
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="AGO|TIME", help="Begin so far back: 90s, 10m, 2h, 1d, or RFC 3339."),
+    ] = "1d",
+) -> int | None:
+    """Show what makeway does in a browser: now, timeline, stories, nodes, queues, comparisons, a simulation.
+
+    It prints the address, with a token in it, and serves it on this machine alone until it is interrupted.
+    What it shows it reads with your own rights, as the commands do; nothing is created or changed.
+    """
+    try:
+        now = datetime.now(UTC)
+        look_back = now - parse_since(since, now)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from error
+    return await _served(installation, port, look_back, open_browser=open_browser)
+
+
+async def _served(
+    installation: Installation, port: int, look_back: timedelta, *, open_browser: bool
+) -> int | None:
+    try:
+        from makeway.ui.edge.app import Site, page_app  # noqa: PLC0415 - what an extra brings
+        from makeway.ui.edge.gate import LocalGate  # noqa: PLC0415
+        from makeway.ui.edge.reader import Reader  # noqa: PLC0415
+        from makeway.ui.edge.server import listening, serve  # noqa: PLC0415
+        from makeway.ui.edge.sources import Sources  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        fail(needed(error, "the page"))
+    async with installation.bus() as bus, installation.api() as api:
+        await must_exist(bus)
+        try:
+            where = listening(_HOST, port)
+        except OSError as error:
+            fail(f"cannot listen on {_HOST}:{port}: {error.strerror}; give another --port, or 0")
+        port = int(where.getsockname()[1])
+        token = secrets.token_urlsafe(24)
+        reader = Reader(bus, look_back)
+        settings = ConfigSettings(namespace=installation.makeway_namespace)
+        sources = Sources(bus, api, settings, reader)
+        # Cookies of one host are shared by its ports.
+        site = Site(gate=LocalGate(token), hosts=(_HOST, "localhost"), cookie=f"makeway-ui-{port}")
+        address = f"http://{_HOST}:{port}/?token={token}"
+        typer.echo(address)
+        if open_browser and not webbrowser.open(address):
+            typer.echo("makeway: no browser can be opened here; open the address yourself", err=True)
+        tasks = [
+            asyncio.create_task(serve(page_app(site, sources), where)),
+            asyncio.create_task(reader.run()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return None

@@ -1,0 +1,1 @@
+"""Where the page meets the world: HTTP, NATS and the API server."""

@@ -1,0 +1,176 @@
+"""Who may look at the page: who has the address that `makeway ui` printed, or whom the API server admits."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+
+MOST_SESSIONS: Final = 1_000
+SESSION_SECONDS: Final = 8 * 3600.0
+REVIEW_SECONDS: Final = 60.0
+"""How long an answer of the API server holds; a right that is taken away ends there."""
+
+MOST_TOKEN: Final = 16 * 1024
+_MOST_REVIEWS: Final = 1_000
+_REVIEWS_AT_ONCE: Final = 4
+"""Whoever reaches the page can ask about any number of tokens; the API server is asked about few at once."""
+
+_NEEDED: Final = (("list", "pods"), ("list", "nodes"))
+"""What a user must be allowed in every namespace: the page names pods and nodes of all of them."""
+
+
+class NoAnswerError(Exception):
+    """The API server does not answer, so that it is not known who asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whether someone may look. `why`: why not, in a sentence. `user`: who it is, where that is known."""
+
+    admitted: bool
+    why: str = ""
+    user: str = ""
+
+
+class Gate(Protocol):
+    """Decides who may look. `form`: whether a token can be given in a form."""
+
+    form: bool
+
+    async def review(self, token: str) -> Admission:
+        """Decide about a token. Raises NoAnswerError."""
+
+
+class LocalGate:
+    """Admits who has the token that the page was started with."""
+
+    form = False
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def review(self, token: str) -> Admission:
+        """Compare in constant time."""
+        if secrets.compare_digest(token.encode(), self._token.encode()):
+            return Admission(True)
+        return Admission(False, "Open the address that `makeway ui` printed: it has a token in it.")
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    allowed: bool = False
+    user: _User = msgspec.field(default_factory=_User)
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class ClusterGate:
+    """Admits whom the API server knows by a token, and lets list pods and nodes in all namespaces.
+
+    An answer is kept for a minute, by the token's hash. O(1) in memory: so many tokens at most.
+    """
+
+    form = True
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[float, Admission]] = OrderedDict()
+        self._asking = asyncio.Semaphore(_REVIEWS_AT_ONCE)
+
+    async def review(self, token: str) -> Admission:
+        """Ask the API server who it is, and what it may do."""
+        if not token or len(token) > MOST_TOKEN or not token.isascii():
+            return Admission(False, "This is no token of Kubernetes.")
+        key = hashlib.sha256(token.encode()).digest()
+        known = self._known.get(key)
+        if known is not None and self._clock() - known[0] < REVIEW_SECONDS:
+            return known[1]
+        try:
+            async with self._asking:
+                admission = await self._ask(token)
+        except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
+            raise NoAnswerError(str(error)) from error
+        self._known[key] = self._clock(), admission
+        self._known.move_to_end(key)
+        while len(self._known) > _MOST_REVIEWS:
+            self._known.popitem(last=False)
+        return admission
+
+    async def _ask(self, token: str) -> Admission:
+        status = await self._post("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
+        if not status.authenticated:
+            return Admission(False, "The API server does not know this token, or it has expired.")
+        user = status.user
+        for verb, resource in _NEEDED:
+            allowed = await self._post(
+                "authorization.k8s.io",
+                "subjectaccessreviews",
+                "SubjectAccessReview",
+                {
+                    "user": user.username,
+                    "uid": user.uid,
+                    "groups": user.groups,
+                    "extra": user.extra,
+                    "resourceAttributes": {"verb": verb, "resource": resource},
+                },
+            )
+            if not allowed.allowed:
+                return Admission(
+                    False,
+                    f"{user.username} may not {verb} {resource} in all namespaces, which this page shows.",
+                    user.username,
+                )
+        return Admission(True, user=user.username)
+
+    async def _post(self, group: str, resource: str, kind: str, spec: dict[str, object]) -> _Status:
+        body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+        answer = await self._api.request("POST", f"/apis/{group}/v1/{resource}", body=body)
+        return msgspec.json.decode(answer, type=_Review).status
+
+
+class Sessions:
+    """Tokens of browsers by what their cookies say, in memory alone: a restart asks everyone again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tokens: OrderedDict[str, tuple[float, str]] = OrderedDict()
+
+    def begin(self, token: str) -> str:
+        """Keep a token; return what the cookie is to say. The oldest session makes room."""
+        session = secrets.token_urlsafe(32)
+        self._tokens[session] = self._clock(), token
+        while len(self._tokens) > MOST_SESSIONS:
+            self._tokens.popitem(last=False)
+        return session
+
+    def token(self, session: str) -> str | None:
+        """Return the token of a session; None where there is none, or it has lasted too long."""
+        since, token = self._tokens.get(session, (0.0, None))
+        if token is not None and self._clock() - since > SESSION_SECONDS:
+            self.end(session)
+            return None
+        return token
+
+    def end(self, session: str) -> None:
+        """Forget a session."""
+        self._tokens.pop(session, None)

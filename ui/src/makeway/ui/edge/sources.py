@@ -1,0 +1,116 @@
+"""Where the views come from: the streams as they were read, the planner, and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from makeway.bus.client import Bus
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.cli.text import safe
+from makeway.cli.why.explanation import Explanation, of_decision, of_order, of_pod
+from makeway.planner.offline.results import SimulatedPod
+from makeway.runtime.kube import Api
+from makeway.runtime.settings import ConfigSettings
+from makeway.ui.edge.cluster import ClusterReader, ClusterSource, LiveCluster
+from makeway.ui.edge.reader import Reader
+from makeway.ui.model.now import Now, now_of
+from makeway.ui.model.obstacles import Standing
+from makeway.ui.model.queues import QueueTreeView, tree_of
+
+_QUEUES_SECONDS: Final = 5.0
+_STORIES_AT_ONCE: Final = 2
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_ID: Final = re.compile(r"(ord|dec)-[A-Za-z0-9_-]{1,124}")
+
+
+class NotThereError(Exception):
+    """What was asked for is not there; the message says what was looked for."""
+
+
+class Sources:
+    """All that the endpoints ask."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        api: Api,
+        settings: ConfigSettings,
+        reader: Reader,
+        cluster: ClusterSource | None = None,
+    ) -> None:
+        self.reader = reader
+        self.cluster = ClusterReader(cluster or LiveCluster(api, bus, settings))
+        self._bus = bus
+        self._api = api
+        self._settings = settings
+        self._stories = asyncio.Semaphore(_STORIES_AT_ONCE)
+
+    def now(self, window: timedelta, namespace: str, at: datetime) -> Now:
+        """Return the first view. O(entries)."""
+        self.reader.want_parts()
+        return now_of(self.reader.timeline.entries(), at, window, self.reader.parts, namespace)
+
+    async def queues(self) -> QueueTreeView:
+        """Ask the leading planner. Raises BusUnavailable, NotThereError."""
+        try:
+            answer = await self._bus.request_queues(msgspec.json.encode(QueueQuery()), _QUEUES_SECONDS)
+        except BusUnavailable as error:
+            raise BusUnavailable(f"No planner answers: {error}") from error
+        report = msgspec.json.decode(answer, type=QueueReport)
+        if not report.revision:
+            raise NotThereError("There are no queues: no queues.yaml is in force.")
+        return tree_of(report)
+
+    async def story(self, what: str) -> Any:
+        """Return all that is known of a pod (`namespace/name`), an order or a decision.
+
+        Raises NotThereError, NotKept, ValueError, ApiError, ApiUnavailable, BusError.
+        """
+        async with self._stories:
+            return _escaped(msgspec.to_builtins(await self._explained(what), str_keys=True))
+
+    async def _explained(self, what: str) -> Explanation:
+        if _ID.fullmatch(what):
+            return await (of_order if what.startswith("ord-") else of_decision)(self._bus, what)
+        namespace, name = _pod(what)
+        return await of_pod(self._bus, self._api, self._settings, namespace, name, plan=False)
+
+    async def standing(self, pod: str) -> Standing:
+        """Say what stands in the way of a pending pod. Raises as `ClusterReader.standing`."""
+        namespace, name = _pod(pod)
+        found = await self.cluster.standing(namespace, name)
+        if found is None:
+            raise NotThereError(f"There is no pending pod {namespace}/{name} any more.")
+        return found
+
+    async def simulate(self, manifest: str, namespace: str) -> tuple[SimulatedPod, ...]:
+        """Say what would become of pods. Raises as `ClusterReader.simulate`."""
+        if not _NAME.fullmatch(namespace):
+            raise NotThereError("This is no name of a namespace.")
+        return await self.cluster.simulate(manifest, namespace)
+
+
+def _pod(what: str) -> tuple[str, str]:
+    """Return a pod's namespace and name: what is put into a path of the API server."""
+    namespace, _, name = what.partition("/")
+    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
+        raise NotThereError("Give a pod as namespace/name, or the id of an order or decision.")
+    return namespace, name
+
+
+def _escaped(value: Any) -> Any:
+    """Return plain data with every text as one line that cannot pretend to be another."""
+    match value:
+        case dict():
+            return {key: _escaped(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_escaped(one) for one in value]
+        case str():
+            return safe(value)
+    return value

@@ -1,0 +1,129 @@
+"""What comparing has found: the last comparisons, and their sum. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from makeway.bus.comparison import Choice, Comparison
+from makeway.cli.history.audit_lines import COMPARED
+from makeway.cli.history.comparisons import Sides, Summary, summed
+from makeway.cli.text import safe
+from makeway.cli.units import place_text
+from makeway.ui.model.entries import MOST_TEXT, EvictedPod, gone
+
+MOST_COMPARISONS: Final = 2_000
+
+
+class ComparedChoice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A choice as the page lists it: the first few victims, and how many there are."""
+
+    node: str
+    victims: tuple[EvictedPod, ...]
+    victims_total: int
+    pdb_violations: int = 0
+    groups_broken: int = 0
+
+
+class ComparedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One comparison. `words`: what it came to, for a person. `by`: the rule, note or refusal behind it."""
+
+    at: datetime
+    namespace: str
+    name: str
+    priority: int
+    scheduler: str
+    result: str
+    words: str
+    decision_id: str
+    by: str = ""
+    default_preemption: ComparedChoice | None = None
+    makeway: ComparedChoice | None = None
+
+
+class ObservedView(msgspec.Struct, frozen=True, rename="camel"):
+    """What the view shows: the sum over what is kept, and the comparisons, the newest first."""
+
+    summary: Summary
+    words: dict[str, str]
+    comparisons: tuple[ComparedPod, ...]
+
+
+class Comparisons:
+    """The last comparisons, each once, with few of its victims. O(victims) to take one in."""
+
+    def __init__(self, most: int = MOST_COMPARISONS) -> None:
+        self._kept: deque[tuple[ComparedPod, Summary]] = deque(maxlen=most)
+        self._ids: Counter[str] = Counter()
+
+    def add(self, comparison: Comparison) -> None:
+        """Take one in; the oldest makes room for it."""
+        if self._ids[comparison.decision_id]:
+            return
+        if len(self._kept) == self._kept.maxlen:
+            del self._ids[self._kept[0][0].decision_id]
+        self._ids[comparison.decision_id] += 1
+        self._kept.append((_compared(comparison), summed([comparison])))
+
+    def view(self, most: int) -> ObservedView:
+        """Return the sum of all, and the last few. O(comparisons)."""
+        newest = [compared for compared, _ in reversed(self._kept)]
+        return ObservedView(_total([one for _, one in self._kept]), dict(COMPARED), tuple(newest[:most]))
+
+
+def _compared(comparison: Comparison) -> ComparedPod:
+    preemptor, refusal = comparison.preemptor, comparison.refusal
+    by = comparison.decided_by or comparison.note or (refusal.reason if refusal is not None else "")
+    return ComparedPod(
+        at=comparison.planned_at,
+        namespace=safe(preemptor.namespace),
+        name=safe(preemptor.name),
+        priority=preemptor.priority,
+        scheduler=safe(preemptor.scheduler_name),
+        result=comparison.result,
+        words=COMPARED[comparison.result],
+        decision_id=comparison.decision_id,
+        by=safe(by[:MOST_TEXT]),
+        default_preemption=_side(comparison.default_preemption),
+        makeway=_side(comparison.makeway),
+    )
+
+
+def _side(choice: Choice | None) -> ComparedChoice | None:
+    if choice is None:
+        return None
+    return ComparedChoice(
+        node=safe(place_text(choice)),
+        victims=gone(choice.victims),
+        victims_total=len(choice.victims),
+        pdb_violations=choice.pdb_violations,
+        groups_broken=choice.groups_broken,
+    )
+
+
+def _total(sums: list[Summary]) -> Summary:
+    """Add sums up."""
+    results: Counter[str] = Counter()
+    worse: Counter[str] = Counter()
+    for one in sums:
+        results.update(one.results)
+        worse.update(one.worse_by)
+    return Summary(
+        compared=sum(one.compared for one in sums),
+        pairs=sum(one.pairs for one in sums),
+        results={result: results[result] for result in COMPARED if result in results},
+        victims=_sides([one.victims for one in sums]),
+        pdb_violations=_sides([one.pdb_violations for one in sums]),
+        saved_victims=sum(one.saved_victims for one in sums),
+        saved_pdb_violations=sum(one.saved_pdb_violations for one in sums),
+        worse_by=dict(sorted(worse.items())),
+        groups_broken=_sides([one.groups_broken for one in sums]),
+        saved_groups=sum(one.saved_groups for one in sums),
+    )
+
+
+def _sides(sides: list[Sides]) -> Sides:
+    return Sides(sum(one.default_preemption for one in sides), sum(one.makeway for one in sides))

@@ -1,0 +1,140 @@
+"""The last preemptions and refusals, and what of them has changed since a revision. Pure.
+
+Messages go in, entries come out. Memory is bounded: so many entries, each with so many victims. A reader asks
+for what has changed since the revision that it has; where that is too long ago, it begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from makeway.cli.history.rows import History
+from makeway.ui.model.entries import Entry, Message, bounded, entry_of
+
+MOST_ENTRIES: Final = 10_000
+_SLACK: Final = 500
+"""So many more are kept before the oldest are forgotten, all at once."""
+
+_UNSETTLED: Final = frozenset({"planned", "live"})
+"""Results that time alone may change."""
+
+
+class Changes(msgspec.Struct, frozen=True, rename="camel"):
+    """What a reader that has some revision needs to have this one.
+
+    entries: new or changed, those that changed first come first. removed: keys of those that are gone.
+    more: there are further changes. reset: the reader's revision is not known here: it begins anew.
+    """
+
+    revision: int
+    entries: tuple[Entry, ...] = ()
+    removed: tuple[str, ...] = ()
+    more: bool = False
+    reset: bool = False
+
+
+class TimelinePage(msgspec.Struct, frozen=True, rename="camel"):
+    """Entries, those that changed last first. `before`: of the next page; 0 where this is the last."""
+
+    revision: int
+    entries: tuple[Entry, ...]
+    before: int
+
+
+class Timeline:
+    """Takes messages in any order; O(1) each, but for when the oldest are forgotten."""
+
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
+        self.revision = 0
+        self._most = most
+        self._history = History()
+        self._entries: OrderedDict[str, Entry] = OrderedDict()  # those that changed last come last
+        self._totals: dict[str, int] = {}
+        self._unsettled: dict[str, None] = {}
+        self._removed: deque[tuple[int, str]] = deque(maxlen=2 * most)
+        self._oldest = 0
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def add(self, message: Message, now: datetime) -> None:
+        """Take a message in."""
+        small, victims = bounded(message)
+        for key in self._history.add(small):
+            self._totals[key] = max(victims, self._totals.get(key, 0))
+            self._renew(key, now)
+        if len(self._entries) > self._most + _SLACK:
+            for key in self._history.forget(self._most):
+                self._remove(key)
+
+    def settle(self, now: datetime) -> None:
+        """Look again at what time alone may have changed. O(orders in flight and plans without an order)."""
+        for key in list(self._unsettled):
+            self._renew(key, now)
+
+    def entries(self) -> Iterator[Entry]:
+        """Return all entries, those that changed last first."""
+        return reversed(self._entries.values())
+
+    def since(self, revision: int, most: int) -> Changes:
+        """Return what has changed since a revision, at most so many entries. O(what is returned)."""
+        if revision > self.revision or revision < self._oldest:
+            return Changes(self.revision, reset=True)
+        fresh: list[Entry] = []
+        for entry in reversed(self._entries.values()):
+            if entry.revision <= revision:
+                break
+            fresh.append(entry)
+        fresh.reverse()
+        chosen = fresh[:most]
+        upto = chosen[-1].revision if len(chosen) < len(fresh) else self.revision
+        removed = [key for at, key in _newest(self._removed, revision) if at <= upto]
+        return Changes(upto, tuple(chosen), tuple(reversed(removed)), more=upto < self.revision)
+
+    def page(self, before: int, most: int) -> TimelinePage:
+        """Return a page of entries that last changed before a revision; 0: from the newest on. O(entries)."""
+        found = (one for one in self.entries() if not before or one.revision < before)
+        page = list(islice(found, most + 1))
+        more, page = len(page) > most, page[:most]
+        return TimelinePage(self.revision, tuple(page), page[-1].revision if more else 0)
+
+    def _renew(self, key: str, now: datetime) -> None:
+        row = self._history.row(key, now)
+        if row is None:
+            self._remove(key)
+            return
+        before = self._entries.get(key)
+        entry = entry_of(key, row, self.revision + 1, self._totals.get(key, 0), now)
+        if entry.result in _UNSETTLED:
+            self._unsettled[key] = None
+        else:
+            self._unsettled.pop(key, None)
+        if before is not None and msgspec.structs.replace(entry, revision=before.revision) == before:
+            return
+        self.revision += 1
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+
+    def _remove(self, key: str) -> None:
+        self._unsettled.pop(key, None)
+        self._totals.pop(key, None)
+        if self._entries.pop(key, None) is None:
+            return
+        self.revision += 1
+        if len(self._removed) == self._removed.maxlen:
+            self._oldest = self._removed[0][0]
+        self._removed.append((self.revision, key))
+
+
+def _newest(removed: deque[tuple[int, str]], revision: int) -> Iterator[tuple[int, str]]:
+    for at, key in reversed(removed):
+        if at <= revision:
+            return
+        yield at, key

@@ -1,0 +1,96 @@
+// The timeline in the browser: loaded page by page, then kept as the server tells of changes. Bounded.
+
+import { ask, pause } from './net.js';
+
+const MOST = 10_500;
+const TELL_MILLISECONDS = 250;
+const AGAIN_MILLISECONDS = 10_000;
+
+export class Store {
+  constructor() {
+    this.entries = new Map();
+    this.state = 'connecting';
+    this.loaded = false;
+    this.live = true;
+    this.listeners = new Set();
+    this.timer = 0;
+    this.sorted = null;
+  }
+
+  subscribe(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  // All entries, the newest first. Sorted when first asked for after a change.
+  newest() {
+    if (this.sorted === null) {
+      this.sorted = [...this.entries.values()].sort((a, b) => b.time - a.time || b.revision - a.revision);
+    }
+    return this.sorted;
+  }
+
+  async start() {
+    try {
+      this.entries.clear();
+      let before = 0;
+      let revision = null;
+      do {
+        const page = await ask('/api/timeline', { before });
+        revision ??= page.revision;
+        const first = !before;
+        page.entries.forEach((entry) => this.put(entry));
+        before = page.before;
+        if (first) this.tell();
+        await pause();
+      } while (before);
+      this.loaded = true;
+      this.tell();
+      this.follow(revision);
+    } catch (error) {
+      this.say(error.status === 401 ? 'logged out' : 'disconnected');
+      setTimeout(() => this.start(), AGAIN_MILLISECONDS);
+    }
+  }
+
+  follow(revision) {
+    const source = new EventSource(`/api/events?revision=${revision}`);
+    source.onopen = () => this.say('connected');
+    source.addEventListener('changes', (event) => this.take(JSON.parse(event.data)));
+    source.addEventListener('reset', () => { source.close(); this.start(); });
+    source.onerror = () => {
+      this.say('disconnected');
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.start(), AGAIN_MILLISECONDS);
+    };
+  }
+
+  take(changes) {
+    changes.removed.forEach((key) => this.entries.delete(key));
+    for (const entry of changes.entries) this.put(entry);
+    if (this.entries.size > MOST) {
+      for (const entry of this.newest().slice(MOST)) this.entries.delete(entry.key);
+    }
+    this.tell();
+  }
+
+  put(entry) {
+    entry.time = Date.parse(entry.at);
+    this.entries.set(entry.key, entry);
+  }
+
+  say(state) {
+    if (this.state === state) return;
+    this.state = state;
+    this.tell();
+  }
+
+  // Views are told a few times a second at most, and not while the page is held.
+  tell() {
+    this.sorted = null;
+    if (this.timer) return;
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      for (const listener of this.listeners) listener();
+    }, TELL_MILLISECONDS);
+  }
+}

@@ -1,0 +1,105 @@
+// What goes on now: orders in flight, who was refused lately and why, and who answers.
+
+import { empty, failure, h, replace, result, table } from '../dom.js';
+import { age, counted, seconds, spaced, victims, who } from '../format.js';
+import { ask, link, parameters, remember } from '../net.js';
+
+export const title = 'Now';
+export const lead = 'Room that is being made, and pods for which none can be made.';
+
+const EVERY_MILLISECONDS = 5_000;
+const SOONEST_MILLISECONDS = 1_000;
+const WINDOWS = [['5m', '5 minutes'], ['15m', '15 minutes'], ['1h', 'hour'], ['6h', '6 hours'], ['24h', '24 hours']];
+
+export async function show({ body, store, signal }) {
+  const chosen = parameters();
+  const filters = h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() },
+    h('label', null, 'Last ', h('select', { name: 'window', onchange: change },
+      WINDOWS.map(([value, text]) => h('option', { value, selected: value === (chosen.window || '1h') }, text)))),
+    h('label', null, 'Namespace ', h('input', { name: 'namespace', value: chosen.namespace || '', onchange: change, autocomplete: 'off', spellcheck: 'false', placeholder: 'all' })));
+  const content = h('div');
+  body.append(filters, content);
+
+  let asked = 0;
+  let waiting = 0;
+  function change() {
+    remember({ window: filters.elements.window.value, namespace: filters.elements.namespace.value.trim() });
+    update();
+  }
+  async function update() {
+    asked = Date.now();
+    const { window, namespace } = parameters();
+    try {
+      const found = await ask('/api/now', { window, namespace }, { signal });
+      const held = document.activeElement?.getAttribute('href');
+      replace(content, drawn(found));
+      if (held && !document.activeElement?.matches('a')) {
+        [...content.querySelectorAll('a')].find((one) => one.getAttribute('href') === held)?.focus();
+      }
+    } catch (error) {
+      if (!signal.aborted) replace(content, failure(error));
+    }
+  }
+  const soon = () => {
+    if (!store.live || waiting) return;
+    waiting = setTimeout(() => { waiting = 0; update(); }, Math.max(0, asked + SOONEST_MILLISECONDS - Date.now()));
+  };
+  const timer = setInterval(soon, EVERY_MILLISECONDS);
+  const stop = store.subscribe(soon);
+  signal.addEventListener('abort', () => { clearInterval(timer); clearTimeout(waiting); stop(); });
+  await update();
+}
+
+function drawn(found) {
+  const failed = (found.results.failed || 0) + (found.results.expired || 0) + (found.results.overdue || 0);
+  return [
+    h('dl', { class: 'tiles' },
+      tile('In flight', found.inFlightTotal, 'orders without an outcome'),
+      tile('Room made', found.results.succeeded || 0, `${counted(found.evicted, 'pod')} evicted`),
+      tile('Refused', found.refusedPods, 'pods, by their last answer', found.refusedPods ? 'warn' : ''),
+      tile('Failed', failed, 'orders rolled back or without outcome', failed ? 'bad' : '')),
+    h('section', { 'aria-labelledby': 'in-flight' },
+      h('h2', { id: 'in-flight' }, 'In flight'),
+      found.inFlight.length ? inFlight(found) : empty('No order is being carried out.')),
+    h('section', { 'aria-labelledby': 'refused' },
+      h('h2', { id: 'refused' }, 'Refused, by reason'),
+      found.refused.length ? refused(found.refused) : empty('No pod was refused in this time.')),
+    h('section', { 'aria-labelledby': 'parts' },
+      h('h2', { id: 'parts' }, 'Who answers'),
+      found.parts && found.parts.length ? parts(found.parts)
+        : empty(found.parts ? 'No part of makeway answers on NATS.' : 'Asking.')),
+  ];
+}
+
+function tile(name, number, text, kind = '') {
+  return h('div', { class: `tile ${kind}` }, h('dt', null, name), h('dd', null, h('b', null, number.toLocaleString('en')), h('span', null, text)));
+}
+
+function inFlight(found) {
+  const columns = [['For', 'name'], ['Node', 'name'], ['Victims', 'text'], ['State', ''], ['Age', 'number'], ['Left', 'number'], ['Order', 'id']];
+  return table('Orders in flight', columns, found.inFlight.map((entry) => [
+    h('a', { href: link('/story', { what: entry.orderId || entry.decisionId }) }, who(entry)),
+    entry.node || '–', victims(entry), result(entry.result), age(seconds(entry.at)),
+    entry.until ? age(seconds(Date.now(), new Date(entry.until).getTime())) : '–',
+    h('code', null, entry.orderId)]));
+}
+
+function refused(reasons) {
+  const most = Math.max(...reasons.map((one) => one.pods));
+  const columns = [['Reason', 'text'], ['Pods', 'number'], ['Share', 'bars'], ['Last', 'number'], ['For example', 'text']];
+  return table('Pods refused, by reason', columns, reasons.map((one) => [
+    h('span', null, spaced(one.reason), h('br'), h('code', { class: 'muted' }, one.reason)),
+    one.pods.toLocaleString('en'),
+    h('span', { class: 'bar', 'aria-hidden': 'true' }, h('span', { class: 'used', style: { width: `${100 * one.pods / most}%` } })),
+    age(seconds(one.last)),
+    h('ul', { class: 'plain' }, one.examples.slice(0, 3).map((entry) => h('li', null,
+      h('a', { href: link('/story', { what: `${entry.namespace}/${entry.name}` }) }, who(entry)),
+      entry.times > 1 ? ` ${entry.times} times` : '')))]));
+}
+
+function parts(found) {
+  const columns = [['Part', 'name'], ['Name', 'name'], ['Mode', ''], ['Role', ''], ['Version', ''], ['Remark', 'text']];
+  return table('Parts of makeway that answer', columns, found.map((one) => [
+    one.component, one.identity, one.mode, one.component === 'planner' || one.component === 'nominator' ? (one.leading ? 'leads' : 'stands by') : 'works',
+    one.version, one.remark || '–']));
+}

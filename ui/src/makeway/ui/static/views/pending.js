@@ -1,0 +1,39 @@
+// What would become of a pod now, as a simulation says it; and what would unblock it.
+
+import { h, result, table } from '../dom.js';
+import { counted, spaced } from '../format.js';
+import { link } from '../net.js';
+
+const SAYS = { fits: 'There is room for it', preempts: 'Room can be made for it', refused: 'Nothing that may go would make room for it' };
+
+export function podAnswer(answer) {
+  const columns = [['Would go', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text']];
+  return [
+    h('p', { class: 'answer' }, result(answer.result === 'fits' ? 'succeeded' : answer.result === 'preempts' ? 'planned' : 'refused'), ' ',
+      h('b', null, SAYS[answer.result]), answer.node ? [' on ', h('a', { href: link('/cluster', { node: answer.node }) }, answer.node)] : '', '.'),
+    answer.diagnosis ? h('p', null, `${spaced(answer.diagnosis.reason)}: ${answer.diagnosis.message}`) : null,
+    answer.victims.length ? table('Pods that would go', columns, answer.victims.map((victim) => [
+      h('a', { href: link('/story', { what: `${victim.namespace}/${victim.name}` }) }, `${victim.namespace}/${victim.name}`),
+      victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '']])) : null,
+    answer.candidatesTotal > 1 ? h('p', { class: 'muted' }, `Best of ${counted(answer.candidatesTotal, 'node')}${answer.candidates[0]?.decidedBy ? `, by ${spaced(answer.candidates[0].decidedBy).toLowerCase()}` : ''}.`) : null,
+    answer.result === 'preempts' && answer.mode !== 'enforce' ? h('p', { class: 'muted' }, `In mode ${answer.mode} makeway does not do it by itself.`) : null,
+    inTheWay(answer),
+    (answer.warnings || []).map((warning) => h('p', { class: 'muted' }, `Note: ${warning}`)),
+  ];
+}
+
+function inTheWay(answer) {
+  const counts = { ...(answer.diagnosis?.nodeReasons || {}), ...(answer.result === 'fits' ? {} : answer.nodesExcluded || {}) };
+  const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
+  return rows.length && answer.result !== 'fits' ? table('What stands in the way, by nodes', [['In the way', 'text'], ['Nodes', 'number']], rows) : null;
+}
+
+export function pendingAnswer({ answer, unblockedBy }) {
+  return [
+    podAnswer(answer),
+    answer.result !== 'refused' ? null : unblockedBy.length ? [
+      h('h4', null, 'Would unblock it, each by itself'),
+      h('ul', null, unblockedBy.map((one) => h('li', null, `${one.changes.map((change) => change.text).join(' and ')}; then ${one.victims.length ? `room is made on ${one.node} without ${one.victims.slice(0, 5).map((victim) => `${victim.namespace}/${victim.name}`).join(', ')}` : `it fits${one.node ? ` on ${one.node}` : ''}`}`))),
+    ] : h('p', { class: 'muted' }, 'No single change was found that would unblock it.'),
+  ];
+}

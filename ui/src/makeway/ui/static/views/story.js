@@ -1,0 +1,138 @@
+// All that is known of one pod, one order or one decision.
+
+import { empty, failure, h, replace, result, table } from '../dom.js';
+import { counted, spaced, whole } from '../format.js';
+import { ask, link, parameters, remember } from '../net.js';
+import { pendingAnswer } from './pending.js';
+
+export const title = 'Story';
+export const lead = 'Why a pod was preempted, or why it is still pending.';
+
+const STATES = {
+  preempted: 'was preempted', pending: 'is pending', placed: 'has a node', order: 'an order', decision: 'a decision',
+};
+
+export async function show({ body, signal }) {
+  const input = h('input', { name: 'what', value: parameters().what || '', autocomplete: 'off', spellcheck: 'false', required: true, class: 'long', placeholder: 'namespace/pod, ord-… or dec-…' });
+  const content = h('div', { 'aria-live': 'polite' });
+  body.append(
+    h('form', { class: 'filters', onsubmit: (event) => { event.preventDefault(); remember({ what: input.value.trim() }); tell(); } },
+      h('label', null, 'Pod, order or decision ', input), h('button', { type: 'submit', class: 'primary' }, 'Tell')),
+    content);
+
+  async function tell() {
+    const { what } = parameters();
+    if (!what) {
+      replace(content, empty('Give a pod, also one that is gone, as namespace/name; or the id of an order or decision, or its beginning.'));
+      return;
+    }
+    replace(content, h('p', { class: 'muted' }, `Looking at ${what}.`));
+    try {
+      replace(content, told(await ask('/api/story', { what }, { signal }), signal));
+    } catch (error) {
+      if (!signal.aborted) replace(content, failure(error));
+    }
+  }
+  await tell();
+}
+
+function told(story, signal) {
+  const parts = [h('h2', null, story.name ? `${story.namespace ? `${story.namespace}/` : ''}${story.name}` : 'unknown', ' ', h('span', { class: 'state' }, STATES[story.state] || story.state))];
+  for (const taken of story.takenBy) parts.push(order(taken, story, `Preempted by order ${taken.order.orderId}`));
+  for (const other of story.preemptedByOthers || []) parts.push(byOther(other, 'Preempted by another'));
+  for (const made of story.madeRoom) parts.push(order(made, null, `Room made by order ${made.order.orderId}`));
+  for (const other of (story.servedByOthers || []).slice(-1)) parts.push(byOther(other, 'Room made by another'));
+  if (story.state === 'pending') parts.push(pendingPart(story, signal));
+  if (story.lastDecision) parts.push(decision(story.lastDecision, story.state === 'decision' ? 'Decision' : 'Last decision'));
+  if (parts.length === 1) parts.push(empty('No order concerns it, and no preemption by others.'));
+  return parts;
+}
+
+function facts(pairs) {
+  return h('dl', { class: 'facts' }, pairs.filter(([, value]) => value !== null && value !== undefined && value !== '')
+    .map(([name, value]) => [h('dt', null, name), h('dd', null, value)]));
+}
+
+function pod(one) {
+  return one ? h('span', null, h('a', { href: link('/story', { what: `${one.namespace}/${one.name}` }) }, `${one.namespace}/${one.name}`), h('span', { class: 'muted' }, ` priority ${one.priority}`)) : null;
+}
+
+function order({ order: one, outcome, decision: decided }, mine, heading) {
+  const became = new Map((outcome?.victims || []).map((victim) => [victim.uid, victim]));
+  const columns = [['Victim', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text'], ['What became of it', 'text']];
+  return h('section', { class: 'card' },
+    h('h3', null, heading),
+    facts([
+      ['For', pod(one.preemptor) || `queue ${one.queue}, whose maximum was lowered`],
+      ['On', one.node ? h('a', { href: link('/cluster', { node: one.node }) }, one.node) : null],
+      ['Ordered', whole(one.createdAt)],
+      ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : 'no outcome yet'],
+      ['Because', outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
+      ['Rolled back', outcome?.rollback ? `nomination ${outcome.rollback.nominationReverted ? 'reverted' : 'left as it was'}, ${counted((outcome.rollback.conditionsCleared || []).length, 'condition')} cleared` : null],
+      ['Awaits', (one.awaited || []).length ? counted(one.awaited.length, 'pod') + ' of other orders' : null],
+      ['Budgets', one.pdbViolations ? counted(one.pdbViolations, 'violation') : null],
+    ]),
+    table('Victims', columns, (one.victims || []).map((victim) => {
+      const end = became.get(victim.uid);
+      const self = mine && victim.uid === mine.uid;
+      return [
+        [h('a', { href: link('/story', { what: `${victim.namespace}/${victim.name}` }) }, `${victim.namespace}/${victim.name}`), self ? h('b', null, ' this pod') : null],
+        victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '', victim.unit ? `, goes with ${victim.unit}` : ''],
+        end ? [result(end.result), end.message || end.reason ? ` ${end.message || end.reason}` : ''] : '–'];
+    })),
+    decided ? considered(decided) : null);
+}
+
+function decision(one, heading) {
+  return h('section', { class: 'card' },
+    h('h3', null, heading),
+    facts([
+      ['Id', h('code', null, one.decisionId)], ['At', whole(one.at)], ['For', pod(one.preemptor) || `queue ${one.queue}`],
+      ['Mode', one.mode], ['Answer', one.diagnosis ? [result('refused'), ` ${spaced(one.diagnosis.reason)}`] : one.nominatedNode ? `room on ${one.nominatedNode}` : `${counted(one.unmodelledTotal || 0, 'node')} that only the scheduler's filters can judge`],
+      ['Because', one.diagnosis?.message],
+      ['Nodes', one.nodesTotal ? `${one.nodesPotential || 0} of ${one.nodesTotal} could be helped by removing pods` : null],
+    ]),
+    one.diagnosis?.nodeReasons ? reasons(one.diagnosis.nodeReasons) : null,
+    considered(one));
+}
+
+function reasons(counts) {
+  const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
+  return rows.length ? table('What stood in the way, by nodes', [['In the way', 'text'], ['Nodes', 'number']], rows) : null;
+}
+
+function considered(one) {
+  const [best, ...rest] = one.candidates || [];
+  if (!best) return null;
+  const columns = [['Node', 'name'], ['Would go', 'text'], ['Budget violations', 'number'], ['Spared there', 'text']];
+  return h('details', { open: true },
+    h('summary', null, one.candidatesTotal === 1 ? `${best.node} was the only node on which that made room` : `${best.node} was the best of ${counted(one.candidatesTotal || 1, 'node')}${best.decidedBy ? `, by ${spaced(best.decidedBy).toLowerCase()}` : ''}`),
+    table('Candidates, best first', columns, [best, ...rest].slice(0, 8).map((candidate) => [
+      candidate.node,
+      (candidate.victims || []).map((victim) => `${victim.namespace}/${victim.name} (${victim.priority})`).slice(0, 5).join(', ') || '–',
+      candidate.pdbViolations || 0,
+      h('ul', { class: 'plain' }, (candidate.spared || []).slice(0, 3).map((spared) => h('li', null, `${spared.namespace}/${spared.name}: ${spaced(spared.rule)}; ${spared.detail}`)))])));
+}
+
+function byOther(one, heading) {
+  const theirs = one.defaultPreemption;
+  return h('section', { class: 'card' },
+    h('h3', null, heading),
+    facts([
+      ['By', one.preemptor.schedulerName], ['For', pod(one.preemptor)], ['On', theirs?.node], ['At', whole(one.plannedAt)],
+      ['Took', (theirs?.victims || []).map((victim) => `${victim.namespace}/${victim.name}`).slice(0, 10).join(', ')],
+      ['makeway', one.refusal ? `would have refused: ${one.refusal.message}` : one.makeway ? `would have taken ${(one.makeway.victims || []).map((victim) => `${victim.namespace}/${victim.name}`).slice(0, 10).join(', ')} on ${one.makeway.node}: ${one.result}` : null],
+    ]));
+}
+
+function pendingPart(story, signal) {
+  const content = h('div', { 'aria-live': 'polite' }, h('p', { class: 'muted' }, 'Planning again, with the cluster as it is now.'));
+  const what = `${story.namespace}/${story.name}`;
+  ask('/api/pending', { pod: what }, { signal })
+    .then((found) => replace(content, pendingAnswer(found.found), h('p', null, h('a', { href: link('/cluster', { pod: what }) }, 'See on the grid of nodes what stands in the way'))))
+    .catch((error) => { if (!signal.aborted) replace(content, failure(error)); });
+  return h('section', { class: 'card' },
+    h('h3', null, 'Why it is pending'),
+    facts([['Held', story.held ? `${story.held.reason}: ${story.held.message || ''}` : null], ['Delayed', story.delayed], ['No plan', story.unplanned], ['Scheduler says', story.condition], ['Group', story.group]]),
+    content);
+}
