@@ -21,6 +21,59 @@ app.kubernetes.io/instance: {{ $.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{/* Who brings plans to the cluster. */}}
+{{- define "makeway.bridge" -}}
+{{- .Values.bridge | default "none" -}}
+{{- end }}
+
+{{/* `second`, `replacement` or `none`: which scheduler has the plugin. None without bridge=plugin. */}}
+{{- define "makeway.scheduler" -}}
+{{- ternary .Values.scheduler.install "none" (eq (include "makeway.bridge" .) "plugin") -}}
+{{- end }}
+
+{{/* Something can be ordered, so that there are evictors. */}}
+{{- define "makeway.evicts" -}}
+{{- if ne (include "makeway.bridge" .) "none" }}yes{{ end -}}
+{{- end }}
+
+{{/* makeway nominator runs. */}}
+{{- define "makeway.nominates" -}}
+{{- $bridge := include "makeway.bridge" . -}}
+{{- if or (eq $bridge "external") (and (eq $bridge "plugin") .Values.nominator.besidePlugin) }}yes{{ end -}}
+{{- end }}
+
+{{/* A shadow scheduler verifies the nominator's plans. */}}
+{{- define "makeway.shadows" -}}
+{{- if and (include "makeway.nominates" .) (eq (.Values.nominator.verify | default "none") "shadow") }}yes{{ end -}}
+{{- end }}
+
+{{/* All that bring plans, with commas. */}}
+{{- define "makeway.bridges" -}}
+{{- $bridge := include "makeway.bridge" . -}}
+{{- if and (eq $bridge "plugin") (include "makeway.nominates" .) }}plugin,external{{ else }}{{ $bridge }}{{ end -}}
+{{- end }}
+
+{{/* Components that read the cluster, each with an account of its own; JSON. */}}
+{{- define "makeway.components" -}}
+{{- $components := list "planner" -}}
+{{- if include "makeway.evicts" . -}}
+{{- $components = append $components "evictor" -}}
+{{- end -}}
+{{- if include "makeway.nominates" . -}}
+{{- $components = append $components "nominator" -}}
+{{- end -}}
+{{- if include "makeway.shadows" . -}}
+{{- $components = append $components "shadow" -}}
+{{- end -}}
+{{- if eq (include "makeway.scheduler" .) "second" -}}
+{{- $components = append $components "scheduler" -}}
+{{- end -}}
+{{- if .Values.apiserver.enabled -}}
+{{- $components = append $components "apiserver" -}}
+{{- end -}}
+{{- $components | toJson -}}
+{{- end }}
+
 {{/* An image by tag or digest. Give (list $ image). */}}
 {{- define "makeway.image" -}}
 {{- $ := index . 0 -}}
@@ -29,6 +82,29 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
 {{ $image.repository }}:{{ $image.tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* A sentence with the remedy, where an image is asked for that no release has published; else nothing.
+     `make release-dry-run` sets the annotation in the chart that is pushed. */}}
+{{- define "makeway.unpublished" -}}
+{{- if ne (index .Chart.Annotations "makeway.dev/published") "true" -}}
+{{- $missing := list -}}
+{{- with .Values.image -}}
+{{- if and (eq .repository "ghcr.io/makeway/makeway") (not .tag) (not .digest) -}}
+{{- $missing = append $missing "image.repository" -}}
+{{- end -}}
+{{- end -}}
+{{- if or (ne (include "makeway.scheduler" .) "none") (include "makeway.shadows" .) -}}
+{{- with .Values.scheduler.image -}}
+{{- if and (eq .repository "ghcr.io/makeway/makeway-scheduler") (not .tag) (not .digest) -}}
+{{- $missing = append $missing "scheduler.image.repository" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $missing -}}
+The images of makeway {{ .Chart.AppVersion }} are not published yet: build and push them as docs/install.md says, and set {{ join " and " $missing }}.
+{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -52,7 +128,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $cluster := include "makeway.clusterVersion" . -}}
 {{- $built := include "makeway.kubernetesVersions" . | fromJsonArray -}}
 {{- if and (.Capabilities.APIVersions.Has "apps/v1/Deployment") (ne $wanted $cluster) -}}
-{{- $remedy := printf "there is no makeway-scheduler for it, only for %s. Set scheduler.install=none, and see docs/versions.md" (join ", " $built) -}}
+{{- $remedy := printf "there is no makeway-scheduler for it, only for %s. Set bridge=none or bridge=external, without nominator.verify=shadow, and see docs/versions.md" (join ", " $built) -}}
 {{- if has $cluster $built -}}
 {{- $remedy = printf "set scheduler.kubernetesVersion=%s" $cluster -}}
 {{- end -}}
@@ -80,7 +156,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* Users of the NATS that this chart runs; JSON. */}}
 {{- define "makeway.natsUsers" -}}
-{{- list "planner" "evictor" "scheduler" "streams" "viewer" "operator" | toJson -}}
+{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" "viewer" "operator" | toJson -}}
 {{- end }}
 
 {{/* Fills .Values.natsLogins with the passwords and certificates of the NATS that this chart runs, once a rendering:
@@ -129,10 +205,12 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if ne .Values.signatures.mode "off" }}yes{{ end -}}
 {{- end }}
 
-{{/* The Secret of a part's private keys. Give (list $ "component"). */}}
+{{/* The Secret of a part's private keys. Give (list $ "component"). The nominator has the scheduler's: both write
+     orders for pods. */}}
 {{- define "makeway.signingSecret" -}}
 {{- $ := index . 0 -}}
-{{- index $.Values.signatures.secrets (index . 1) | default (printf "makeway-signing-%s" (index . 1)) -}}
+{{- $part := index . 1 | replace "nominator" "scheduler" -}}
+{{- index $.Values.signatures.secrets $part | default (printf "makeway-signing-%s" $part) -}}
 {{- end }}
 
 {{/* Which private keys each part has; JSON. */}}
@@ -189,8 +267,16 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $component := index . 1 -}}
 - name: MAKEWAY_NATS_URL
 {{- if include "makeway.trialNats" $ }}
+{{- if include "makeway.natsPasswordFile" . }}
+  value: {{ include "makeway.nearNatsUrl" $ }}
+- name: MAKEWAY_NATS_USER
+  value: {{ $component }}
+- name: MAKEWAY_NATS_PASSWORD_FILE
+  value: /etc/makeway/nats/password
+{{- else }}
   valueFrom:
     secretKeyRef: { name: "makeway-nats-{{ $component }}", key: url }
+{{- end }}
 {{- if include "makeway.trialTls" $ }}
 - name: MAKEWAY_NATS_TLS_CA
   value: /etc/makeway/nats-client/ca.crt
@@ -204,6 +290,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if index $.Values.nats.credentials $component }}
 - name: MAKEWAY_NATS_CREDS
   value: /etc/makeway/nats/nats.creds
+{{- else if index $.Values.nats.nkeys $component }}
+- name: MAKEWAY_NATS_NKEY
+  value: /etc/makeway/nats/nats.nk
 {{- end }}
 {{- if $.Values.nats.tls.caSecret }}
 - name: MAKEWAY_NATS_TLS_CA
@@ -218,69 +307,111 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 {{- end }}
 
-{{/* Where a component finds its files for NATS and its signing keys; empty where it needs none. Give (list $ "component"). */}}
+{{/* Fills .Values.apiserverPair with the serving certificate of the aggregated API server, once a rendering: what the
+     cluster has is kept. */}}
+{{- define "makeway.apiserverPair" -}}
+{{- if not (hasKey .Values "apiserverPair") }}
+{{- $pair := dict }}
+{{- range $key, $value := (lookup "v1" "Secret" .Release.Namespace "makeway-apiserver").data }}
+{{- $_ := set $pair $key ($value | b64dec) }}
+{{- end }}
+{{- if not (and (hasKey $pair "tls.crt") (hasKey $pair "tls.key") (hasKey $pair "ca.crt")) }}
+{{- $days := int .Values.apiserver.days }}
+{{- $ca := genCAWithKey "makeway-apiserver" $days (genPrivateKey "ecdsa") }}
+{{- $name := printf "makeway-apiserver.%s.svc" .Release.Namespace }}
+{{- $made := genSignedCertWithKey $name list (list $name) $days $ca (genPrivateKey "ecdsa") }}
+{{- $pair = dict "ca.crt" $ca.Cert "tls.crt" $made.Cert "tls.key" $made.Key }}
+{{- end }}
+{{- $_ := set .Values "apiserverPair" $pair }}
+{{- end }}
+{{- end }}
+
+{{/* Where a component finds its files for NATS and its signing keys; empty where it needs none.
+     Give (list $ "component"), or (list $ "component" "prefix-") with what its volumes' names begin with. */}}
 {{- define "makeway.natsMounts" -}}
 {{- $ := index . 0 -}}
-{{- if and (include "makeway.trialNats" $) (eq (index . 1) "scheduler") }}
-- { name: nats-login, mountPath: /etc/makeway/nats, readOnly: true }
+{{- $prefix := index (append . "") 2 -}}
+{{- if include "makeway.natsPasswordFile" (list $ (index . 1)) }}
+- { name: {{ $prefix }}nats-login, mountPath: /etc/makeway/nats, readOnly: true }
 {{- end }}
 {{- if include "makeway.trialTls" $ }}
-- { name: nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
+- { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
-- { name: signing, mountPath: /etc/makeway/signing, readOnly: true }
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler" "nominator")) }}
+- { name: {{ $prefix }}signing, mountPath: /etc/makeway/signing, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.url -}}
-{{- if index $.Values.nats.credentials (index . 1) }}
-- { name: nats-credentials, mountPath: /etc/makeway/nats, readOnly: true }
+{{- if include "makeway.natsLogin" . }}
+- { name: {{ $prefix }}nats-credentials, mountPath: /etc/makeway/nats, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.tls.caSecret }}
-- { name: nats-ca, mountPath: /etc/makeway/nats-ca, readOnly: true }
+- { name: {{ $prefix }}nats-ca, mountPath: /etc/makeway/nats-ca, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.tls.clientCertSecret }}
-- { name: nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
+- { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* The Secrets behind those files. Give (list $ "component"). */}}
+{{/* The Secrets behind those files. Give the same. */}}
 {{- define "makeway.natsVolumes" -}}
 {{- $ := index . 0 -}}
+{{- $prefix := index (append . "") 2 -}}
 {{- $login := printf "makeway-nats-%s" (index . 1) -}}
-{{- if and (include "makeway.trialNats" $) (eq (index . 1) "scheduler") }}
-- name: nats-login
+{{- if include "makeway.natsPasswordFile" (list $ (index . 1)) }}
+- name: {{ $prefix }}nats-login
   secret: { secretName: {{ $login }}, items: [{ key: password, path: password }] }
 {{- end }}
 {{- if include "makeway.trialTls" $ }}
-- name: nats-client
+- name: {{ $prefix }}nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
-- name: signing
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler" "nominator")) }}
+- name: {{ $prefix }}signing
   secret: { secretName: {{ include "makeway.signingSecret" . }} }
 {{- end }}
 {{- if $.Values.nats.url -}}
-{{- with index $.Values.nats.credentials (index . 1) }}
-- name: nats-credentials
+{{- with include "makeway.natsLogin" . }}
+- name: {{ $prefix }}nats-credentials
   secret: { secretName: {{ . }} }
 {{- end }}
 {{- with $.Values.nats.tls.caSecret }}
-- name: nats-ca
+- name: {{ $prefix }}nats-ca
   secret: { secretName: {{ . }} }
 {{- end }}
 {{- with $.Values.nats.tls.clientCertSecret }}
-- name: nats-client
+- name: {{ $prefix }}nats-client
   secret: { secretName: {{ . }} }
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* The name of the Secret with a component's credentials file; empty for none. Give (list $ "component"). */}}
-{{- define "makeway.credentials" -}}
+{{/* The Secret by which a user logs in to an existing NATS: with a credentials file, or the seed of an nkey; empty for
+     none. Give (list $ "user"). */}}
+{{- define "makeway.natsLogin" -}}
 {{- $ := index . 0 -}}
 {{- if $.Values.nats.url -}}
-{{ index $.Values.nats.credentials (index . 1) }}
+{{ index $.Values.nats.credentials (index . 1) | default (index $.Values.nats.nkeys (index . 1)) }}
 {{- end -}}
+{{- end }}
+
+{{/* What a component's container has besides: environment and mounts; and its pod: volumes. Give the component's values. */}}
+{{- define "makeway.extraEnvironment" -}}
+{{- with .extraEnv }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "makeway.extraMounts" -}}
+{{- with .extraVolumeMounts }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "makeway.extraVolumes" -}}
+{{- with .extraVolumes }}
+{{- toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Service accounts of components as subjects of a FlowSchema. Give (list $ "component" ...). */}}
@@ -336,6 +467,15 @@ affinity:
 {{- end }}
 {{- end }}
 
+{{/* Annotations of a component's service account, as in a manifest's metadata; empty for none. Give (list $ "component"). */}}
+{{- define "makeway.accountAnnotations" -}}
+{{- $ := index . 0 -}}
+{{- $account := dig "serviceAccount" (dict) (index $.Values (index . 1) | default (dict)) -}}
+{{- with $account.annotations }}
+{{- printf "  annotations:\n%s\n" (toYaml . | indent 4) }}
+{{- end }}
+{{- end }}
+
 {{/* A file of rbac/ or admission/, in this release's namespace. Give (list $ "component" "directory/file"). The files are
      plain manifests of namespace makeway-system, which `kubectl apply` takes as they are. */}}
 {{- define "makeway.manifests" -}}
@@ -344,7 +484,8 @@ affinity:
 {{- $labels := include "makeway.labels" (list $ $component) | indent 4 -}}
 {{- $.Files.Get (printf "%s.yaml" (index . 2))
     | replace "makeway-system" $.Release.Namespace
-    | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels) }}
+    | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels)
+    | replace "kind: ServiceAccount\nmetadata:\n" (printf "kind: ServiceAccount\nmetadata:\n%s" (include "makeway.accountAnnotations" (list $ $component))) }}
 {{- end }}
 
 {{/* The same of rbac/. Give (list $ "component" "file"). */}}

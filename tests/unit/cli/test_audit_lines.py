@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor, make_victim
+from builders_bus import (
+    NOW,
+    make_decision,
+    make_group_order,
+    make_order,
+    make_outcome,
+    make_preemptor,
+    make_victim,
+)
 from makeway.bus import codec
 from makeway.bus.follow import StreamMessage
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Refusal, Rollback, VictimOutcome
@@ -55,6 +63,22 @@ def test_an_outcome_names_its_preemptor_and_counts_from_the_order() -> None:
     assert "shop/urgent (1000) on node-1 succeeded: batch/victim deleted" in text
     assert "40.0 ms, 40.0 ms after the order" in text
     assert order.order_id in text
+
+
+def test_an_order_for_a_group_and_its_outcome_name_the_group_and_its_members() -> None:
+    auditor = Auditor()
+    order = make_group_order(victims=(make_victim("a"), make_victim("b", node="node-2")))
+    undone = Rollback(conditions_cleared=("uid-a",), nominations_reverted=("uid-train-1", "uid-train-2"))
+    failed = make_outcome(
+        order, result="failed", reason="delete-refused", message="b: no", victims=(), rollback=undone
+    )
+
+    begun, ended = line(order, auditor), line(failed, auditor)
+
+    assert "order     group shop/train (2 members) (1000) takes 2 nodes: evict batch/a" in begun
+    assert "outcome   group shop/train (2 members) (1000) failed (delete-refused: b: no)" in ended
+    assert "rolled back: 2 nominations reverted, 1 condition cleared" in ended
+    assert "outcome   group uid-train failed" in line(failed)
 
 
 def test_an_outcome_whose_order_was_not_seen_names_the_uid() -> None:

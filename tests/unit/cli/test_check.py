@@ -20,10 +20,13 @@ from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results
+from makeway.cli.check.command import screen
 from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
-from makeway.cli.check.result import CheckResult, lines, report_of, summary
+from makeway.cli.check.presence import not_installed
+from makeway.cli.check.result import CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
+from makeway.runtime.kube import ApiError
 
 if TYPE_CHECKING:
     from makeway.runtime.kube import Api
@@ -134,6 +137,7 @@ def test_an_installation_that_is_in_order_is_all_ticks() -> None:
         ([ALL[0], status("evictor", version="2"), ALL[2]], "versions", "warning"),
         ([ALL[0], status("evictor", revision=6), ALL[2]], "control state", "wrong"),
         ([*ALL[:2], status("scheduler", trouble="no answer")], "scheduler scheduler-1", "wrong"),
+        ([status("planner", loops="pods like a"), *ALL[1:]], "preemption loops", "warning"),
         ([*ALL[:2], status("scheduler", cluster_uid="there")], "scheduler scheduler-1", "wrong"),
         ([ALL[0], status("evictor", own_mode="off", mode="off"), ALL[2]], "evictor evictor-1", "warning"),
     ],
@@ -212,9 +216,8 @@ def test_a_stream_is_judged_by_its_settings_and_copies(found: dict[str, Any], st
 
 
 def test_the_rights_asked_for_are_those_that_the_manifests_grant() -> None:
-    for account in ("planner", "evictor"):
-        asked = {right for right in RIGHTS if right.account == account and right.wanted}
-        assert asked == granted(account)
+    wanted = {right for right in RIGHTS if right.wanted and right.account != "scheduler"}
+    assert wanted == granted("planner") | granted("evictor") | granted("nominator")
     asked = {right for right in RIGHTS if right.account == "scheduler"}
     assert asked <= granted("scheduler")
 
@@ -224,8 +227,10 @@ def granted(account: str) -> set[Right]:
     for document in yaml.safe_load_all((RBAC_MANIFESTS / f"{account}.yaml").read_text()):
         where = document["metadata"].get("namespace", "").replace("makeway-system", MAKEWAY)
         for rule in document.get("rules", ()):
+            # The evictor's right to read the nominator's Lease comes with the nominator.
+            whose = "evictor" if document["metadata"]["name"].startswith("makeway-evictor") else account
             rights |= {
-                Right(account, verb, group, resource, where, name)
+                Right(whose, verb, group, resource, where, name)
                 for group in rule["apiGroups"]
                 for resource in rule["resources"]
                 for verb in rule["verbs"]
@@ -319,9 +324,82 @@ def test_a_remedy_stands_below_its_result_and_wrong_is_not_healthy() -> None:
     wrong = CheckResult("NATS", "wrong", "no answer", "start it")
     report = report_of([CheckResult("a", "ok", "fine"), wrong])
 
-    assert [line.plain for line in lines(wrong)] == ["✗ NATS: no answer", "    start it"]
+    assert [line.plain for line in lines(wrong)] == ["  ✗ NATS: no answer", "      start it"]
     assert not report.healthy
-    assert summary(report) == "1 in order, 1 wrong"
+    assert verdict(report).plain == "1 wrong: NATS; 1 in order"
+
+
+def test_the_answer_begins_with_a_verdict_and_goes_by_parts() -> None:
+    fine = [
+        CheckResult(name, "ok", "fine") for name in ("Kubernetes", "caps of e1", "planner", "what is new")
+    ]
+    looked = CheckResult("control state", "warning", "mode off", "makeway mode observe")
+    wrong = [CheckResult(f"stream S{number}", "wrong", "gone", "make it") for number in range(5)]
+
+    shown = [line.plain for line in screen(report_of([*fine, looked, *wrong]))]
+
+    assert (
+        shown[0]
+        == "5 wrong: stream S0, stream S1, stream S2 and 2 more; 1 to look at: control state; 4 in order"
+    )
+    assert [line for line in shown if line[0] != " "][1:] == [
+        "makeway",
+        "Kubernetes",
+        "NATS",
+        "planner",
+        "evictor",
+    ]
+    assert shown[2:5] == [
+        "  ✓ what is new: fine",
+        "  ! control state: mode off",
+        "      makeway mode observe",
+    ]
+    assert verdict(report_of(fine)).plain == "all well: 4 in order"
+    assert verdict(report_of([*fine, looked])).plain == (
+        "nothing is wrong; 1 to look at: control state; 4 in order"
+    )
+
+
+def test_mode_off_is_warned_of_unless_the_brake_is_what_says_it() -> None:
+    def off(**changes: Any) -> dict[str, CheckResult]:
+        return judged([status(one, mode="off", **changes) for one in ("planner", "evictor", "scheduler")])
+
+    assert off()["control state"].state == "warning"
+    assert "makeway mode observe" in off()["control state"].remedy
+    assert "control state" not in off(brake="everywhere")
+
+
+class Cluster:
+    """An API server that has some objects, and forbids to look at others."""
+
+    def __init__(self, *paths: str, forbidden: str = "", elsewhere: tuple[str, ...] = ()) -> None:
+        self._paths, self._forbidden = paths, forbidden
+        self._elsewhere = [{"metadata": {"namespace": one}} for one in elsewhere]
+
+    async def request(self, _method: str, path: str, *, query: Any = None) -> bytes:
+        if query is not None:
+            return msgspec.json.encode({"items": self._elsewhere})
+        if path.endswith(self._paths):
+            return b"{}"
+        status = 403 if self._forbidden and path.endswith(self._forbidden) else 404
+        raise ApiError(status, "", "no")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        (Cluster("/configmaps/makeway-installation"), None),
+        (Cluster("/serviceaccounts/makeway-planner"), None),
+        (Cluster(forbidden="/makeway-planner"), None),
+        (Cluster("/namespaces/ns"), "makeway is not installed in ns"),
+        (Cluster(), "makeway is not installed in ns, which does not exist"),
+        (Cluster("/namespaces/ns", elsewhere=("b", "a")), "makeway is not installed in ns; it is in a, b"),
+    ],
+)
+async def test_a_namespace_without_makeway_is_said_to_be_one(cluster: Cluster, said: str | None) -> None:
+    found = await not_installed(cast("Api", cluster), "ns")
+
+    assert (found.detail if found else None) == said
 
 
 async def test_queues_that_do_not_bind_are_warned_of() -> None:

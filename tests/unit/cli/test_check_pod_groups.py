@@ -22,7 +22,7 @@ HOLD = Policy(groups=Groups(preemptors="hold"))
         ("v1beta1", Policy(), [GROUP_RIGHTS[0]], "wrong"),
         ("v1alpha2", Policy(), [], "warning"),
         ("v1alpha2", HOLD, [], "ok"),
-        ("v1beta1", HOLD, [], "warning"),
+        ("v1beta1", HOLD, [], "ok"),
         ("v1alpha2", None, [], "ok"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from base64 import b64encode
@@ -23,6 +24,7 @@ from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Way, installed, reachable
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
+from nats_operator import Identity
 
 
 async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -48,8 +50,8 @@ async def api_server(status: int, body: object) -> AsyncIterator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         data = json.dumps(body).encode()
-        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        writer.write(head.encode() + data)
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         await writer.drain()
         writer.close()
 
@@ -107,6 +109,51 @@ async def test_user_and_password_come_from_the_secret_that_the_installation_name
     assert (await installed(api, "ns", writes=True)).url.startswith("nats://operator:pw@a:1")
 
 
+async def test_a_key_and_certificates_come_from_the_secrets_that_the_installation_names(
+    tmp_path: Path,
+) -> None:
+    authority, user = Authority(tmp_path / "pki"), Identity("user")
+    client = authority.client("people")
+
+    def secret(**data: bytes) -> dict[str, object]:
+        return {"data": {name.replace("_", "."): b64encode(text).decode() for name, text in data.items()}}
+
+    named = {"natsSecret": "r", "natsCaSecret": "ca", "natsClientCertSecret": "cert"}
+    answers: dict[str, object] = {
+        "configmaps/makeway-installation": {"data": {"natsUrl": "tls://a:1", **named}},
+        "secrets/r": secret(nats_nk=user.seed.encode()),
+        "secrets/ca": secret(ca_crt=authority.certificate.read_bytes()),
+        "secrets/cert": secret(tls_crt=client.certificate.read_bytes(), tls_key=client.key.read_bytes()),
+    }
+    asked: list[str] = []
+
+    class Answering:
+        async def request(self, _: str, path: str) -> bytes:
+            asked.append(path.removeprefix("/api/v1/namespaces/ns/"))
+            return json.dumps(answers[asked[-1]]).encode()
+
+    api = cast("Api", Answering())
+    found = await installed(api, "ns")
+    assert found.url == "tls://a:1"
+    assert found.login is not None
+    assert found.login.key().public() == user.public
+    assert found.tls is not None
+    assert found.tls().cert_store_stats()["x509_ca"] == 1
+
+    # What options say is not asked for.
+    asked.clear()
+    assert (await installed(api, "ns", reads_login=False, reads_tls=False)).login is None
+    assert asked == ["configmaps/makeway-installation"]
+
+    answers["secrets/r"] = secret(other=b"x")
+    answers["secrets/cert"] = secret(other=b"x")
+    with pytest.raises(ValueError, match=r"Secret ns/r and ns/ca and ns/cert .* none of nats\.creds"):
+        await installed(api, "ns")
+    answers["secrets/r"] = secret(nats_nk=b"SUA")
+    with pytest.raises(ValueError, match=r"Secret ns/r .*seed of an nkey"):
+        await installed(api, "ns")
+
+
 @pytest.mark.nats
 async def test_certificates_come_from_that_secret_too(nats_server: NatsServer, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
@@ -156,6 +203,52 @@ async def test_an_api_server_out_of_reach_is_exit_code_3(tmp_path: Path) -> None
 
     assert code == 3
     assert "127.0.0.1:9" in err
+
+
+@pytest.mark.parametrize("command", ["why x", "check", "history", "simulate -f -"])
+async def test_a_kubeconfig_that_does_not_exist_is_named_first(command: str) -> None:
+    code, out, err = await makeway(*command.split(), KUBECONFIG="/nonexistent/config")
+
+    assert (code, out) == (3, "")
+    assert err.startswith("makeway: there is no kubeconfig /nonexistent/config")
+
+
+async def test_without_any_kubeconfig_that_is_said_before_the_usual_address() -> None:
+    code, _, err = await makeway("history")
+
+    assert code == 3
+    assert err.startswith("makeway: there is no kubeconfig ~/.kube/config, and no service account")
+
+
+async def test_no_error_speaks_python(tmp_path: Path) -> None:
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+    there = kubeconfig(tmp_path, "https://127.0.0.1:9")
+    said = [
+        await makeway(*command)
+        for command in (
+            ("check", "--kubeconfig", there),
+            ("check", "--kubeconfig", str(binary)),
+            ("history", "--nats-url", "nats://127.0.0.1:9"),
+            ("history", "--nats-url", "nats://no.such.host.invalid"),
+            ("simulate", "-f", str(binary)),
+            ("simulate", "-f", str(tmp_path)),
+            ("replay", "--from", str(binary)),
+            ("policy", "lint", str(binary)),
+        )
+    ]
+
+    for code, out, err in said:
+        assert code
+        assert not re.search(r"Errno|Error\b|codec|object at|Exception", out + err), out + err
+    assert "cannot connect to 127.0.0.1:9: connection refused" in said[0][2]
+
+
+async def test_a_terminal_that_is_not_in_utf_8_gets_escapes() -> None:
+    code, out, err = await makeway("policy", "lint", "ö.yaml", PYTHONIOENCODING="ascii")
+
+    assert (code, err) == (1, "")
+    assert out.startswith("\\xf6.yaml: cannot be read: no such file")
 
 
 @pytest.mark.nats

@@ -29,7 +29,7 @@ async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_serv
     code, out, err = await makeway("history", at)
     assert (code, err) == (0, "")
     head, row = out.splitlines()
-    assert head.split()[:3] == ["TIME", "FOR", "NODE"]
+    assert head.split()[:3] == ["AGE", "FOR", "NODE"]
     assert "shop/urgent" in row
     assert "batch/batch-b  preempted by default-scheduler, not by makeway" in row, "not what was planned"
 

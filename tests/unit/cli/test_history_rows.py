@@ -13,8 +13,9 @@ from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
-from makeway.cli.history.rows import History, Row, Wanted, cells
+from makeway.cli.history.rows import COLUMNS, NOT_CARRIED_OUT, History, Row, Wanted, cells
 from makeway.cli.history.watch import picture
+from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -56,11 +57,27 @@ def outcome(result: str = "succeeded", reason: str = "") -> Outcome:
     )
 
 
-def rows(*messages: DecisionRecord | EvictionOrder | Outcome, wanted: Wanted = ALL) -> list[Row]:
+def rows(
+    *messages: DecisionRecord | EvictionOrder | Outcome, wanted: Wanted = ALL, now: datetime = AT
+) -> list[Row]:
     history = History()
     for message in messages:
         history.add(message)
-    return history.rows(wanted)
+    return history.rows(now, wanted)
+
+
+def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_many_nodes() -> None:
+    one, ended = sample("order.group"), sample("outcome.group")
+    assert isinstance(one, EvictionOrder)
+    assert isinstance(ended, Outcome)
+
+    [row] = rows(one, ended)
+
+    assert (row.kind, row.namespace, row.name, row.members) == ("group", "shop", "train-7", 2)
+    assert (row.result, row.reason) == ("failed", "delete-refused")
+    shown = cells(row, AT)
+    assert shown[2] == "group shop/train-7 (2 members)"
+    assert shown[4] == "2 nodes"
 
 
 def test_a_decision_its_order_and_its_outcome_are_one_row_in_whatever_order_they_come() -> None:
@@ -86,12 +103,26 @@ def test_a_plan_asked_for_ahead_says_so_until_it_has_an_order() -> None:
     assert [row.reason for row in rows(decision(ahead=True), order())] == [""]
 
 
+def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None:
+    later = AT + timedelta(minutes=1)
+    asked = decision(1, ahead=False), decision(2, ahead=False), decision(3, preemptor=None)
+
+    found = rows(*asked, now=later)
+
+    assert {row.result for row in rows(*asked, now=AT + timedelta(seconds=20))} == {"planned"}
+    assert [row.result for row in found] == [NOT_CARRIED_OUT] * 3
+    assert [row.reason.partition(":")[0] for row in found] == ["planned again", "no order", "asked ahead"]
+    assert "not carried out: no order" in cells(found[1], later)
+    assert [row.result for row in rows(decision(), order(), now=later)] == ["live"]
+    assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]
+
+
 def test_an_order_without_an_outcome_is_live_until_it_is_void() -> None:
     history = History()
     history.add(decision())
     history.add(order(not_after=AT + timedelta(minutes=1)))
 
-    assert [row.result for row in history.rows()] == ["live"]
+    assert [row.result for row in history.rows(AT)] == ["live"]
     assert len(history.live(AT)) == 1
     assert history.live(AT + timedelta(minutes=2)) == []
 
@@ -103,7 +134,7 @@ def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reas
         (3, "A", "dec-3"),
         (1, "B", "dec-4"),
     ]
-    assert "refused (3 times): A" in cells(found[0])
+    assert "refused: A (3 times)" in cells(found[0], AT)
 
 
 def test_rows_are_asked_for_by_namespace_of_preemptor_or_victim_and_by_queue_or_what_is_below_it() -> None:
@@ -118,7 +149,7 @@ def test_rows_are_asked_for_by_namespace_of_preemptor_or_victim_and_by_queue_or_
 def test_what_a_terminal_would_act_on_is_escaped() -> None:
     (row,) = rows(decision(nominated_node="node\x1b[31m"))
 
-    assert all("\x1b" not in cell for cell in cells(row))
+    assert all("\x1b" not in line for line in table(COLUMNS, [cells(row, AT)]))
 
 
 def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
@@ -130,7 +161,7 @@ def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
     history.forget(3)
 
     assert [row.decision_id for row in history.live(AT)] == ["dec-9"]
-    assert len(history.rows()) == 4
+    assert len(history.rows(AT)) == 4
 
 
 def test_the_picture_shows_orders_in_flight_and_the_last_lines() -> None:
@@ -145,7 +176,7 @@ def test_the_picture_shows_orders_in_flight_and_the_last_lines() -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
     assert "1 in flight" in text
     assert "shop/urgent" in text
-    assert "12:01:00Z" in text
+    assert "4s   55s   ord-1" in text
     assert "the last line" in text
     assert "0 in flight" in text
     assert "nothing yet" in text
@@ -195,14 +226,28 @@ def test_victims_and_violations_are_summed_only_where_both_made_a_choice() -> No
     ]
 
 
+def test_groups_that_were_broken_are_told_where_there_are_any() -> None:
+    one = comparison("better", 1, 3, by="fewest-victims")
+    assert one.default_preemption is not None
+    broken = replace(one, default_preemption=replace(one.default_preemption, groups_broken=2))
+
+    summary = summed([broken, comparison("same", 1, 1)])
+
+    assert (summary.groups_broken.default_preemption, summary.saved_groups) == (2, 2)
+    told = "groups broken: 2 by DefaultPreemption, 0 by makeway, which would have saved 2 groups"
+    assert told in sentences(summary)
+    assert compared_cells(broken, AT)[3].endswith(", 2 groups broken")
+    assert not any("groups" in line for line in sentences(summed([one])))
+
+
 def test_a_loss_and_an_empty_sum_are_said_as_what_they_are() -> None:
     assert "cost 1 victim more" in sentences(summed([comparison("worse", 2, 1, by="fewest-victims")]))[1]
     assert "nothing was compared" in sentences(summed([]))[0]
 
 
 def test_a_comparison_is_a_line_with_both_choices() -> None:
-    line = compared_cells(comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"))
+    line = compared_cells(comparison("better", 1, 3, violations=2, by="fewest-pdb-violations"), AT)
 
-    assert line[2].startswith("n2: batch/batch-a, batch/batch-a and 1 more, 2 PDB")
-    assert line[3].startswith("n1: ")
-    assert line[4:] == ("better", "fewest-pdb-violations")
+    assert line[3].startswith("n2: batch/batch-a, batch/batch-a and 1 more, 2 PDB")
+    assert line[4].startswith("n1: ")
+    assert line[5:7] == ("better", "fewest-pdb-violations")

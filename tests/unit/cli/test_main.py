@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from makeway.cli.examples import EXAMPLES
 from makeway.cli.main import SUB_COMMANDS, load
 
 
@@ -39,21 +41,77 @@ def test_the_help_lists_every_sub_command() -> None:
     assert all(name in result.stdout for name in SUB_COMMANDS)
 
 
-def test_the_help_loads_nothing_heavy() -> None:
+def loaded(program: str) -> set[str]:
+    """Run a program; return the top-level packages beyond the standard library that it loaded."""
+    shown = "\nprint(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)\n"
+    run = subprocess.run(
+        [sys.executable, "-c", "import sys\n" + program + shown], capture_output=True, text=True, check=True
+    )
+    return set(run.stdout.splitlines()[-1].split()) - {"__main__"}
+
+
+def test_the_help_loads_these_packages_alone() -> None:
     program = (
-        "import sys\n"
         "sys.argv = ['makeway', '--help']\n"
         "from makeway.cli.main import main\n"
         "try:\n"
         "    main()\n"
         "except SystemExit:\n"
         "    pass\n"
-        "print([m for m in ('numpy', 'nats', 'aiohttp', 'kubernetes_asyncio') if m in sys.modules])\n"
     )
 
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    # typer, and what rich lays a help text out with.
+    printing = {"annotated_doc", "attr", "markdown_it", "mdurl", "pygments", "rich", "shellingham", "typer"}
+    assert loaded(program) <= {"makeway"} | printing
 
-    assert result.stdout.splitlines()[-1] == "[]"
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("makeway.cli.policy.command", {"aiohttp", "nats", "numpy"}),
+        ("makeway.cli.streams", {"numpy"}),
+        ("makeway.cli.services.evictor", {"numpy"}),
+        ("makeway.cli.why.command", {"numpy"}),
+        ("makeway.cli.check.command", {"numpy"}),
+        ("makeway.cli.history.command", {"numpy"}),
+    ],
+)
+def test_a_command_loads_what_it_needs_alone(module: str, heavy: set[str]) -> None:
+    assert loaded(f"import {module}") & heavy == set()
+
+
+def without(missing: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command where a package is not installed."""
+    program = f"import sys\nsys.modules[{missing!r}] = None\nfrom makeway.cli.main import main\nmain()"
+    return run(sys.executable, "-c", program, *arguments)
+
+
+@pytest.mark.parametrize("name", ["simulate", "replay", "planner"])
+def test_what_plans_says_which_extra_it_needs(name: str) -> None:
+    result = without("numpy", name, "--help")
+
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == f"makeway: makeway {name} needs numpy, which is not installed: pip install 'makeway[services]'\n"
+    )
+
+
+def test_a_module_that_no_extra_brings_is_not_explained_away() -> None:
+    result = without("msgspec", "why", "--help")
+
+    assert "Traceback" in result.stderr
+    assert "makeway[" not in result.stderr
+
+
+def test_what_needs_the_source_is_not_shown_where_it_is_not() -> None:
+    shown = without("makeway.dev", "--help").stdout
+    called = without("makeway.dev", "demo")
+
+    assert "simulate" in shown
+    assert "demo" not in shown
+    assert called.returncode == 1
+    assert called.stderr.startswith("makeway: makeway demo needs a checkout of the source")
 
 
 def test_the_version_is_the_distributions() -> None:
@@ -68,6 +126,16 @@ def test_every_sub_command_explains_itself_under_its_own_name(name: str) -> None
     assert f"makeway {name} " in result.stdout
 
 
+def leaves() -> list[tuple[str, Any]]:
+    """Every command that is no group, by its path."""
+    found: list[tuple[str, Any]] = []
+    for name in SUB_COMMANDS:
+        command = load(name)
+        inner = getattr(command, "commands", None)
+        found += [(f"{name} {each}", one) for each, one in inner.items()] if inner else [(name, command)]
+    return found
+
+
 def helps() -> Iterator[tuple[str, Any]]:
     """Every command and sub-command that has a help text, by its name."""
     for name in SUB_COMMANDS:
@@ -75,6 +143,34 @@ def helps() -> Iterator[tuple[str, Any]]:
         for path, inner in ((name, command), *getattr(command, "commands", {}).items()):
             if inner.help:
                 yield path, inner
+
+
+@pytest.mark.parametrize(("name", "command"), leaves(), ids=lambda value: getattr(value, "name", value))
+def test_help_begins_with_examples_that_are_understood(name: str, command: Any) -> None:
+    texts = [arguments for arguments, _ in EXAMPLES[name]]
+
+    for text in texts:
+        words = shlex.split(text.removeprefix('eval "$(makeway ').removesuffix(')"'))
+        path = name.split()
+        assert words[: len(path)] == path
+        command.make_context(name, words[len(path) :])
+
+
+def test_every_example_is_of_a_command() -> None:
+    assert set(EXAMPLES) == {name for name, _ in leaves()}
+
+
+def test_examples_bear_the_name_that_was_called() -> None:
+    help_text = installed("kubectl-makeway", "why", "--help").stdout
+
+    assert help_text.startswith("  kubectl makeway why web-0 -n shop ")
+    assert makeway("keys", "show", "--help").stdout.startswith("  makeway keys show  # ")
+
+
+def test_kubectls_options_may_stand_before_the_command() -> None:
+    result = makeway("-n", "shop", "why", "web-0", "--nats-url", "nats://127.0.0.1:9")
+
+    assert (result.returncode, result.stderr.split(":")[0]) == (3, "makeway")
 
 
 @pytest.mark.parametrize(("name", "command"), helps(), ids=lambda value: getattr(value, "name", value))

@@ -120,3 +120,4 @@ async def test_what_is_called_wrongly_ends_with_2(arguments: list[str], said: st
 
     assert (code, out) == (2, "")
     assert said in err
+    assert "Value error" not in err

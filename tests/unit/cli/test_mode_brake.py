@@ -160,6 +160,49 @@ async def test_off_sets_the_brake_whatever_state_the_policy_is_in(
     assert {name: data for name, data in server.configmaps.items() if name != "makeway-brake"} == before
 
 
+@pytest.mark.parametrize(
+    "command", [("mode",), ("mode", "off"), ("mode", "observe"), ("breaker",), ("breaker", "reset")]
+)
+async def test_where_makeway_is_in_another_namespace_nothing_is_shown_and_nothing_set(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    server = Server(makeway_policy={"policy.yaml": GOOD})
+    before = dict(server.configmaps)
+
+    async with serving(server) as url:
+        code, out, err = await makeway(
+            *command, "--makeway-namespace=team-a", f"--kubeconfig={kubeconfig(tmp_path, url)}"
+        )
+
+    assert (code, out) == (1, "")
+    assert "makeway is not installed in team-a; it is in makeway-system; give --makeway-namespace" in err
+    assert server.configmaps == before
+
+
+async def test_the_brake_is_set_where_makeway_is_found_in_no_namespace(tmp_path: Path) -> None:
+    server = Server()
+
+    async with serving(server) as url:
+        code, _, err = await makeway("mode", "off", "--no-wait", f"--kubeconfig={kubeconfig(tmp_path, url)}")
+        shown, _, said = await makeway("mode", "--no-wait", f"--kubeconfig={kubeconfig(tmp_path, url)}")
+
+    assert code == 0, err
+    assert server.brake.everywhere
+    assert shown == 1
+    assert "makeway is not installed in makeway-system" in said
+
+
+async def test_a_mode_with_a_release_that_cannot_be_is_not_written(tmp_path: Path) -> None:
+    server = Server(makeway_policy={"policy.yaml": GOOD}, makeway_brake=data_of(Brake(everywhere=True)))
+    before = dict(server.configmaps)
+
+    code, out, err = await mode(server, tmp_path, "observe", "--release", "-n", "team-a")
+
+    assert (code, out) == (1, "")
+    assert "cannot be released for namespace team-a alone" in err
+    assert server.configmaps == before
+
+
 async def test_off_is_set_without_nats_and_says_who_keeps_to_it(tmp_path: Path) -> None:
     server = Server()
 
@@ -367,6 +410,15 @@ def test_what_would_begin_is_counted_for_the_namespace_that_is_asked_about() -> 
     text = found_lines([comparison, comparison], comparison.preemptor.namespace)[0]
     assert f"made room for {pods}, with {2 * victims} victim" in text
     assert "made room for 0 pods, with 0 victims" in found_lines([comparison], "elsewhere")[0]
+
+
+def test_the_mode_of_a_namespace_is_not_taken_for_that_of_the_cluster() -> None:
+    policy = GOOD + "mode: enforce\nnamespaceModes: {default: observe}\n"
+    said = StoredState.of(RELEASED, StoredPolicy(policy, version="7"))
+
+    shown = list(lines(report_of(said, namespace="", changed=False, components=[]), "ns"))
+
+    assert shown[1].startswith("policy: enforce; namespace default: observe  (")
 
 
 def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:

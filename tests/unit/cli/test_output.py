@@ -13,6 +13,7 @@ from rich.text import Text
 
 from makeway.cli.errors import fail
 from makeway.cli.output import Output, Printer
+from makeway.cli.tables import Column
 
 
 class Answer(msgspec.Struct, rename="camel"):
@@ -52,16 +53,33 @@ def test_a_narrow_terminal_divides_no_id_of_a_table(
     monkeypatch.setenv("COLUMNS", "40")
     ids = ["dec-01m84d0f6s4bq1x0470w6zb6w3", "ord-01m84d157fa0khcepscvggahhy"]
 
-    Printer("text").table(["FIRST", "SECOND"], [ids])
+    Printer("text").table([Column("FIRST"), Column("SECOND")], [ids])
 
     row = capsys.readouterr().out.splitlines()[1]
     assert row.split() == ids
 
 
-def test_in_a_pipe_a_table_is_not_folded_and_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_takes_its_width_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, row = (Column("NAME"), Column("WHY", kind="text")), ("a", "x" * 300)
+
+    monkeypatch.setenv("COLUMNS", "40")
+    Printer("text").table(columns, [row])
+    monkeypatch.setenv("COLUMNS", "wide")
+    Printer("text").table(columns, [row])
+
+    widths = [len(line) for line in capsys.readouterr().out.splitlines()]
+    assert widths == [len("NAME  WHY"), 40, len("NAME  WHY"), 306]
+
+
+def test_in_a_pipe_a_table_is_not_folded_and_progress_is_silent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     printer = Printer("text")
     with printer.progress("waiting"):
-        printer.table(("NAME", "WHY"), [("a", "x" * 300)])
+        printer.table((Column("NAME"), Column("WHY", kind="text")), [("a", "x" * 300)])
     printer.note("that is all")
 
     captured = capsys.readouterr()
@@ -78,7 +96,7 @@ def test_no_text_reaches_a_terminal_with_what_it_would_act_on(capsys: pytest.Cap
 
     printer.line(HOSTILE)
     printer.line(Text(HOSTILE, style="bold"))
-    printer.table(("NAME",), [(HOSTILE,), (Text(HOSTILE),)])
+    printer.table((Column("NAME"),), [(HOSTILE,), (HOSTILE,)])
     printer.note(HOSTILE)
     with pytest.raises(typer.Exit):
         fail(HOSTILE)

@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_judged(
     code, output = run("/nowhere/policy.yaml", files[0])
 
     assert code == 1
-    assert "/nowhere/policy.yaml: cannot be read: No such file or directory" in output
+    assert "/nowhere/policy.yaml: cannot be read: no such file or directory" in output
     assert "policy accepted" in output
 
 

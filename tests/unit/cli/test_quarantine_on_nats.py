@@ -55,7 +55,7 @@ async def test_what_was_put_aside_is_listed_and_the_filters_choose(bus: Bus, nat
     await quarantine(bus, b"a", reason="not-json")
     await quarantine(bus, b"b", reason="invalid", component="planner")
 
-    _, table, _ = await call(nats_server, "list")
+    _, table, _ = await call(nats_server, "list", "-o", "wide")
     _, lines, _ = await call(nats_server, "list", "-o", "json", "--component", "planner")
     _, none, _ = await call(nats_server, "list", "-o", "json", "--reason", "too-deep")
 

@@ -31,8 +31,8 @@ def test_the_tree_is_indented_and_shows_use_beside_the_maximum() -> None:
     shown = list(rows(report(state("root", max={}), state("root.a", guaranteed={"cpu": 1000}))))
 
     assert shown == [
-        ("root", "3", "cpu 3500m, memory 4Gi", "", ""),
-        ("  a", "3", "cpu 3500m / 4, memory 4Gi", "cpu 1", ""),
+        ("root", "3", "cpu 3500m, memory 4Gi", "", "", "all"),
+        ("  a", "3", "cpu 3500m / 4, memory 4Gi", "cpu 1", "", "all"),
     ]
 
 
@@ -42,7 +42,7 @@ def test_the_tree_says_what_becomes_of_a_lowered_quota() -> None:
     end = QuotaEnd(result="bestEffort", at=NOW, message="m")
     queues = (state("root.a", timer=timer), state("root.b", process=process), state("root.c", last=end))
 
-    assert [row[-1] for row in rows(report(*queues))] == [
+    assert [row[4] for row in rows(report(*queues))] == [
         "enforced in 90 s",
         "enforcing, 4 leaving",
         "partly enforced",
@@ -53,7 +53,7 @@ def test_a_quota_that_was_once_not_needed_is_told_of_in_the_past() -> None:
     last = QuotaEnd(result="notNeeded", at=NOW, message="m")
     queue = state("root.a", usage={"cpu": 5000}, last=last)
 
-    assert [row[-1] for row in rows(report(queue))] == ["was not above its max"]
+    assert [row[4] for row in rows(report(queue))] == ["was not above its max"]
 
 
 def test_all_of_one_queue_names_what_blocked_its_quota() -> None:

@@ -56,4 +56,4 @@ def test_a_file_that_is_not_there_is_told() -> None:
     code, _, error = run("replay", "--from", "nowhere.json")
 
     assert code == 1
-    assert "nowhere.json: cannot be read: No such file or directory" in error
+    assert "nowhere.json: cannot be read: no such file or directory" in error

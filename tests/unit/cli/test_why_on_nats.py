@@ -63,6 +63,56 @@ async def test_the_decision_of_a_quota_is_in_the_answer_as_data(bus: Bus, nats_s
     assert story["decision"]["quota"]["need"] == {"memory": 45}
 
 
+async def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    order, other = (
+        await quota_order(bus),
+        replace(MESSAGES["order.full"], order_id=order_id(datetime.now(UTC))),
+    )
+    assert isinstance(other, EvictionOrder)
+    await bus.publish_order(other, 0)
+    url = f"--nats-url={nats_server.url}"
+
+    code, out, err = await makeway("why", order.order_id[:20], url)
+    several = await makeway("why", "ord-", url)
+    none = await makeway("why", "ord-00", url)
+
+    assert (code, err) == (0, "")
+    assert f"order {order.order_id} of" in out
+    assert several[0] == 1
+    assert (
+        f"ord- is the beginning of several ids: {order.order_id}, {other.order_id}; give more" in several[2]
+    )
+    assert (none[0], none[2]) == (1, "makeway: there is no order ord-00; orders are kept for a week\n")
+    assert f"{order.decision_id} was not recorded" in (await makeway("replay", order.order_id[:20], url))[2]
+
+
+async def test_a_decision_is_explained_with_its_order_or_without_one(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    order = await quota_order(bus)
+    now = datetime.now(UTC)
+    plan = MESSAGES["decision.full"]
+    assert isinstance(plan, DecisionRecord)
+    refusal = replace(plan, status="refused", mode="enforce", victims=(), candidates=())
+    plan = replace(plan, decision_id=decision_id(now), mode="enforce", diagnosis=None)
+    refusal = replace(refusal, decision_id=decision_id(now))
+    for one in (plan, refusal):
+        await bus.publish_decision(one)
+    url = f"--nats-url={nats_server.url}"
+
+    carried_out = await makeway("why", order.decision_id[:22], url)
+    dropped = await makeway("why", plan.decision_id, url)
+    refused = await makeway("why", refusal.decision_id, url)
+
+    assert f"order {order.order_id} of" in carried_out[1]
+    assert "shop/urgent (priority 1000): no order came of it\n" in dropped[1]
+    assert "  - batch/" in dropped[1]
+    assert "shop/urgent (priority 1000): refused\n" in refused[1]
+    assert (await makeway("why", "dec-00", url))[0] == 1
+
+
 async def test_a_quota_that_was_not_recorded_is_said_to_be_so_and_not_to_be_unknown(
     bus: Bus, nats_server: NatsServer
 ) -> None:

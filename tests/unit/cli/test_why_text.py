@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import typer
 from msgspec.structs import replace
 
+from makeway.bus.comparison import Comparison
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim, VictimOutcome
-from makeway.cli.why.command import unplanned
+from makeway.cli.why.command import _lines, _object
+from makeway.cli.why.explanation import Explanation, delayed, unplanned
 from makeway.cli.why.story import Story
-from makeway.cli.why.text import waiting
+from makeway.cli.why.text import of_order, preempted, served_by_another, waiting
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.dev.samples import MESSAGES
-from makeway.planner.offline.pending import Pending
-from makeway.planner.offline.results import SimulatedPod
+from makeway.planner.offline.results import Pending, SimulatedPod
 
 FORBIDDEN = '403 Forbidden: pods "cache-0" is forbidden: this pod may not be deleted'
 
@@ -63,6 +65,18 @@ def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
     assert "cache-1" not in text
 
 
+def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
+    order = MESSAGES["order.group"]
+    assert isinstance(order, EvictionOrder)
+    story = Story(order=order, outcome=None, decision=None)
+
+    first, *_ = of_order(story)
+    told = "\n".join(preempted(story, order.victims[0]))
+
+    assert first.endswith("room for group shop/train-7 (2 members), priority 1000, on 2 nodes")
+    assert "  for:   group shop/train-7 (2 members), priority 1000" in told
+
+
 def test_an_order_that_made_room_is_not_called_in_vain() -> None:
     assert "last order" not in said("succeeded")
 
@@ -99,13 +113,28 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("result", ["refused", "preempts", "fits"])
+def test_a_pod_whose_preemption_is_delayed_is_told_until_when(result: str) -> None:
+    reason = "preemption is delayed until 2026-03-01T12:00:30Z: PriorityClass patient has a delay of 30s"
+    message = f"0/2 nodes are available. makeway: {reason}"
+    condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message)
+    pod = Pod(metadata=Metadata(name="checkout"), spec=PodSpec(), status=PodStatus(conditions=(condition,)))
+    found = Pending(answer=replace(refused, result=result, nominated_node="node-1"), unblocked_by=())
+
+    lines = list(waiting(found, story=None, last=None, delayed=delayed(pod)))
+
+    assert lines[0] == f"shop/checkout (priority 1000) is pending: {reason}"
+    assert lines[1].startswith("  planned again now: ")
+    assert "its scheduler has not" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize("result", ["refused", "preempts", "fits"])
 def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
     found = Pending(answer=replace(refused, result=result, nominated_node="node-1"), unblocked_by=())
 
     text = "\n".join(waiting(found, story=None, last=None, group="train"))
 
     assert text.startswith("shop/checkout (priority 1000) is pending, and a pod of PodGroup shop/train\n")
-    assert "where the profile has DefaultPreemption at podGroupPostFilter" in text
+    assert "for the group as a whole" in text
     assert "planned now as a pod by itself" in text
     assert "has not asked yet" not in text
 
@@ -143,3 +172,50 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
 
     assert "its scheduler had no plan: whenUnplanned is hold" in text
     assert (place or "nothing that may go") in text
+
+
+def test_a_pod_that_another_scheduler_made_room_for_is_told_by_whom_and_at_whose_cost() -> None:
+    comparison = MESSAGES["comparison.full"]
+    assert isinstance(comparison, Comparison)
+    theirs = comparison.default_preemption
+    assert theirs is not None
+    pod = f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"
+
+    text = "\n".join(served_by_another(comparison))
+
+    assert f"  {comparison.preemptor.scheduler_name} made room for {pod} (priority " in text
+    assert f" on {theirs.node} " in text
+    assert ", not makeway\n" in text
+    assert text.count("\n  - ") == len(theirs.victims)
+    assert "makeway would have" in text
+    assert "no order" in "\n".join(_lines(placed()))
+    assert "room was made for it, not by makeway" in "\n".join(_lines(placed(comparison)))
+
+
+def placed(*served: Comparison) -> Explanation:
+    return Explanation(
+        state="placed",
+        namespace="shop",
+        name="checkout",
+        uid="p",
+        taken_by=(),
+        made_room=(),
+        pending=None,
+        last_decision=None,
+        served_by_others=served,
+    )
+
+
+@pytest.mark.parametrize("what", ["a/b/c", "shop/", "pod/a/b/c", ""])
+def test_what_names_no_pod_is_said_to_be_wrong_usage(what: str) -> None:
+    with pytest.raises(typer.BadParameter, match="names no pod: give POD, NAMESPACE/POD"):
+        _object(what)
+
+
+def test_a_pod_is_named_with_or_without_namespace_and_kind() -> None:
+    assert [_object(what) for what in ("a", "shop/a", "pod/a", "pods/shop/a")] == [
+        ("", "", "a"),
+        ("", "shop", "a"),
+        ("pod", "", "a"),
+        ("pod", "shop", "a"),
+    ]

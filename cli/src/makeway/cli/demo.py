@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from makeway.cli.errors import fail
+from makeway.cli.errors import USAGE, fail
+from makeway.dev.binaries import KUBERNETES
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.runner import CLUSTER, run
 from makeway.dev.demo.scenarios import SCENARIOS
@@ -29,6 +30,8 @@ def demo(
     """
     if scenario not in SCENARIOS:
         raise typer.BadParameter(f"no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
+    if why := SCENARIOS[scenario].refused_on(KUBERNETES.name):
+        fail(f"scenario {scenario}: {why}", USAGE)
     console = Console(highlight=False)
     narrator = Narrator(console)
     try:

@@ -17,7 +17,7 @@ from makeway.dev import named
 from makeway.dev.binaries import ALL
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
-from makeway.dev.options import COMPONENTS, ClusterOptions
+from makeway.dev.options import BRIDGES, COMPONENTS, ClusterOptions
 from makeway.dev.paths import cache_directory
 from makeway.dev.progress import ConsoleProgress
 from makeway.dev.status import components
@@ -42,9 +42,13 @@ def up(
         str, typer.Option(help="off, observe or enforce; `makeway mode` changes it later.")
     ] = "enforce",
     fallback: Annotated[bool, typer.Option(help="Whether MakeWayFallback acts where MakeWay cannot.")] = True,
-    plugin: Annotated[
-        bool, typer.Option(help="Whether the scheduler runs MakeWay; without, it is kube-scheduler.")
-    ] = True,
+    bridge: Annotated[
+        str,
+        typer.Option(
+            help="Who brings plans, as in the chart: none, external or plugin. But for plugin, "
+            "the scheduler is kube-scheduler."
+        ),
+    ] = "plugin",
 ) -> None:
     """Start a cluster, leave it running, and print what a shell needs to use it.
 
@@ -52,16 +56,27 @@ def up(
     """
     try:
         options = ClusterOptions(
-            components=frozenset(COMPONENTS) - set(_known(without or [])),
+            components=_parts(bridge) - set(_known(without or [])),
             mode=mode,
             fallback=fallback,
-            plugin=plugin,
+            plugin=bridge == "plugin",
         )
         info = named.up(name, options, nodes=nodes, progress=ConsoleProgress())
     except (DevError, ValueError) as error:
         fail(str(error))
     typer.echo(info.exports())
     typer.echo(f'\ncluster {name} is up. In a shell: eval "$(makeway dev env --name {name})"', err=True)
+
+
+def _parts(bridge: str) -> frozenset[str]:
+    """Return the components of a form.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+    if bridge not in BRIDGES:
+        raise ValueError(f"bridge is {bridge!r}; it must be {', '.join(BRIDGES)}")
+    return BRIDGES[bridge]
 
 
 def _known(chosen: list[str]) -> list[str]:

@@ -12,8 +12,11 @@ As `kubectl makeway` it is the same command: kubectl finds `kubectl-makeway` on 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import io
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -23,9 +26,17 @@ import typer
 import typer.core
 import typer.main
 
+from makeway.cli import examples
 from makeway.cli.errors import fail
+from makeway.cli.extras import needed
 
 _PLUGIN = "kubectl-makeway"
+_PROGRAM = {True: "kubectl makeway", False: "makeway"}
+_KUBECTLS = ("-n", "--namespace", "--context", "--kubeconfig")
+"""Options that may stand before the sub-command."""
+_NAMED_BY_PYTHON = "Value error, "
+"""How pydantic, by which typer reads values, begins what it says."""
+_JOINED = re.compile(r"-n[^-].*|--(namespace|context|kubeconfig)=.*", re.DOTALL)
 
 
 class SubCommand(NamedTuple):
@@ -42,6 +53,13 @@ SUB_COMMANDS = {
     ),
     "evictor": SubCommand(
         "makeway.cli.services.evictor", "Run an evictor: carry out eviction orders, or roll them back."
+    ),
+    "nominator": SubCommand(
+        "makeway.cli.services.nominator", "Run a nominator: preempt beside a scheduler without the plugin."
+    ),
+    "ui-server": SubCommand("makeway.ui.service", "Run the page in a cluster: for users with a token."),
+    "apiserver": SubCommand(
+        "makeway.cli.services.apiserver", "Run the aggregated API: answer tenants about their own pods."
     ),
     "streams": SubCommand("makeway.cli.streams", "Set up the streams on NATS."),
     "check": SubCommand(
@@ -60,6 +78,7 @@ SUB_COMMANDS = {
     "audit": SubCommand("makeway.cli.history.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
     "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
+    "ui": SubCommand("makeway.ui.command", "Show what makeway does in a browser."),
     "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
     "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
     "policy": SubCommand("makeway.cli.policy.command", "Check policies and queues before they are applied."),
@@ -72,8 +91,38 @@ SUB_COMMANDS = {
 }
 
 
+def behind(args: list[str]) -> list[str]:
+    """Return arguments with the options before the sub-command put at its end: `-n x why y` as `why y -n x`.
+
+    It is how users of kubectl write them. Pure.
+    """
+    first = 0
+    while first < len(args):
+        if args[first] in _KUBECTLS and first + 1 < len(args):
+            first += 2
+        elif _JOINED.fullmatch(args[first]):
+            first += 1
+        else:
+            break
+    moved, rest = args[:first], args[first:]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *moved, *rest[end:]]
+
+
 class LazyGroup(typer.core.TyperGroup):
     """A group that lists its commands without loading them, and loads the one that is called."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is called; what is wrong with a value is said without a name of Python's."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.replace(_NAMED_BY_PYTHON, "", 1)
+            raise
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take options that stand before the sub-command as if they stood behind it."""
+        return super().parse_args(ctx, behind(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in place of its entry in the list."""
@@ -89,9 +138,11 @@ def load(name: str) -> Any:
     try:
         module = importlib.import_module(sub_command.module)
     except ModuleNotFoundError as error:
-        if not sub_command.source_only or not (error.name or "").startswith("makeway."):
-            raise
-        fail(f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package")
+        if sub_command.source_only and (error.name or "").startswith("makeway."):
+            fail(
+                f"makeway {name} needs a checkout of the source: {error.name} is not in the installed package"
+            )
+        fail(needed(error, f"makeway {name}"))
     sub_app = getattr(module, "app", None)
     if sub_app is None:
         sub_app = typer.Typer(add_completion=False)
@@ -99,7 +150,22 @@ def load(name: str) -> Any:
     command = typer.main.get_command(sub_app)
     command.name = name
     _join_lines(command)
+    _begin_with_examples(command, name)
     return command
+
+
+def _begin_with_examples(command: Any, path: str) -> None:
+    """Print the examples of a command, and of its own commands, before their help."""
+    own, name = command.format_help, _PROGRAM[_called() == _PLUGIN]
+
+    def format_help(ctx: Any, formatter: Any) -> None:
+        for line in examples.lines(path, name):
+            typer.echo(line)
+        own(ctx, formatter)
+
+    command.format_help = format_help
+    for inner_name, inner in getattr(command, "commands", {}).items():
+        _begin_with_examples(inner, f"{path} {inner_name}")
 
 
 def _join_lines(command: Any) -> None:
@@ -129,6 +195,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Better preemption for Kubernetes: a planner, a safe evictor and a kube-scheduler plugin.\n\n"
+    "-n, --context and --kubeconfig may also stand before the command: kubectl makeway -n shop why web-0.\n\n"
     "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
     "connection or no permission, and stderr says which; 130 interrupted.",
 )
@@ -156,13 +223,21 @@ def _listed_only() -> None:
     """Stand for a sub-command in the list; `LazyGroup` puts the real one in its place."""
 
 
+_FROM_SOURCE = importlib.util.find_spec("makeway.dev") is not None
+
 for _name, _sub_command in SUB_COMMANDS.items():
-    app.command(_name, help=_sub_command.help)(_listed_only)
+    # What cannot run is not shown; whoever calls it is told what it needs.
+    app.command(_name, help=_sub_command.help, hidden=_sub_command.source_only and not _FROM_SOURCE)(
+        _listed_only
+    )
 
 
 def main() -> None:
     """Run the command line, under the name by which it was called."""
-    app(prog_name="kubectl makeway" if _called() == _PLUGIN else "makeway")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As on stderr: a terminal that is not in UTF-8 shows what it cannot write as escapes.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    app(prog_name=_PROGRAM[_called() == _PLUGIN])
 
 
 def complete() -> None:

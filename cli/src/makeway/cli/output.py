@@ -1,6 +1,7 @@
 """How commands print: text for a person, plain and stable in a pipe, or data alone as JSON or YAML.
 
-A command declares `output: OutputOption = "text"`, makes one `Printer(output)` and prints by it alone:
+A command declares `output: OutputOption = "text"`, or `TableOutputOption` where it prints a table, makes one
+`Printer(output)` and prints by it alone:
 
     printer = Printer(output)
     if printer.data:
@@ -15,6 +16,7 @@ escaped here, whoever wrote them; a command whose lines must not be broken by wh
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,33 +26,48 @@ import msgspec
 import typer
 import yaml
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from makeway.cli import tables
+from makeway.cli.tables import Column
 from makeway.cli.text import safe_lines
 
 Output = Literal["text", "json", "yaml"]
+TableOutput = Literal["text", "wide", "json", "yaml"]
 
 OutputOption = Annotated[
     Output, typer.Option("--output", "-o", help="Text for a person, or data for a program.")
 ]
 
+TableOutputOption = Annotated[
+    TableOutput,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Text for a person, wide with every column and nothing cut, or data for a program.",
+    ),
+]
+
 _PIPE_WIDTH: Final = 4096
-"""A pipe has no width to fold a line to; tables are folded nowhere."""
+"""A pipe has no width to fold a line to."""
 
 
 class Printer:
     """Prints one command's answer in the form that was asked for.
 
     `data`: JSON or YAML was asked for, so that only `document` or `item` may be called.
+    `wide`: every column of a table was asked for.
     `terminal`: a person looks at it; colours, and progress on stderr, are for them alone.
+    `width`: of the terminal, or what COLUMNS says, in cells; None in a pipe otherwise.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: TableOutput) -> None:
         self.output = output
-        self.data = output != "text"
+        self.data = output in ("json", "yaml")
+        self.wide = output == "wide"
         self.console = Console(highlight=False, markup=False, emoji=False)
         self.terminal = self.console.is_terminal
+        self.width = self.console.width if self.terminal else _columns()
         if not self.terminal:
             self.console.width = _PIPE_WIDTH
 
@@ -74,14 +91,10 @@ class Printer:
         """Print one line for a person; never folded by us."""
         self.console.print(_shown(text), soft_wrap=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Print a table as kubectl does: capitals on top, no lines, no folded cell; ids can be copied."""
-        table = Table(box=None, pad_edge=False, header_style="")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*map(_shown, row))
-        Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH).print(table)
+        for line in tables.table(columns, rows, width=self.width, wide=self.wide):
+            self.line(line)
 
     def note(self, text: str) -> None:
         """Say something about the answer, on stderr."""
@@ -96,6 +109,12 @@ class Printer:
             return
         with console.status(what):
             yield
+
+
+def _columns() -> int | None:
+    """Return how wide a table in a pipe may be: as COLUMNS says; None where it does not."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and len(said) <= len(str(_PIPE_WIDTH)) and int(said) else None
 
 
 def _shown(text: str | Text) -> str | Text:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+HIDDEN: Final = "(another namespace)"
+"""Stands for the name of whatever is in one, and of the namespace."""
+
 
 def safe(text: str) -> str:
     """Escape what a terminal would act on."""
@@ -11,3 +16,8 @@ def safe(text: str) -> str:
 def safe_lines(text: str) -> str:
     """Escape what a terminal would act on, but for the ends of lines and tabs."""
     return text if text.isprintable() else "".join(c if c in "\n\t" else safe(c) for c in text)
+
+
+def joined(line: str) -> str:
+    """Return a line in which a hidden name stands once, where its namespace is hidden too."""
+    return line.replace(f"{HIDDEN}/{HIDDEN}", HIDDEN)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from makeway.bus.messages import Victim
+from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.text import counted
 
 
@@ -29,6 +30,25 @@ def unit_text(unit: str, pods: Sequence[Victim]) -> str:
     kind, _, name = unit.partition(" ")
     group = "composite group" if kind == "CompositePodGroup" else "group"
     return f"{group} {name}: {counted(len(pods), 'pod')} on {counted(nodes, 'node')}"
+
+
+def group_text(order: EvictionOrder) -> str:
+    """Name the group that an order makes room for: `group shop/train-7 (8 members)`."""
+    group = order.group
+    name = f"{group.namespace}/{group.name}" if group is not None else "?"
+    return f"group {name} ({counted(len(order.members), 'member')})"
+
+
+def compared_text(comparison: Comparison) -> str:
+    """Name what a comparison is about: `shop/web-1`, or `group shop/train-7 (8 members)`."""
+    name = f"{comparison.preemptor.namespace}/{comparison.preemptor.name}"
+    group = comparison.group
+    return name if group is None else f"group {name} ({counted(group.members, 'member')})"
+
+
+def place_text(choice: Choice) -> str:
+    """Name the node of a choice, or say how many a group's members are on."""
+    return counted(len(choice.nodes), "node") if len(choice.nodes) > 1 else choice.node
 
 
 def names_of(victims: Iterable[Victim]) -> list[str]:

@@ -26,8 +26,12 @@ _MAKE: Final = "see that `makeway streams --keep` runs, or run `makeway streams`
 _RESTORE: Final = f"{_MAKE}; see who changed it"
 
 
-async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
+async def stream_results(
+    bus: Bus, readings: list[Reading], *, evicts: bool = True
+) -> AsyncIterator[CheckResult]:
     """Look at every stream; the server's clock is added to `readings`.
+
+    `evicts`: whether there must be evictors, and so their consumer.
 
     Raises:
         BusError: NATS does not answer.
@@ -48,7 +52,8 @@ async def stream_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[Che
             yield CheckResult(
                 "quarantine", "warning", f"{parked} messages were put aside", "see `makeway quarantine list`"
             )
-    yield await _consumer(bus)
+    if evicts:
+        yield await _consumer(bus)
 
 
 def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckResult:
@@ -98,12 +103,14 @@ async def _consumer(bus: Bus) -> CheckResult:
     return CheckResult(name, "ok", f"{waiting} orders wait, {taken} are in hand")
 
 
-async def nats_results(bus: Bus, readings: list[Reading]) -> AsyncIterator[CheckResult]:
-    """Return what can be said of NATS; where it stops answering, that."""
+async def nats_results(
+    bus: Bus, readings: list[Reading], *, evicts: bool = True
+) -> AsyncIterator[CheckResult]:
+    """Return what can be said of NATS; where it stops answering, that. `evicts`: as `stream_results`."""
     try:
         await bus.connection.round_trip()
         yield CheckResult("NATS", "ok", "it answers, and JetStream is asked below")
-        async for result in stream_results(bus, readings):
+        async for result in stream_results(bus, readings, evicts=evicts):
             yield result
     except BusError as error:
         denied = bus.healthy()

@@ -73,7 +73,7 @@ async def pods_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        yield CheckResult("pods", "unknown", f"you may not list pods in {namespace}", "ask somebody who may")
+        yield CheckResult("pods", "unknown", f"you may not list pods in {namespace}", "ask an administrator")
         return
     pods = msgspec.json.decode(body, type=_Pods).items
     waiting = [pod for pod in pods if pod.status.phase != "Succeeded" and not _ready(pod)]
@@ -93,8 +93,13 @@ def _ready(pod: _Pod) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
 
 
-async def configuration_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:
-    """Judge policy, queues and the scheduler's configuration, from ConfigMaps. Raises as `Api.request`."""
+async def configuration_results(
+    api: Api, namespace: str, *, plugin: bool = True
+) -> AsyncIterator[CheckResult]:
+    """Judge policy, queues and the scheduler's configuration, from ConfigMaps.
+
+    `plugin`: whether there must be a scheduler with the plugin. Raises as `Api.request`.
+    """
     try:
         body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
     except ApiError as error:
@@ -110,6 +115,8 @@ async def configuration_results(api: Api, namespace: str) -> AsyncIterator[Check
         elif kind == "policy":
             yield CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
     yield _brake(found[BRAKE].data if BRAKE in found else None)
+    if not plugin:
+        return
     profiles = [
         result
         for one in found.values()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
 import typer
+from rich.text import Text
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
@@ -16,15 +19,21 @@ from makeway.cli.check.admission import admission_result
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results, server_version
+from makeway.cli.check.groups import grouped
 from makeway.cli.check.keys import keys_result
 from makeway.cli.check.minors import judge_api_server, judge_schedulers
 from makeway.cli.check.pod_groups import pod_group_results
-from makeway.cli.check.result import CheckResult, lines, report_of, summary
+from makeway.cli.check.presence import not_installed
+from makeway.cli.check.priority_classes import class_result
+from makeway.cli.check.questions import questions_results
+from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
+from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.history.comparisons import comparisons, sentences, summed
 from makeway.cli.output import OutputOption, Printer
+from makeway.core.config.duration import DurationError, parse_duration
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 from makeway.runtime.process import version
 
@@ -32,32 +41,69 @@ app = typer.Typer(add_completion=False)
 
 _COMPARED: Final = timedelta(days=1)
 
+_AGAIN_SECONDS: Final = 2.0
 _LISTEN_SECONDS: Final = 1.0
 """How long components have to answer; they do so within milliseconds where they run."""
 
 
 @app.command()
 @connected
-async def check(installation: Installation, *, output: OutputOption = "text") -> int:
+async def check(
+    installation: Installation,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Check again until nothing is wrong, such as after an upgrade.")
+    ] = False,
+    timeout: Annotated[  # noqa: ASYNC109 - an option of the command line
+        str,
+        typer.Option("--timeout", metavar="DURATION", help="With --wait: for how long, such as 90s or 5m."),
+    ] = "2m",
+    output: OutputOption = "text",
+) -> int:
     """Check an installation: rights, versions, NATS, streams, scheduler profile, planner, clocks.
 
-    A tick for each that is in order; else what is wrong and what to do. Changes nothing. Exit code 1 where
-    something is wrong, 3 where the API server cannot be reached.
+    The first line says whether all is well. Below it, for each part, a tick for what is in order; else what
+    is wrong and what to do. Changes nothing. Exit code 1 where something is wrong, 3 where the API server
+    cannot be reached.
     """
+    try:
+        seconds = parse_duration(timeout).total_seconds() if wait else 0.0
+    except DurationError as error:
+        raise typer.BadParameter(f"{timeout!r} {error}", param_hint="--timeout") from error
     printer = Printer(output)
-    results: list[CheckResult] = []
     with printer.progress("checking"):
-        async for result in _results(installation):
-            results.append(result)
-            if not printer.data:
-                for line in lines(result):
-                    printer.line(line)
-    report = report_of(results)
+        report = await _settled(installation, seconds)
     if printer.data:
         printer.document(report)
     else:
-        printer.note(summary(report))
+        for line in screen(report):
+            printer.line(line)
     return 0 if report.healthy else NEGATIVE
+
+
+def screen(report: CheckReport) -> Iterator[Text]:
+    """Return the answer for a person: the verdict, then each part. Pure."""
+    yield verdict(report)
+    for group, results in grouped(report.results):
+        yield Text(group, style="bold")
+        for result in results:
+            yield from lines(result)
+
+
+async def _settled(installation: Installation, seconds: float) -> CheckReport:
+    """Check until nothing is wrong or the time is over; at least once. Raises as the last time it did."""
+    until = time.monotonic() + seconds
+    while True:
+        over = time.monotonic() + _AGAIN_SECONDS > until
+        try:
+            report = report_of([result async for result in _results(installation)])
+        except ApiUnavailable:
+            if over:
+                raise
+        else:
+            if report.healthy or over:
+                return report
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
@@ -67,21 +113,30 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         before = datetime.now(UTC)
         at = await api.server_time()
         version_text, minor = await server_version(api)
-        yield judge_api_server(version_text, minor)
+        form = await installed_form(api, namespace)
+        yield judge_api_server(version_text, minor, plugin=form.plugin)
+        if installation.nats_url is None and (missing := await not_installed(api, namespace)) is not None:
+            yield missing
+            return
+        yield CheckResult("bridge", "ok", form.describe())
         cluster_uid = await _cluster_uid(api)
         yield await own_result(api, namespace)
-        replaced = await replaces_the_scheduler(api, namespace)
-        for result in await rights_results(api, namespace, replaced=replaced):
+        replaced = form.plugin and await replaces_the_scheduler(api, namespace)
+        for result in await rights_results(api, namespace, replaced=replaced, parts=form.parts):
             yield result
-        for result in await pod_group_results(api, namespace, replaced=replaced):
+        for result in await pod_group_results(api, namespace, replaced=replaced, parts=form.parts):
             yield result
         async for result in pods_results(api, namespace):
             yield result
-        async for result in configuration_results(api, namespace):
+        async for result in configuration_results(api, namespace, plugin=form.plugin):
             yield result
+        yield await class_result(api, nominator="nominator" in form.parts)
         yield await keys_result(api, namespace)
-        yield await admission_result(api, namespace)
-    async for result in _bus_results(installation, cluster_uid, minor, readings):
+        if form.evicts:
+            yield await admission_result(api, namespace)
+        for result in await questions_results(api):
+            yield result
+    async for result in _bus_results(installation, form, cluster_uid, minor, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
     for result in check_clocks.judge(readings):
@@ -89,12 +144,12 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
 
 
 async def _bus_results(
-    installation: Installation, cluster_uid: str, minor: int, readings: list[Reading]
+    installation: Installation, form: Form, cluster_uid: str, minor: int, readings: list[Reading]
 ) -> AsyncIterator[CheckResult]:
     """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
     try:
         async with installation.bus() as bus:
-            async for result in nats_results(bus, readings):
+            async for result in nats_results(bus, readings, evicts=form.evicts):
                 yield result
             before = datetime.now(UTC)
             statuses = await bus.components.ask(_LISTEN_SECONDS)
@@ -102,7 +157,7 @@ async def _bus_results(
             if any("observe" in (one.mode, *one.namespace_modes.values()) for one in statuses):
                 yield await _comparison(bus)
     except ApiError as error:
-        remedy = "give --nats-url, or ask somebody who may read that ConfigMap"
+        remedy = "give --nats-url, or ask an administrator, who may read that ConfigMap"
         yield CheckResult("NATS", "unknown", error.message, remedy)
         return
     except (BusError, ApiUnavailable) as error:
@@ -111,7 +166,11 @@ async def _bus_results(
         return
     readings += [Reading(f"{one.component} {one.identity}", one.at, before, after) for one in statuses]
     for result in check_components.judge(
-        statuses, version=version(), cluster_uid=cluster_uid, namespace=installation.makeway_namespace
+        statuses,
+        version=version(),
+        cluster_uid=cluster_uid,
+        namespace=installation.makeway_namespace,
+        parts=(*form.parts, *(("shadow",) if form.shadow else ())),
     ):
         yield result
     for result in judge_schedulers(statuses, minor):

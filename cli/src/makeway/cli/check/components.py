@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from makeway.bus.component_status import ComponentStatus
 from makeway.cli.check.result import CheckResult
+from makeway.cli.connect.form import PARTS
 
 _WITHOUT: Final = {
     "planner": "nothing is planned; pods wait or preempt as the profile and the policy's whenUnplanned say",
     "evictor": "orders wait and expire; nobody is evicted",
     "scheduler": "no scheduler with MakeWay is connected to this NATS",
+    "nominator": "nobody asks for plans for pods whose class is opted in; they wait",
+    "shadow": "plans are not verified, and pods that only filters can judge wait",
 }
 _START: Final = {
     "planner": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=planner",
     "evictor": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=evictor",
     "scheduler": "see whether it runs, and natsURL among the MakeWay arguments of its profile",
+    "nominator": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=nominator",
+    "shadow": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=shadow",
 }
 
 
 def judge(
-    statuses: Sequence[ComponentStatus], *, version: str, cluster_uid: str, namespace: str
+    statuses: Sequence[ComponentStatus],
+    *,
+    version: str,
+    cluster_uid: str,
+    namespace: str,
+    parts: Collection[str] = PARTS["plugin"],
 ) -> Iterator[CheckResult]:
-    """Judge the answers that came. `version`: of this command; `cluster_uid`: of the cluster it talks to."""
+    """Judge the answers that came.
+
+    `version`: of this command; `cluster_uid`: of the cluster it talks to; `parts`: those that there must be.
+    """
     for component in _WITHOUT:
         there = [one for one in statuses if one.component == component]
-        yield from _presence(component, there, namespace)
+        if there or component in parts:
+            yield from _presence(component, there, namespace)
         for one in there:
             yield from _own(one, cluster_uid)
     yield from _leading([one for one in statuses if one.component == "planner"])
     yield from _versions(statuses, version)
-    yield from _in_step(statuses)
+    # A shadow goes by no mode, and signs nothing.
+    deciding = [one for one in statuses if one.component != "shadow"]
+    yield from _in_step(deciding)
     yield from _caps([one for one in statuses if one.caps])
     yield from _breakers([one for one in statuses if one.component == "evictor"])
-    yield from _signatures(statuses)
+    yield from _loops([one for one in statuses if one.component == "planner" and one.leading])
+    yield from _signatures(deciding)
 
 
 def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
@@ -83,6 +100,16 @@ def _breakers(evictors: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             yield CheckResult(f"breaker of {one.identity}", "wrong", one.breaker, remedy)
     if evictors and not any(one.breaker for one in evictors):
         yield CheckResult("breaker", "ok", "closed in every evictor")
+
+
+def _loops(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
+    """Whether owners' pods are preempted for one another's again and again."""
+    for one in planners:
+        if one.loops:
+            remedy = "see docs/runbooks/MakewayPreemptionLoop.md"
+            yield CheckResult("preemption loops", "warning", one.loops, remedy)
+    if planners and not any(one.loops for one in planners):
+        yield CheckResult("preemption loops", "ok", "none in the last ten minutes")
 
 
 def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
@@ -153,9 +180,14 @@ def _in_step(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
         )
         return
     modes = "".join(f", {namespace}: {mode}" for namespace, mode in leader.namespace_modes.items())
-    yield CheckResult(
-        "control state", "ok", f"all go by revision {leader.revision}: mode {leader.mode}{modes}"
-    )
+    told = f"all go by revision {leader.revision}: mode {leader.mode}{modes}"
+    if leader.mode == "off" and leader.brake != "everywhere":
+        remedy = "`makeway mode observe` compares and evicts no pod; `makeway mode enforce` begins"
+        yield CheckResult(
+            "control state", "warning", f"{told}: nothing is planned, no pod is evicted", remedy
+        )
+    else:
+        yield CheckResult("control state", "ok", told)
     held = [one for one in statuses if one.own_mode != "enforce" and one.mode != leader.mode]
     for one in held:
         yield CheckResult(

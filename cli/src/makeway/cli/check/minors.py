@@ -20,9 +20,15 @@ _MINOR: Final = re.compile(r"1\.([0-9]{1,3})")
 _BUILT: Final = f"1.{MINORS[0]} to 1.{MINORS[-1]}"
 
 
-def judge_api_server(version: str, minor: int) -> CheckResult:
-    """Judge whether there is a makeway-scheduler for an API server."""
+def judge_api_server(version: str, minor: int, *, plugin: bool = True) -> CheckResult:
+    """Judge whether there is a makeway-scheduler for an API server. `plugin`: whether one is needed."""
     name = "Kubernetes"
+    if not plugin:
+        if minor in MINORS:
+            return CheckResult(name, "ok", f"{version}; makeway was tested with it")
+        return CheckResult(
+            name, "warning", f"{version}; makeway was tested with {_BUILT}", "see docs/versions.md"
+        )
     if minor in MINORS:
         return CheckResult(name, "ok", f"{version}; makeway-scheduler is built for it")
     detail = f"makeway-scheduler is kube-scheduler {_BUILT}"
@@ -34,7 +40,7 @@ def judge_api_server(version: str, minor: int) -> CheckResult:
 
 def judge_schedulers(statuses: Sequence[ComponentStatus], minor: int) -> Iterator[CheckResult]:
     """Judge which kube-scheduler each of them says that it is. `minor`: of the API server."""
-    schedulers = [one for one in statuses if one.component == "scheduler"]
+    schedulers = [one for one in statuses if one.component in ("scheduler", "shadow")]
     results = [_scheduler(one, minor) for one in schedulers]
     yield from (result for result in results if result.state != "ok")
     if results and all(result.state == "ok" for result in results):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from http import HTTPStatus
 from typing import Final
 
@@ -10,6 +10,7 @@ import msgspec
 
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import Right, allowed_by_all
+from makeway.cli.connect.form import PARTS
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.pod_groups import GROUP
 from makeway.core.policy.document import KEY, Policy, parse_policy
@@ -19,9 +20,6 @@ from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, PodGroupApi, p
 NAME: Final = "pod groups"
 ONE_BY_ONE: Final = "v1alpha2"
 """The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one."""
-
-AS_A_WHOLE: Final = "v1beta1"
-"""The version of 1.37, whose scheduler preempts for a gang as a whole, where its profile says so."""
 
 GROUP_RIGHTS: Final = (
     *(Right("planner", verb, GROUP, kind) for kind in (POD_GROUPS, COMPOSITES) for verb in ("list", "watch")),
@@ -35,12 +33,18 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-async def pod_group_results(api: Api, namespace: str, *, replaced: bool) -> list[CheckResult]:
-    """Judge what becomes of pods of groups; nothing where the cluster has none. Raises as `Api.request`."""
+async def pod_group_results(
+    api: Api, namespace: str, *, replaced: bool, parts: Collection[str] = PARTS["plugin"]
+) -> list[CheckResult]:
+    """Judge what becomes of pods of groups; nothing where the cluster has none.
+
+    `parts`: of which rights are asked about. Raises as `Api.request`.
+    """
     served = await pod_group_api(api)
     if not served.version:
         return []
-    missing = await allowed_by_all(api, GROUP_RIGHTS, namespace, replaced=replaced)
+    rights = [right for right in GROUP_RIGHTS if right.account in parts]
+    missing = await allowed_by_all(api, rights, namespace, replaced=replaced)
     return list(judge(served, await _policy(api, namespace), missing))
 
 
@@ -60,14 +64,6 @@ def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | Non
             f"{text}; kube-scheduler 1.36 preempts for the pods of a gang one by one, also where not enough "
             "of them can ever run",
             "groups.preemptors: hold in the policy evicts nothing for them",
-        )
-    elif served.version == AS_A_WHOLE and policy is not None and policy.groups.preemptors == "hold":
-        yield CheckResult(
-            NAME,
-            "warning",
-            f"{text}; kube-scheduler 1.37 preempts for a gang as a whole and asks no policy, so "
-            "groups.preemptors: hold has no effect on it",
-            "leave DefaultPreemption out of podGroupPostFilter in the profile (docs/scheduler.md)",
         )
     else:
         yield CheckResult(NAME, "ok", text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -10,7 +10,10 @@ from rich.text import Text
 
 State = Literal["ok", "warning", "wrong", "unknown"]
 
-_SIGNS: Final = {
+_NAMED: Final = 3
+"""How many results of a kind the first line names."""
+
+_SIGNS: Final[Mapping[State, tuple[str, str]]] = {
     "ok": ("✓", "green"),
     "warning": ("!", "yellow"),
     "wrong": ("✗", "red"),
@@ -45,18 +48,39 @@ def report_of(results: Iterable[CheckResult]) -> CheckReport:
 
 
 def lines(result: CheckResult) -> Iterator[Text]:
-    """Return a result for a person, its remedy below it."""
+    """Return a result for a person, its remedy below it; indented, since its group stands above it."""
     sign, colour = _SIGNS[result.state]
-    yield Text.assemble((sign, colour), f" {result.name}: {result.detail}")
+    yield Text.assemble("  ", (sign, colour), f" {result.name}: {result.detail}")
     if result.remedy:
-        yield Text(f"    {result.remedy}")
+        yield Text(f"      {result.remedy}")
 
 
-def summary(report: CheckReport) -> str:
-    """Say how many results of which kind there are."""
-    count = {state: sum(1 for one in report.results if one.state == state) for state in _SIGNS}
-    parts = [f"{count['ok']} in order"]
-    parts += [f"{count['wrong']} wrong"] if count["wrong"] else []
-    parts += [f"{count['warning']} to look at"] if count["warning"] else []
-    parts += [f"{count['unknown']} not known"] if count["unknown"] else []
-    return ", ".join(parts)
+def verdict(report: CheckReport) -> Text:
+    """Return the first line: whether all is well, and otherwise what is wrong, by name."""
+    found: dict[State, list[str]] = {state: [] for state in _SIGNS}
+    for one in report.results:
+        found[one.state].append(one.name)
+    good = f"{len(found['ok'])} in order"
+    named = [
+        f"{len(names)} {told}: {_some(names)}"
+        for names, told in (
+            (found["wrong"], "wrong"),
+            (found["warning"], "to look at"),
+            (found["unknown"], "not known"),
+        )
+        if names
+    ]
+    if not named:
+        return Text.assemble(("all well", "green"), f": {good}")
+    head = "; ".join((*named, good))
+    return (
+        Text(head, style="red")
+        if found["wrong"]
+        else Text.assemble(("nothing is wrong", "green"), f"; {head}")
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name the first few, and say how many others there are."""
+    shown = ", ".join(names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

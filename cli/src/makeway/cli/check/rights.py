@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from makeway.cli.check.result import CheckResult
+from makeway.cli.connect.form import PARTS
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.runtime.kube import Api, ApiError
@@ -26,6 +27,7 @@ MAKEWAY: Final = "makeway's own namespace"
 KUBE_SCHEDULER: Final = "system:kube-scheduler"
 KUBE_LEASE: Final = "kube-scheduler"
 _LEASE: Final = "makeway-scheduler"
+_NOMINATOR: Final = "makeway-nominator"
 _AT_ONCE: Final = 16
 
 
@@ -97,6 +99,17 @@ RIGHTS: Final = (
     *_rights("evictor", "", "configmaps", "get patch", namespace=MAKEWAY, name=BREAKER),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
     *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
+    *_rights("nominator", "", "pods", "get list watch"),
+    *_rights("nominator", "", "pods/status", "patch"),
+    *_rights("nominator", "", "nodes", "get"),
+    *_rights("nominator", _SCHEDULING, "priorityclasses", "list watch"),
+    *_rights("nominator", "", "namespaces", "get", name="kube-system"),
+    *_rights("nominator", *_EVENTS, "create"),
+    *_rights("nominator", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("nominator", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
+    *_rights("nominator", *_LEASES, "create", namespace=MAKEWAY),
+    *_rights("nominator", *_LEASES, "get update", namespace=MAKEWAY, name=_NOMINATOR),
+    *_rights("evictor", *_LEASES, "get", namespace=MAKEWAY, name=_NOMINATOR),
     *_rights("scheduler", "", "pods/status", "patch"),
     *_rights("scheduler", "", "pods/binding", "create"),
     *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
@@ -107,6 +120,9 @@ RIGHTS: Final = (
     Right("planner", "create", "", "pods/eviction", wanted=False),
 )
 
+
+_FENCES: Final = {_LEASE: "scheduler", _NOMINATOR: "nominator"}
+"""Leases that evictors read only where their holder is installed."""
 
 _OWN: Final = {
     "find the installation": Right("", "get", "", "configmaps", MAKEWAY, "makeway-installation"),
@@ -145,16 +161,20 @@ async def replaces_the_scheduler(api: Api, namespace: str) -> bool:
     return False
 
 
-async def rights_results(api: Api, namespace: str, *, replaced: bool = False) -> list[CheckResult]:
+async def rights_results(
+    api: Api, namespace: str, *, replaced: bool = False, parts: Collection[str] = PARTS["plugin"]
+) -> list[CheckResult]:
     """Ask about every right; where we may not ask for others, say so.
 
-    `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
+    `parts`: whose. `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
 
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
     asked = [
-        replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right for right in RIGHTS
+        replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right
+        for right in RIGHTS
+        if right.account in parts and _FENCES.get(right.name, right.account) in parts
     ]
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -172,7 +192,7 @@ async def rights_results(api: Api, namespace: str, *, replaced: bool = False) ->
                 "rights",
                 "unknown",
                 "you may not ask what service accounts may do",
-                "ask somebody who may create subjectaccessreviews",
+                "ask an administrator, who may create subjectaccessreviews",
             )
         ]
     return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from makeway.bus.reasons import reason_of
 from makeway.runtime.kube_access import ConfigurationError
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -41,5 +42,5 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"kubeconfig {path}: {error}") from error
+        raise ConfigurationError(f"kubeconfig {path}: {reason_of(error)}") from error
     return document if isinstance(document, dict) else {}

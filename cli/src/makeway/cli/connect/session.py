@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -40,6 +41,7 @@ from makeway.bus.client import Bus
 from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
 from makeway.bus.subjects import Subjects
+from makeway.bus.user_key import key_login
 from makeway.cli.connect import nats as connect_nats
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import NatsAddress, Way
@@ -51,6 +53,7 @@ from makeway.runtime.settings import (
     ContextOption,
     KubeconfigOption,
     NatsCredsOption,
+    NatsNkeyOption,
     NatsTlsCaOption,
     NatsTlsCertOption,
     NatsTlsKeyOption,
@@ -62,9 +65,23 @@ _CONNECT_SECONDS = 5.0
 
 DEFAULT_MAKEWAY_NAMESPACE = "makeway-system"
 
+
+def complete_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer namespaces to a shell."""
+    from makeway.cli.connect import completion  # noqa: PLC0415 - it stands on this module
+
+    return completion.namespaces(ctx, incomplete)
+
+
 NamespaceOption = Annotated[
     str,
-    typer.Option("--namespace", "-n", metavar="NS", help="Namespace of the pod. Default: the context's."),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NS",
+        help="Namespace of the pod. Default: the context's.",
+        autocompletion=complete_namespaces,
+    ),
 ]
 """For a command that names a pod; `Installation.namespace` has the default."""
 
@@ -75,6 +92,7 @@ OnlyNamespaceOption = Annotated[
         "-n",
         metavar="NS",
         help="Only what concerns pods of this namespace, as preemptor or victim. Default: all.",
+        autocompletion=complete_namespaces,
     ),
 ]
 """For a command that lists."""
@@ -106,9 +124,14 @@ MakewayNamespaceOption = Annotated[
         envvar="MAKEWAY_NAMESPACE",
         metavar="NS",
         help="Namespace in which makeway is installed.",
+        autocompletion=complete_namespaces,
         rich_help_panel="Kubernetes",
     ),
 ]
+
+
+class MayNotRead(ApiError):  # noqa: N818 - it says what the user may not
+    """The user may not read where NATS is, or how to log in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +147,8 @@ class Installation:
     context: str | None
     makeway_namespace: str
     nats_url: str | None
-    nats_creds: Path | None
+    nats_creds: Path | None = None
+    nats_nkey: Path | None = None
     nats_tls_ca: Path | None = None
     nats_tls_cert: Path | None = None
     nats_tls_key: Path | None = None
@@ -155,6 +179,7 @@ class Installation:
 
         Raises:
             BusUnavailable: no server answered, or none let us in.
+            MayNotRead: the user may not read where NATS is.
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked where NATS is.
             ValueError: files for TLS that cannot be used.
         """
@@ -176,15 +201,16 @@ class Installation:
                 way.url,
                 name=f"{self.name}/{identity()}",
                 prefix=address.prefix,
-                creds=self.nats_creds,
+                login=key_login(self.nats_creds, self.nats_nkey) or address.login,
                 tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
                 tls_hostname=way.tls_hostname,
                 timings=ConnectionTimings(connect=_CONNECT_SECONDS),
             )
         except BusUnavailable as error:
             if "authorization" in str(error).lower():
-                raise BusUnavailable(f"no permission: {error}; give --nats-creds") from error
-            raise BusUnavailable(f"{error} ({address.origin})") from error
+                raise BusUnavailable(f"no permission: {error}; give --nats-creds or --nats-nkey") from error
+            first = f"{address.trouble}; " if address.trouble else ""
+            raise BusUnavailable(f"{first}{error} ({address.origin})") from error
 
     async def address(self, *, writes: bool = False) -> NatsAddress:
         """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
@@ -192,17 +218,28 @@ class Installation:
         `writes`: as in `bus`.
 
         Raises:
+            MayNotRead: the user may not read it.
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked.
         """
         if self.nats_url is not None:
             return NatsAddress(self.nats_url, self.subject_prefix or connect_nats.USUAL.prefix, "--nats-url")
         try:
             async with self.api() as api:
-                found = await connect_nats.installed(api, self.makeway_namespace, writes=writes)
-        except ConfigurationError:
-            if self.kubeconfig or self.context:
+                found = await connect_nats.installed(
+                    api,
+                    self.makeway_namespace,
+                    writes=writes,
+                    reads_login=not (self.nats_creds or self.nats_nkey),
+                    reads_tls=not (self.nats_tls_ca or self.nats_tls_cert),
+                )
+        except ConfigurationError as error:
+            if self.kubeconfig or self.context or os.environ.get("KUBECONFIG"):
                 raise
-            found = connect_nats.USUAL
+            found = replace(connect_nats.USUAL, trouble=str(error))
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            raise MayNotRead(error.status, error.reason, error.message) from error
         return replace(found, prefix=self.subject_prefix or found.prefix)
 
     def namespace(self, given: str = "") -> str:
@@ -221,6 +258,7 @@ def _shared(
     makeway_namespace: MakewayNamespaceOption = DEFAULT_MAKEWAY_NAMESPACE,
     nats_url: NatsUrlOption = None,
     nats_creds: NatsCredsOption = None,
+    nats_nkey: NatsNkeyOption = None,
     nats_tls_ca: NatsTlsCaOption = None,
     nats_tls_cert: NatsTlsCertOption = None,
     nats_tls_key: NatsTlsKeyOption = None,
@@ -240,11 +278,19 @@ def _shared(
         makeway_namespace=makeway_namespace,
         nats_url=nats_url or None,
         nats_creds=nats_creds,
+        nats_nkey=nats_nkey,
         nats_tls_ca=nats_tls_ca,
         nats_tls_cert=nats_tls_cert,
         nats_tls_key=nats_tls_key,
         subject_prefix=subject_prefix,
     )
+
+
+def installation_of(options: Mapping[str, Any]) -> Installation:
+    """Put together what a command line says so far, for completion; what it does not say is as by default."""
+    known = inspect.signature(_shared).parameters
+    given = {name: value for name, value in options.items() if name in known and value is not None}
+    return _shared(name="completion", **given)
 
 
 Run = Callable[..., Coroutine[Any, Any, int | None]]

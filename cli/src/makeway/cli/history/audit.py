@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history.audit_lines import Auditor
 from makeway.cli.history.audit_streams import everything
@@ -40,7 +41,14 @@ async def audit(
         bool, typer.Option("--follow/--no-follow", help="Go on with what comes, or end at the last.")
     ] = True,
     namespace: OnlyNamespaceOption = "",
-    order: Annotated[str, typer.Option("--order", help="Only this order and its outcome, by id.")] = "",
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order",
+            help="Only this order and its outcome, by id or its beginning.",
+            autocompletion=completion.orders,
+        ),
+    ] = "",
     output: OutputOption = "text",
 ) -> None:
     """Show who makes room for whom, where, by which rule, and how it ended.

@@ -31,7 +31,7 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.cli.text import safe
-from makeway.cli.units import in_units, names_of, unit_text
+from makeway.cli.units import compared_text, group_text, in_units, names_of, place_text, unit_text
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
@@ -103,7 +103,7 @@ class Auditor:
         content = entry.content
         if isinstance(content, Malformed):
             return True
-        if self._order and getattr(content, "order_id", None) != self._order:
+        if self._order and not getattr(content, "order_id", "").startswith(self._order):
             return False
         return not self._namespace or self._namespace in self._namespaces(content)
 
@@ -213,7 +213,9 @@ def _quota(line: Text, quota: QuotaDecision, victims: Iterable[Victim]) -> None:
 
 def _comparison(line: Text, comparison: Comparison) -> None:
     line.append("compared  ", style="bold blue")
-    line.append(_preemptor(comparison.preemptor, ""), style="bold")
+    preemptor = comparison.preemptor
+    who = safe(f"{compared_text(comparison)} ({preemptor.priority})")
+    line.append(who if comparison.group else _preemptor(preemptor, ""), style="bold")
     line.append(f": {COMPARED[comparison.result]}", style=_COMPARED_STYLES.get(comparison.result, "default"))
     if comparison.decided_by:
         line.append(f" by {safe(comparison.decided_by)}")
@@ -233,13 +235,14 @@ def _comparison(line: Text, comparison: Comparison) -> None:
 
 def _choice(choice: Choice) -> str:
     violations = f", {counted(choice.pdb_violations, 'PDB violation')}" if choice.pdb_violations else ""
-    return f"{safe(choice.node)}: {_victims(choice.victims)}{violations}"
+    broken = f", {counted(choice.groups_broken, 'group')} broken" if choice.groups_broken else ""
+    return f"{safe(place_text(choice))}: {_victims(choice.victims)}{violations}{broken}"
 
 
 def _order(line: Text, order: EvictionOrder) -> None:
     line.append("order     ", style="bold magenta")
-    line.append(_preemptor(order.preemptor, order.queue), style="bold")
-    line.append(f" takes {safe(order.node)}" if order.node else " must shrink")
+    line.append(_for(order), style="bold")
+    line.append(f" takes {_taken(order)}" if order.kind != "quota" else " must shrink")
     line.append(f": {_victims(order.victims)}")
     if order.awaited:
         line.append(f", {counted(len(order.awaited), 'pod')} of other orders awaited")
@@ -252,7 +255,8 @@ def _order(line: Text, order: EvictionOrder) -> None:
 
 def _outcome(line: Text, outcome: Outcome, order: EvictionOrder | None) -> None:
     line.append("outcome   ", style="bold cyan")
-    who = _preemptor(order.preemptor, order.queue) if order else f"pod {safe(outcome.preemptor_uid or '?')}"
+    kind = "group" if outcome.kind == "group" else "pod"
+    who = _for(order) if order else f"{kind} {safe(outcome.preemptor_uid or '?')}"
     line.append(who, style="bold")
     if outcome.node:
         line.append(f" on {safe(outcome.node)}")
@@ -274,8 +278,11 @@ def _rolled_back(outcome: Outcome) -> str:
     rollback = outcome.rollback
     if rollback is None:
         return ""
-    nomination = "reverted" if rollback.nomination_reverted else "left as it was"
     conditions = counted(len(rollback.conditions_cleared), "condition")
+    if outcome.kind == "group":
+        nominations = counted(len(rollback.nominations_reverted), "nomination")
+        return f"rolled back: {nominations} reverted, {conditions} cleared"
+    nomination = "reverted" if rollback.nomination_reverted else "left as it was"
     return f"rolled back: nomination {nomination}, {conditions} cleared"
 
 
@@ -284,6 +291,19 @@ def _ended(victim: VictimOutcome) -> str:
     why = f" ({safe(victim.reason)})" if victim.reason else ""
     tries = f" after {victim.attempts} attempts" if victim.attempts > 1 else ""
     return f"{safe(f'{victim.namespace}/{victim.name}')} {result}{why}{tries}"
+
+
+def _for(order: EvictionOrder) -> str:
+    if order.kind == "group" and order.group is not None:
+        return f"{safe(group_text(order))} ({order.group.priority})"
+    return _preemptor(order.preemptor, order.queue)
+
+
+def _taken(order: EvictionOrder) -> str:
+    """Where an order makes room: its node, or the members' nodes."""
+    if order.kind == "group":
+        return counted(len({member.node for member in order.members}), "node")
+    return safe(order.node or "?")
 
 
 def _preemptor(preemptor: Preemptor | None, queue: str) -> str:

@@ -13,6 +13,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
@@ -21,7 +22,7 @@ from makeway.cli.history.audit_streams import everything, must_exist
 from makeway.cli.history.comparisons import Summary, summed
 from makeway.cli.history.rows import History, Row, Wanted
 from makeway.cli.history.since import parse_since
-from makeway.cli.output import OutputOption, Printer
+from makeway.cli.output import Printer, TableOutputOption
 from makeway.core.k8s.times import api_time
 
 app = typer.Typer(add_completion=False)
@@ -54,7 +55,13 @@ async def history(
     ] = "1h",
     namespace: OnlyNamespaceOption = "",
     queue: Annotated[
-        str, typer.Option("--queue", metavar="PATH", help="Only of this queue and those below it.")
+        str,
+        typer.Option(
+            "--queue",
+            metavar="PATH",
+            help="Only of this queue and those below it.",
+            autocompletion=completion.queues,
+        ),
     ] = "",
     compare: Annotated[
         bool,
@@ -62,15 +69,17 @@ async def history(
             "--compare", help="The cluster's own preemptions, beside what makeway would have chosen."
         ),
     ] = False,
-    output: OutputOption = "text",
+    output: TableOutputOption = "text",
 ) -> None:
     """Show what was decided and done: for whom, where, who had to go, and how it ended.
 
     With --compare: how many victims and PDB violations makeway would have saved while DefaultPreemption
-    acted, and where it would have done worse. `makeway audit` shows every message behind it.
+    acted, and where it would have done worse. A plan that no order came of is marked as not carried out.
+    `makeway audit` shows every message behind it.
     """
     try:
-        start = parse_since(since, datetime.now(UTC))
+        now = datetime.now(UTC)
+        start = parse_since(since, now)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from error
     printer, wanted = Printer(output), Wanted(namespace, queue)
@@ -78,18 +87,19 @@ async def history(
         await must_exist(bus)
         if compare:
             found = [one for one in await comparisons.comparisons(bus, start) if _takes(wanted, one)]
-            _show_compared(printer, found)
+            _show_compared(printer, found, now)
             return
-        rows = await _rows(bus, start, wanted)
+        rows = (await _read(bus, start)).rows(now, wanted)
     if printer.data:
         printer.document(rows)
     elif rows:
-        printer.table(history_rows.COLUMNS, map(history_rows.cells, rows))
+        cells = (history_rows.cells(row, now, wide=printer.wide) for row in rows)
+        printer.table(history_rows.COLUMNS, cells)
     else:
         printer.note(f"nothing was decided since {api_time(start)}")
 
 
-async def _rows(bus: Bus, start: datetime, wanted: Wanted) -> list[Row]:
+async def _read(bus: Bus, start: datetime) -> History:
     auditor, story = Auditor(), History()
     async with aclosing(everything(bus, since=start, follow=False)) as messages:
         async for kind, message in messages:
@@ -98,7 +108,7 @@ async def _rows(bus: Bus, start: datetime, wanted: Wanted) -> list[Row]:
                 continue
             if isinstance(content, DecisionRecord | EvictionOrder | Outcome | Comparison):
                 story.add(content)
-    return story.rows(wanted)
+    return story
 
 
 def _takes(wanted: Wanted, one: Comparison) -> bool:
@@ -114,13 +124,14 @@ def _takes(wanted: Wanted, one: Comparison) -> bool:
     return wanted.takes(row)
 
 
-def _show_compared(printer: Printer, found: list[Comparison]) -> None:
+def _show_compared(printer: Printer, found: list[Comparison], now: datetime) -> None:
     summary = summed(found)
     if printer.data:
         printer.document(Compared(summary, found))
         return
     if found:
-        printer.table(comparisons.COLUMNS, map(comparisons.cells, found))
+        cells = (comparisons.cells(one, now, wide=printer.wide) for one in found)
+        printer.table(comparisons.COLUMNS, cells)
         printer.line("")
     for sentence in comparisons.sentences(summary):
         printer.line(sentence)

@@ -16,13 +16,25 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
+from makeway.cli.ages import age
 from makeway.cli.history.audit_lines import COMPARED
-from makeway.cli.history.rows import for_whom, named
+from makeway.cli.history.rows import named
+from makeway.cli.tables import Column
 from makeway.cli.text import safe
+from makeway.cli.units import compared_text, place_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
-COLUMNS: Final = ("TIME", "FOR", "DEFAULTPREEMPTION", "MAKEWAY", "RESULT", "BY")
+COLUMNS: Final = (
+    Column("AGE"),
+    Column("TIME", wide=True),
+    Column("FOR"),
+    Column("DEFAULTPREEMPTION", kind="text"),
+    Column("MAKEWAY", kind="text"),
+    Column("RESULT"),
+    Column("BY", kind="text", rank=1),
+    Column("DECISION", kind="id", wide=True),
+)
 
 _BOTH: Final = ("same", "equal", "better", "worse")
 
@@ -45,6 +57,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
         pdb_violations: of both choices, over the pairs.
         saved_victims: how many fewer victims makeway would have had; negative where it would have had more.
         saved_pdb_violations: how many fewer violations.
+        groups_broken: of both choices, over the pairs.
+        saved_groups: how many fewer groups would have been broken.
         worse_by: where makeway would have done worse, by the rule that decides.
     """
 
@@ -56,6 +70,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     saved_victims: int = 0
     saved_pdb_violations: int = 0
     worse_by: dict[str, int] = msgspec.field(default_factory=dict)
+    groups_broken: Sides = msgspec.field(default_factory=Sides)
+    saved_groups: int = 0
 
 
 def summed(comparisons: Iterable[Comparison]) -> Summary:
@@ -72,6 +88,7 @@ def summed(comparisons: Iterable[Comparison]) -> Summary:
             ours.append(one.makeway)
             theirs.append(one.default_preemption)
     victims = Sides(sum(len(c.victims) for c in theirs), sum(len(c.victims) for c in ours))
+    broken = Sides(sum(c.groups_broken for c in theirs), sum(c.groups_broken for c in ours))
     violations = Sides(sum(c.pdb_violations for c in theirs), sum(c.pdb_violations for c in ours))
     return Summary(
         compared=sum(results.values()),
@@ -82,6 +99,8 @@ def summed(comparisons: Iterable[Comparison]) -> Summary:
         saved_victims=victims.default_preemption - victims.makeway,
         saved_pdb_violations=violations.default_preemption - violations.makeway,
         worse_by=dict(sorted(worse.items())),
+        groups_broken=broken,
+        saved_groups=broken.default_preemption - broken.makeway,
     )
 
 
@@ -98,6 +117,9 @@ def sentences(summary: Summary) -> list[str]:
                 "PDB violations", summary.pdb_violations, _saved(summary.saved_pdb_violations, "violation")
             ),
         ]
+    if any(msgspec.structs.astuple(summary.groups_broken)):
+        saved = _saved(summary.saved_groups, "group")
+        lines.append(_sides("groups broken", summary.groups_broken, saved))
     if summary.worse_by:
         by = ", ".join(f"{count} by {safe(rule)}" for rule, count in summary.worse_by.items())
         lines.append(f"makeway would have done worse: {by}")
@@ -120,15 +142,17 @@ def _saved(number: int, noun: str) -> str:
     return f"saved {count}" if number > 0 else f"cost {count} more"
 
 
-def cells(comparison: Comparison) -> tuple[str, ...]:
-    """A comparison as a line of the table, in the order of COLUMNS. Pure."""
+def cells(comparison: Comparison, now: datetime, *, wide: bool = False) -> tuple[str, ...]:
+    """A comparison as a line of the table, in the order of COLUMNS. `wide`: every victim. Pure."""
     return (
+        age(now - comparison.planned_at),
         api_time(comparison.planned_at),
-        for_whom(comparison.preemptor),
-        _choice(comparison.default_preemption),
-        _choice(comparison.makeway),
+        safe(compared_text(comparison)),
+        _choice(comparison.default_preemption, wide=wide),
+        _choice(comparison.makeway, wide=wide),
         comparison.result,
-        safe(comparison.decided_by or comparison.note or _refusal(comparison)),
+        comparison.decided_by or comparison.note or _refusal(comparison),
+        comparison.decision_id,
     )
 
 
@@ -136,11 +160,13 @@ def _refusal(comparison: Comparison) -> str:
     return comparison.refusal.reason if comparison.refusal is not None else ""
 
 
-def _choice(choice: Choice | None) -> str:
+def _choice(choice: Choice | None, *, wide: bool) -> str:
     if choice is None:
         return "-"
     violations = f", {choice.pdb_violations} PDB" if choice.pdb_violations else ""
-    return safe(f"{choice.node}: {named(choice.victims)}{violations}")
+    names = named(choice.victims, most=None) if wide else named(choice.victims)
+    broken = f", {counted(choice.groups_broken, 'group')} broken" if choice.groups_broken else ""
+    return f"{place_text(choice)}: {names}{violations}{broken}"
 
 
 async def comparisons(bus: Bus, since: datetime | None = None) -> list[Comparison]:

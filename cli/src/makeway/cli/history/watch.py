@@ -6,31 +6,38 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.cli.ages import age
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history.audit_lines import AuditEntry, Auditor
 from makeway.cli.history.audit_streams import Item, everything
 from makeway.cli.history.rows import History, Row, Wanted, named
 from makeway.cli.history.since import parse_since
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.text import safe
+from makeway.cli.tables import Column, table
 
 app = typer.Typer(add_completion=False)
 
 _KEPT: Final = 5000
 _LAST: Final = 12
 _REFRESH_SECONDS: Final = 0.5
-_COLUMNS: Final = ("FOR", "NODE", "VICTIMS", "SINCE", "UNTIL", "ORDER")
+_COLUMNS: Final = (
+    Column("FOR"),
+    Column("NODE", rank=2),
+    Column("VICTIMS", kind="text"),
+    Column("AGE"),
+    Column("LEFT", rank=1),
+    Column("ORDER", kind="id"),
+)
 
 
 @app.command()
@@ -92,7 +99,8 @@ async def _picture(printer: Printer, messages: AsyncIterator[Item], auditor: Aud
         with Live(console=printer.console, auto_refresh=False, screen=True) as live:
             while not reading.done():
                 now = datetime.now(UTC)
-                live.update(picture(story, list(last), wanted, now), refresh=True)
+                width = printer.console.width
+                live.update(picture(story, list(last), wanted, now, width), refresh=True)
                 await asyncio.wait({reading}, timeout=_REFRESH_SECONDS)
         reading.result()
     finally:
@@ -100,18 +108,18 @@ async def _picture(printer: Printer, messages: AsyncIterator[Item], auditor: Aud
         await asyncio.wait({reading})
 
 
-def picture(story: History, last: list[Text], wanted: Wanted, now: datetime) -> RenderableType:
-    """What a terminal shows at this moment. Pure."""
+def picture(
+    story: History, last: list[Text], wanted: Wanted, now: datetime, width: int | None = None
+) -> RenderableType:
+    """What a terminal of a width shows at this moment. Pure."""
     live = [row for row in story.live(now) if wanted.takes(row)]
     head = Text(f"makeway  {now:%H:%M:%SZ}  {len(live)} in flight", style="bold")
     parts: list[RenderableType] = [head, Text("")]
     if live:
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in _COLUMNS:
-            table.add_column(column, overflow="fold")
-        for row in live:
-            table.add_row(*_cells(row, now))
-        parts += [table, Text("")]
+        titles, *lines = table(_COLUMNS, (_cells(row, now) for row in live), width=width)
+        parts += [Text(titles, style="dim", no_wrap=True)]
+        parts += [Text(line, no_wrap=True) for line in lines]
+        parts.append(Text(""))
     parts.append(Text("last", style="dim"))
     parts += [_one_line(text) for text in last] or [Text("nothing yet")]
     return Group(*parts)
@@ -126,12 +134,11 @@ def _one_line(text: Text) -> Text:
 
 def _cells(row: Row, now: datetime) -> tuple[str, ...]:
     whom = f"{row.namespace}/{row.name}" if row.name else f"queue {row.queue}"
-    since = max(timedelta(), now - row.at)
     return (
-        safe(whom),
-        safe(row.node or "-"),
-        safe(named(row.victims)),
-        f"{since.total_seconds():.0f}s",
-        "" if row.until is None else f"{row.until:%H:%M:%SZ}",
-        safe(row.order_id),
+        whom,
+        row.node or "-",
+        named(row.victims),
+        age(now - row.at),
+        "-" if row.until is None else age(row.until - now),
+        row.order_id,
     )

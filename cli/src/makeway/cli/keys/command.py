@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from makeway.bus.signing import SigningKey, SigningKind
+from makeway.cli.ages import age_of
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, USAGE, fail
 from makeway.cli.keys.rotation import KindKeys, Step, left, next_step, retired
@@ -30,7 +31,8 @@ from makeway.cli.keys.stores import (
     put_public,
     secret,
 )
-from makeway.cli.output import OutputOption, Printer
+from makeway.cli.output import OutputOption, Printer, TableOutputOption
+from makeway.cli.tables import Column
 from makeway.core.config.duration import DurationError, parse_duration
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import Api
@@ -47,7 +49,14 @@ _USES: Final = {
     SigningKind.CONTROL: "planner",
     SigningKind.OUTCOME: "evictor",
 }
-_COLUMNS: Final = ("KIND", "KEY", "SIGNED BY", "STATE", "AGE")
+_COLUMNS: Final = (
+    Column("KIND"),
+    Column("KEY"),
+    Column("SIGNED BY", rank=1),
+    Column("STATE"),
+    Column("AGE"),
+    Column("MADE", wide=True),
+)
 
 KindOption = Annotated[
     list[SigningKind] | None,
@@ -181,7 +190,7 @@ async def show(
     *,
     scheduler_namespace: SchedulerNamespaceOption = "",
     directory: DirectoryOption = None,
-    output: OutputOption = "text",
+    output: TableOutputOption = "text",
 ) -> int | None:
     """Show kinds, key ids and ages, and which key is in use; never a private key.
 
@@ -376,17 +385,8 @@ def _row(kind: SigningKind, key_id: str, state: str, public: PublicState) -> Key
 
 
 def _cells(row: KeyRow, now: datetime) -> tuple[str, ...]:
-    age = _age(now - datetime.fromisoformat(row.made_at)) if row.made_at else "-"
-    return (row.kind, row.key_id, row.signed_by, row.state, age)
-
-
-def _age(passed: timedelta) -> str:
-    """Return an age as kubectl shows one, roughly."""
-    seconds = max(0, int(passed.total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"
+    made = datetime.fromisoformat(row.made_at) if row.made_at else None
+    return (row.kind, row.key_id, row.signed_by, row.state, age_of(made, now), row.made_at or "-")
 
 
 def _duration(text: str, option: str) -> timedelta:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from makeway.bus.reasons import reason_of
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.k8s.times import api_time
@@ -166,7 +167,7 @@ class DirectoryKeys:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise ValueError(f"{file}: {error}") from error
+            raise ValueError(f"{file}: {reason_of(error)}") from error
 
     def _write(self, name: str, key: SigningKey) -> None:
         """Write a file that only its owner may read, and let it take the place of one that is there."""
@@ -185,7 +186,7 @@ class DirectoryKeys:
                 with suppress(FileNotFoundError):
                     new.unlink()
         except OSError as error:
-            raise ValueError(f"{file} cannot be written: {error}") from error
+            raise ValueError(f"{file} cannot be written: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 import typer
 
+from makeway.cli.check.presence import must_be_installed
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
@@ -43,6 +44,7 @@ async def breaker(
     namespace = installation.makeway_namespace
     now = datetime.now(UTC)
     async with installation.api() as api:
+        await must_be_installed(api, installation, changes=action is not None)
         data = await _read(api, namespace)
         trips, reset_at = parse_breaker(data or {}, now)
         held = [trip for trip in trips.values() if trip.holds(now)]

@@ -14,7 +14,9 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
-from makeway.cli.connect.session import Installation, connected
+from makeway.cli.check.presence import must_be_installed
+from makeway.cli.connect.form import Form, installed_form
+from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, USAGE, fail
 from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
@@ -22,7 +24,7 @@ from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
 from makeway.cli.mode.components import Confirmation, confirmation, in_order, silent, without
 from makeway.cli.mode.config import CONFIGMAP, StoredPolicy, change, stored
 from makeway.cli.mode.report import StoredState, lines, report_of
-from makeway.cli.output import OutputOption, Printer
+from makeway.cli.output import Printer, TableOutputOption
 from makeway.core.config.document import did_you_mean
 from makeway.core.config.duration import DurationError, parse_duration
 from makeway.core.k8s.times import api_time
@@ -39,7 +41,9 @@ Wanted = Literal["off", "observe", "enforce", "inherit"]
 
 _ASK_SECONDS: Final = 0.5
 _LONGEST_REASON: Final = 500
-_PODS: Final = "app.kubernetes.io/name=makeway,app.kubernetes.io/component in (planner, evictor, scheduler)"
+_PODS: Final = (
+    "app.kubernetes.io/name=makeway,app.kubernetes.io/component in (planner, evictor, scheduler, nominator)"
+)
 
 
 @app.command()
@@ -62,6 +66,7 @@ async def mode(
             "-n",
             metavar="NS",
             help="Only for pods of this namespace that need room (for quotas: that have to go).",
+            autocompletion=complete_namespaces,
         ),
     ] = "",
     release: Annotated[
@@ -81,7 +86,7 @@ async def mode(
     force: Annotated[
         bool, typer.Option("--force", help="Write the policy though something else manages it.")
     ] = False,
-    output: OutputOption = "text",
+    output: TableOutputOption = "text",
 ) -> int | None:
     """Show how far makeway goes, or change it: off, observe (plan, record, evict nobody) or enforce.
 
@@ -104,14 +109,17 @@ async def mode(
     asked = _Asked(wanted, namespace, release=release, reason=reason, yes=yes, force=force)
     printer = Printer(output)
     async with installation.api() as api:
+        await must_be_installed(api, installation, changes=asked.changes)
         changed = await _changed(api, installation, asked, printer)
         seconds = seconds if asked.changes else 0.0
         now = await _as_stored(api, installation.makeway_namespace)
         components: list[Confirmation] = []
         unknown = ""
+        form: Form | None = None
         if wait:
             pods = await _pods(api, installation.makeway_namespace)
-            asking = _Asking(now, namespace, pods)
+            form = await installed_form(api, installation.makeway_namespace)
+            asking = _Asking(now, namespace, pods, form.parts)
             with printer.progress("waiting until every component goes by it"):
                 components, unknown = await _answers(installation, asking, seconds)
     report = report_of(now, namespace=namespace, changed=changed, components=components)
@@ -127,7 +135,7 @@ async def mode(
         if now.brake.engaged:
             printer.note("every evictor reads the brake from the API server before its next delete")
         return UNREACHABLE
-    return _verdict(printer, components) if wait and asked.changes else None
+    return _verdict(printer, components, form.parts) if form and asked.changes else None
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,9 @@ async def _changed(api: Api, installation: Installation, asked: _Asked, printer:
     if asked.wanted == "off":
         return await _brake(api, at, asked, printer)
     changed = False
+    if asked.release:
+        # What cannot be released is said before the policy is written.
+        released(await stored_brake(api, at), asked.namespace)
     if asked.wanted is not None:
         changed = await _policy(api, installation, asked, printer)
     if asked.release:
@@ -211,8 +222,14 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
     now = await stored(api, at)
     before = Policy() if now.text is None else parse_policy(now.text, f"{CONFIGMAP}/{KEY}")
     after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
-    if begins(before, after, namespace) and not asked.yes:
-        await _confirm(installation, namespace)
+    if begins(before, after, namespace):
+        if not (await installed_form(api, at)).evicts:
+            raise ValueError(
+                f"the installation in {at} has nothing that evicts pods (bridge none): nothing was changed; "
+                "helm upgrade with bridge=external or bridge=plugin first, see docs/install.md"
+            )
+        if not asked.yes:
+            await _confirm(installation, namespace)
     _, changed = await change(api, at, lambda stored_now: _edited(stored_now, asked))
     for_whom = f" for namespace {namespace}" if namespace else ""
     said = "now says" if changed else "says already"
@@ -296,7 +313,10 @@ async def _as_stored(api: Api, namespace: str) -> StoredState:
 class _Asking:
     """Rounds of questions: who has answered so far, and what the last answers come to."""
 
-    def __init__(self, said: StoredState, namespace: str, pods: dict[str, str]) -> None:
+    def __init__(
+        self, said: StoredState, namespace: str, pods: dict[str, str], parts: tuple[str, ...]
+    ) -> None:
+        self.parts = parts
         self._said = said
         self._namespace = namespace
         self._pods = pods
@@ -313,6 +333,7 @@ class _Asking:
                 brake=self._said.brake.scope(),
             )
             for one in await bus.components.ask(_ASK_SECONDS)
+            if one.component != "shadow"  # no mode holds it back
         ]
         missing = silent(heard, self._known, self._pods)
         self._known |= {one.identity: one.component for one in heard}
@@ -329,7 +350,9 @@ async def _answers(
         async with installation.bus() as bus:
             while True:
                 found = await asking.ask(bus)
-                settled = bool(found) and all(one.confirmed for one in found) and not without(found)
+                settled = (
+                    bool(found) and all(one.confirmed for one in found) and not without(found, asking.parts)
+                )
                 if settled or time.monotonic() >= until:
                     return found, ""
     except (BusError, ApiError, ApiUnavailable) as error:
@@ -360,13 +383,14 @@ async def _pods(api: Api, namespace: str) -> dict[str, str]:
     return {one.metadata.name: one.metadata.labels["app.kubernetes.io/component"] for one in found}
 
 
-def _verdict(printer: Printer, components: list[Confirmation]) -> int:
+def _verdict(printer: Printer, components: list[Confirmation], parts: tuple[str, ...]) -> int:
     late = [one for one in components if not one.confirmed]
     for one in late:
         printer.note(f"{one.component} {one.identity} has not confirmed: {one.why}")
-    for component in without(components):
+    missing = without(components, parts)
+    for component in missing:
         printer.note(f"no {component} answers")
-    if late or without(components):
+    if late or missing:
         return NEGATIVE
     printer.note(f"{len(components)} of {len(components)} components confirm")
     return 0

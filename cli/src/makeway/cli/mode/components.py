@@ -8,9 +8,17 @@ from typing import Final
 import msgspec
 
 from makeway.bus.component_status import ComponentStatus
+from makeway.cli.connect.form import PARTS
+from makeway.cli.tables import Column
 from makeway.core.policy.mode import Mode, more_restrictive
 
-COLUMNS: Final = ("COMPONENT", "NAME", "MODE", "POLICY", "")
+COLUMNS: Final = (
+    Column("COMPONENT"),
+    Column("NAME"),
+    Column("MODE"),
+    Column("POLICY", rank=1),
+    Column("REMARK", kind="text"),
+)
 
 SILENT: Final = "does not answer"
 
@@ -19,7 +27,7 @@ class Confirmation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     """One component. `why`: what is to be said of it, such as why it does not go by the policy yet.
 
     Attributes:
-        component: planner, evictor or scheduler.
+        component: planner, evictor, scheduler or nominator.
         identity: its name; of one that does not answer, its pod's.
         confirmed: it goes by the policy.
         mode: in force in it, for the namespace asked about where there is one.
@@ -107,7 +115,7 @@ def row(one: Confirmation) -> tuple[str, ...]:
     return (one.component, one.identity, one.mode or "", one.policy_revision or "none", one.why)
 
 
-def without(confirmations: Iterable[Confirmation]) -> list[str]:
-    """Name the components of which there is none."""
+def without(confirmations: Iterable[Confirmation], parts: Iterable[str] = PARTS["plugin"]) -> list[str]:
+    """Name the components of which there is none. `parts`: of which there must be one each."""
     there = {one.component for one in confirmations}
-    return [component for component in ("planner", "evictor", "scheduler") if component not in there]
+    return [component for component in parts if component not in there]

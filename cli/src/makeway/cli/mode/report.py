@@ -11,6 +11,7 @@ import msgspec
 from makeway.cli.mode.brake import holds_for
 from makeway.cli.mode.components import COLUMNS, Confirmation, row
 from makeway.cli.mode.config import CONFIGMAP, StoredPolicy
+from makeway.cli.tables import Column
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import Brake
@@ -114,7 +115,7 @@ class ModeReport(msgspec.Struct, frozen=True, rename="camel"):
     changed: bool
     components: list[Confirmation]
 
-    def columns(self) -> Sequence[str]:
+    def columns(self) -> Sequence[Column]:
         """Return the head of the components' table."""
         return COLUMNS
 
@@ -184,7 +185,7 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
         yield from (f"  {problem}" for problem in report.policy_problems)
     elif report.policy_revision:
         others = sorted(item for item in report.namespace_modes.items() if item[0] != report.namespace)
-        own = "".join(f", {name} {mode}" for name, mode in others)
+        own = "".join(f"; namespace {name}: {mode}" for name, mode in others)
         yield f"policy: {report.policy_mode}{for_whom}{own}  ({where}, {report.policy_revision})"
     else:
         yield f"policy: none, which is enforce  (no {where})"

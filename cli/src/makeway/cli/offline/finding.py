@@ -1,4 +1,7 @@
-"""Finding orders, decisions and outcomes in the streams: by id, or by the pods that they are about."""
+"""Finding orders, decisions, outcomes, recordings in the streams: by id, or by the pods that they are about.
+
+Where a person gives an id, its beginning does, if only one id begins so.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,15 @@ from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
 from makeway.bus.errors import Malformed, StreamConflict
 from makeway.bus.follow import Start
-from makeway.bus.ids import moment_in
+from makeway.bus.ids import moment_in, moments_of
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 
 _SKEW: Final = timedelta(minutes=5)
 """How far a writer's clock and the server's may be apart."""
+
+_NAMED: Final = 3
+"""How many ids are named where several begin alike."""
 
 M = TypeVar("M", DecisionRecord, EvictionOrder, Outcome)
 
@@ -39,6 +45,34 @@ async def order_by_id(bus: Bus, order_id: str) -> EvictionOrder | None:
     return None
 
 
+async def decision_named(bus: Bus, prefix: str) -> DecisionRecord | None:
+    """Find the decision record whose id begins so, as `makeway history` shows it.
+
+    Raises:
+        BusError: NATS does not answer.
+        ValueError: several begin so.
+    """
+    since, until = _span(prefix)
+    async with aclosing(decisions(bus, since=since)) as found:
+        return await _only(found, prefix, lambda record: record.decision_id, until)
+
+
+async def order_named(bus: Bus, prefix: str) -> EvictionOrder | None:
+    """Find the order whose id begins so. Raises as `decision_named`."""
+    since, until = _span(prefix)
+    async with aclosing(orders(bus, since=since)) as found:
+        return await _only(found, prefix, lambda order: order.order_id, until)
+
+
+async def order_of(bus: Bus, record: DecisionRecord) -> EvictionOrder | None:
+    """Find the order that carries out a decision; None where none does (yet). Raises BusError."""
+    async with aclosing(orders(bus, since=record.at - _SKEW)) as found:
+        async for order in found:
+            if order.decision_id == record.decision_id:
+                return order
+    return None
+
+
 async def outcome_of(bus: Bus, order_id: str) -> Outcome | None:
     """Return an order's outcome, None while there is none. Raises BusError."""
     async with aclosing(
@@ -54,9 +88,9 @@ def decisions(
 ) -> AsyncGenerator[DecisionRecord]:
     """Read the decision records that are there, oldest first; only of one preemptor where it is given."""
     subjects = (
-        (bus.subjects.decision(preemptor_uid),)
+        (bus.subjects.decision(preemptor_uid), bus.subjects.group_decision(preemptor_uid))
         if preemptor_uid
-        else (bus.subjects.pod_decisions, bus.subjects.quota_decisions)
+        else (bus.subjects.pod_decisions, bus.subjects.group_decisions, bus.subjects.quota_decisions)
     )
     return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, *subjects)
 
@@ -67,6 +101,63 @@ def orders(
     """Read the orders that are there, oldest first; only of one preemptor where it is given."""
     subject = bus.subjects.pod_order(preemptor_uid) if preemptor_uid else bus.subjects.orders
     return _read(bus, bus.subjects.orders_stream, unwrap_order, since, subject)
+
+
+async def recording(bus: Bus, recording_id: str) -> AsyncGenerator[bytes]:
+    """Read the parts of a recording that are there, oldest first. Raises BusError."""
+    stream, subject = bus.subjects.recordings_stream, bus.subjects.recording(recording_id)
+    try:
+        async with aclosing(
+            bus.follow(stream, start=Start.beginning(), subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
+        ) as messages:
+            async for message in messages:
+                yield message.data
+    except JetStreamError as error:
+        if not error.not_found:
+            raise
+        raise StreamConflict(f"there is no stream {stream} on this NATS") from error
+
+
+def _span(prefix: str) -> tuple[datetime | None, datetime | None]:
+    """Return from when on a stream may hold an id that begins so, and until when one may be made."""
+    first, last = moments_of(prefix)
+    try:
+        return first and first - _SKEW, last and last + _SKEW
+    except OverflowError:
+        return None, None
+
+
+async def _only(
+    found: AsyncGenerator[M], prefix: str, id_of: Callable[[M], str], until: datetime | None
+) -> M | None:
+    """Return the one whose id is that, or the only one whose id begins so. Bounded by `_NAMED` in memory.
+
+    Raises:
+        ValueError: several begin so.
+    """
+    first: M | None = None
+    names: list[str] = []
+    more = 0
+    async for one in found:
+        name = id_of(one)
+        if name == prefix:
+            return one
+        made = moment_in(name)
+        if until is not None and made is not None and made > until:
+            break
+        if not name.startswith(prefix) or name in names:
+            continue
+        first = first or one
+        if len(names) < _NAMED:
+            names.append(name)
+        else:
+            more += 1
+    if len(names) > 1:
+        others = f" and {more} more" if more else ""
+        raise ValueError(
+            f"{prefix} is the beginning of several ids: {', '.join(names)}{others}; give more of it"
+        )
+    return first
 
 
 def _made(identifier: str) -> datetime | None:

@@ -12,16 +12,16 @@ import msgspec
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.errors import StreamConflict
-from makeway.bus.follow import Start
-from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import DecisionRecord
+from makeway.bus.reasons import reason_of
+from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
-from makeway.cli.offline.finding import decision_by_id, order_by_id
+from makeway.cli.offline.finding import decision_by_id, decision_named, order_named, recording
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
+from makeway.core.text import counted
 from makeway.planner.offline.replaying import Difference, Replay, differences
 from makeway.planner.recording.entries import RecordingError
 
@@ -57,7 +57,12 @@ async def replay(
     installation: Installation,
     what: Annotated[
         str,
-        typer.Argument(metavar="ORDER|DECISION", help="Id of an order or of a decision.", show_default=False),
+        typer.Argument(
+            metavar="ORDER|DECISION",
+            help="Id of an order or of a decision, or its beginning.",
+            show_default=False,
+            autocompletion=completion.records,
+        ),
     ] = "",
     *,
     from_file: Annotated[
@@ -104,13 +109,15 @@ async def _decision(bus: Bus, what: str) -> DecisionRecord:
     """Find the record of a decision, or of the one that an order carries out."""
     decision_id = what
     if what.startswith("ord-"):
-        order = await order_by_id(bus, what)
+        order = await order_named(bus, what)
         if order is None:
             fail(f"there is no order {what}; orders are kept for a week")
         if not order.decision_id:
-            fail(f"{what} names no decision, so that there is nothing to replay")
+            fail(f"{order.order_id} names no decision, so that there is nothing to replay")
         decision_id = order.decision_id
-    record = await decision_by_id(bus, decision_id)
+        record = await decision_by_id(bus, decision_id)
+    else:
+        record = await decision_named(bus, what)
     if record is None:
         fail(f"there is no decision {decision_id}; decisions are kept for three days")
     return record
@@ -119,7 +126,8 @@ async def _decision(bus: Bus, what: str) -> DecisionRecord:
 async def _collected(bus: Bus, record: DecisionRecord) -> Export:
     """Read the parts of the recording up to the decision."""
     if not record.recording:
-        quota = ", or the cluster changed while it planned for this quota" if record.kind == "quota" else ""
+        quota = f", or the cluster changed while it planned for this {record.kind}"
+        quota = quota if record.kind != "pod" else ""
         fail(
             f"{record.decision_id} was not recorded: its planner was started with --no-record, had only just "
             f"begun to lead, or was just applying changed disruption budgets{quota}"
@@ -139,19 +147,11 @@ async def _parts(bus: Bus, record: DecisionRecord) -> tuple[list[bytes], bool]:
     """Read the recording up to the decision, and return whether that was found. Raises RecordingError."""
     parts: list[bytes] = []
     replay = Replay()
-    stream, subject = bus.subjects.recordings_stream, bus.subjects.recording(record.recording)
-    try:
-        async with aclosing(
-            bus.follow(stream, start=Start.beginning(), subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
-        ) as messages:
-            async for message in messages:
-                parts.append(message.data)
-                if any(one.decision_id == record.decision_id for one in replay.read(message.data)):
-                    return parts, True
-    except JetStreamError as error:
-        if not error.not_found:
-            raise
-        raise StreamConflict(f"there is no stream {stream} on this NATS") from error
+    async with aclosing(recording(bus, record.recording)) as found:
+        async for part in found:
+            parts.append(part)
+            if any(one.decision_id == record.decision_id for one in replay.read(part)):
+                return parts, True
     return parts, False
 
 
@@ -193,6 +193,8 @@ def _lines(answer: ReplayResult) -> list[str]:
     if record.preemptor is not None:
         who = f"{record.preemptor.namespace}/{record.preemptor.name}"
     at = api_time(record.at)
+    if record.group is not None:
+        who = f"PodGroup {record.group.namespace}/{record.group.name}"
     lines = [f"{record.decision_id} of {at}, for {who}, snapshot {record.snapshot_revision}"]
     if not answer.same:
         lines.append(f"something else comes out, in {len(answer.differences)} fields:")
@@ -205,12 +207,16 @@ def _lines(answer: ReplayResult) -> list[str]:
     if record.quota is not None:
         victims = ", ".join(names_of(record.victims))
         lines.append(f"  {record.quota.result}; victims: {victims or 'none'}")
+    elif record.group_plan is not None and record.diagnosis is None:
+        victims = ", ".join(names_of(record.victims))
+        nodes = len({one.node for one in record.group_plan.placements})
+        lines.append(f"  on {counted(nodes, 'node')}; victims: {victims or 'no other pod'}")
     elif record.diagnosis is not None:
         lines.append(f"  {record.diagnosis.reason}: {record.diagnosis.message}")
     elif record.nominated_node:
         victims = ", ".join(names_of(record.victims))
         best = f"{record.nominated_node}, best of {record.candidates_total}"
-        lines.append(f"  {best}; victims: {victims or 'nobody new'}")
+        lines.append(f"  {best}; victims: {victims or 'no other pod'}")
     else:
         lines.append(f"  {record.unmodelled_total} nodes that only the scheduler's filters can judge")
     return lines
@@ -224,11 +230,14 @@ def _exported(file: str) -> Export:
     try:
         data = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
-        fail(f"{file}: cannot be read: {error.strerror or error}")
+        fail(f"{file}: cannot be read: {reason_of(error)}")
     try:
         exported = msgspec.json.decode(data, type=Export)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fail(f"{file}: no exported decision: {error}; make one with `makeway replay ID --export FILE`")
+        fail(
+            f"{file}: no exported decision: {reason_of(error)}; "
+            "make one with `makeway replay ID --export FILE`"
+        )
     if exported.api_version != FORMAT or exported.kind != "RecordedDecision":
         fail(f"{file}: is {exported.kind} of {exported.api_version}, no RecordedDecision of {FORMAT}")
     return exported
@@ -238,4 +247,4 @@ def _write(path: Path, exported: Export) -> None:
     try:
         path.write_bytes(msgspec.json.encode(exported))
     except OSError as error:
-        fail(f"{path}: cannot be written: {error.strerror or error}")
+        fail(f"{path}: cannot be written: {reason_of(error)}")

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from makeway.bus.reasons import reason_of
+from makeway.cli.connect.asking import asked
 from makeway.cli.connect.session import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
 from makeway.cli.offline.simulate_text import lines
 from makeway.cli.output import OutputOption, Printer
+from makeway.cli.text import joined
 from makeway.core.config.document import ConfigError
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.live import read_world
-from makeway.planner.offline.manifests import Manifest, ManifestError, documents, pods_of
-from makeway.planner.offline.quotas import SimulatedQuota, lowered, not_enforced
-from makeway.planner.offline.results import SimulatedPod, SimulationReport
+from makeway.planner.offline.manifests import (
+    Manifest,
+    ManifestError,
+    documents,
+    group_named,
+    groups_of,
+    pods_of,
+)
+from makeway.planner.offline.quotas import lowered, not_enforced
+from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
+from makeway.runtime.kube import ApiError
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)
@@ -41,8 +54,9 @@ async def simulate(
             "--filename",
             "-f",
             metavar="FILE",
-            help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, as YAML or "
-            "JSON; - reads stdin. May be given again. Not needed with --queues.",
+            help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, and the "
+            "PodGroups that they name, as YAML or JSON; - reads stdin. May be given again. Not needed with "
+            "--queues.",
         ),
     ] = [],  # noqa: B006 - typer copies it
     cluster: Annotated[
@@ -79,15 +93,21 @@ async def simulate(
     and in which order.
 
     Nothing is created or changed. The pods come one after the other, and each sees what the ones before it
-    would have done. Of the scheduler's filters those with a column are known: resources, host ports, node
-    selectors and affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims,
-    queues. Other volumes, devices and filters of third parties are not.
+    would have done. A PodGroup that is given comes first, with all pods that name it, in one plan.
+
+    Of the scheduler's filters those with a column are known: resources, host ports, node selectors and
+    affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims, queues. Other
+    volumes, devices and filters of third parties are not.
+
+    A user who may not list the cluster is answered by the API ask.makeway.dev, where it is served, about pods
+    of one namespace.
 
     Exit code 0 whatever the answer; 1 where a file cannot be used.
     """
     if not files and not queues:
         raise typer.BadParameter("give pods with --filename, or queues to try with --queues")
     settings = ConfigSettings(namespace=installation.makeway_namespace)
+    printer = Printer(output)
     try:
         if [*files, cluster, policy, queues].count(_STDIN) > 1:
             raise ManifestError("stdin can be read once: give - once")
@@ -95,8 +115,16 @@ async def simulate(
         if cluster:
             world = _dumped(cluster, settings)
         else:
-            async with installation.api() as api:
-                world = await read_world(api, settings)
+            try:
+                async with installation.api() as api:
+                    world = await read_world(api, settings)
+            except ApiError as error:
+                if error.status != HTTPStatus.FORBIDDEN or policy or queues:
+                    raise
+                objects = [one for texts, _ in found for one in texts]
+                space = installation.namespace(namespace)
+                _show(await _as_tenant(installation, printer, objects, space, error), printer)
+                return
         if policy:
             configuring.enforce(world, _text(policy), policy)
         before = world.snapshot.queues.tree
@@ -105,29 +133,65 @@ async def simulate(
         default = namespace or "default" if cluster else installation.namespace(namespace)
         nodes = world.snapshot.nodes.values()
         manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
+        groups = [(group, source) for texts, source in found for group in groups_of(texts)]
         if manifests:
-            report = _run(world, manifests, default, all_candidates=all_candidates)
+            report = _run(world, manifests, groups, default, all_candidates=all_candidates)
         else:
             report = _lowered(world, before)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
-    printer = Printer(output)
+    _show(report, printer, all_candidates=all_candidates)
+
+
+def _show(report: SimulationReport, printer: Printer, *, all_candidates: bool = False) -> None:
     for warning in report.warnings:
         printer.note(f"makeway: {warning}")
     if printer.data:
         printer.document(report)
         return
     for line in lines(report, all_candidates=all_candidates):
-        printer.line(line)
+        printer.line(joined(line))
+
+
+async def _as_tenant(
+    installation: Installation,
+    printer: Printer,
+    objects: list[Manifest],
+    namespace: str,
+    instead: ApiError,
+) -> SimulationReport:
+    """Ask as a user who may not list the cluster. Raises ApiError, ApiUnavailable."""
+    body = msgspec.json.encode({"kind": "List", "items": objects})
+    answer = await asked(installation, printer, f"{namespace}/simulations", body=body, instead=instead)
+    return msgspec.json.decode(answer, type=SimulationReport)
 
 
 def _run(
-    world: World, manifests: list[tuple[Manifest, str]], namespace: str, *, all_candidates: bool
+    world: World,
+    manifests: list[tuple[Manifest, str]],
+    groups: list[tuple[Manifest, str]],
+    namespace: str,
+    *,
+    all_candidates: bool,
 ) -> SimulationReport:
-    """Create pods one after the other."""
+    """Create groups and then other pods, one after the other."""
     now = datetime.now(UTC)
     simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
-    return _report(world, now, pods=tuple(simulation.run(manifest, source) for manifest, source in manifests))
+
+    def key(manifest: Manifest, name: str) -> tuple[str, str]:
+        return (manifest.get("metadata") or {}).get("namespace") or namespace, name
+
+    members: dict[tuple[str, str], list[tuple[Manifest, str]]] = {
+        key(group, str((group.get("metadata") or {}).get("name"))): [] for group, _ in groups
+    }
+    alone: list[tuple[Manifest, str]] = []
+    for pod, source in manifests:
+        members.get(key(pod, group_named(pod)), alone).append((pod, source))
+    told = tuple(
+        simulation.run_group(group, pods, source)
+        for (group, source), pods in zip(groups, members.values(), strict=True)
+    )
+    return _report(world, now, groups=told, pods=tuple(simulation.run(pod, source) for pod, source in alone))
 
 
 def _lowered(world: World, before: QueueTree | None) -> SimulationReport:
@@ -143,6 +207,7 @@ def _report(
     world: World,
     now: datetime,
     *,
+    groups: tuple[SimulatedGroup, ...] = (),
     pods: tuple[SimulatedPod, ...] = (),
     quotas: tuple[SimulatedQuota, ...] = (),
 ) -> SimulationReport:
@@ -152,6 +217,7 @@ def _report(
         nodes=snapshot.node_count,
         policy_revision=snapshot.exemptions.revision,
         queues_revision=snapshot.queues.revision,
+        groups=groups,
         pods=pods,
         quotas=quotas,
         warnings=tuple(world.warnings),
@@ -178,11 +244,11 @@ def _text(file: str) -> str:
     try:
         return _bytes(file).decode()
     except UnicodeDecodeError as error:
-        raise ManifestError(f"{_named(file)}: not text: {error}") from error
+        raise ManifestError(f"{_named(file)}: {reason_of(error)}") from error
 
 
 def _bytes(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
-        raise ManifestError(f"{_named(file)}: cannot be read: {error.strerror or error}") from error
+        raise ManifestError(f"{_named(file)}: cannot be read: {reason_of(error)}") from error

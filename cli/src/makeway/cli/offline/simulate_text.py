@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
@@ -9,8 +10,7 @@ from makeway.bus.messages import RankedCandidate, Spared, Victim
 from makeway.cli.units import in_units, unit_text
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
-from makeway.planner.offline.quotas import SimulatedQuota
-from makeway.planner.offline.results import SimulatedPod, SimulationReport
+from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 
 _SHOWN = 3
 """Other candidates that are shown where not all are asked for."""
@@ -18,18 +18,24 @@ _SHOWN = 3
 
 def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
     """Return a paragraph for each pod, or each lowered quota, and a last line that sums up."""
-    if not report.pods:
+    if not report.pods and not report.groups:
         yield from _quotas(report.quotas)
         return
+    for group in report.groups:
+        yield from _group(group)
     for pod in report.pods:
         yield from _pod(pod, all_candidates=all_candidates)
+    simulated: list[SimulatedGroup | SimulatedPod] = [*report.groups, *report.pods]
     counts = [
-        (sum(pod.result == result for pod in report.pods), text)
+        (sum(one.result == result for one in simulated), text)
         for result, text in (("fits", "fit"), ("preempts", "would preempt"), ("refused", "refused"))
     ]
-    victims = sum(len(pod.victims) for pod in report.pods)
+    victims = sum(len(one.victims) for one in simulated)
     told = ", ".join(f"{number} {text}" for number, text in counts if number)
     pods, nodes = counted(len(report.pods), "pod"), counted(report.nodes, "node")
+    if report.groups:
+        groups = counted(len(report.groups), "group")
+        pods = f"{groups} and {pods}" if report.pods else groups
     yield f"{pods} on {nodes}: {told}; {counted(victims, 'victim')}"
 
 
@@ -45,6 +51,32 @@ def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:
             yield f"  mode {one.mode}: makeway would not do it by itself"
     victims = sum(len(one.victims) for one in quotas)
     yield f"{counted(len(quotas), 'quota')} to enforce; {counted(victims, 'victim')}"
+
+
+def _group(group: SimulatedGroup) -> Iterator[str]:
+    name = f"PodGroup {group.namespace}/{group.name} (priority {group.priority})"
+    placed = [member for member in group.members if member.node is not None]
+    within = "".join(f", within {key} {value}" for key, value in group.domains.items())
+    of_all = f"{len(placed)} of {counted(len(group.members), 'pod')}"
+    if group.result == "fits":
+        yield f"{name} fits without preemption: {of_all}{within}"
+    elif group.result == "preempts":
+        violating = group.price.pdb_violations if group.price is not None else 0
+        violations = f", {counted(violating, 'PDB violation')}" if violating else ""
+        leaving = counted(len(group.victims), "pod")
+        yield f"{name} would preempt for {of_all}{within}: {leaving} would leave{violations}"
+    else:
+        yield f"{name} stays pending"
+        if group.diagnosis is not None:
+            yield f"  {group.diagnosis.reason}: {group.diagnosis.message}"
+    nodes = Counter(member.node for member in placed if member.node is not None)
+    if nodes:
+        yield f"  on {', '.join(f'{node} {count}' for node, count in sorted(nodes.items()))}"
+    for unit, pods in in_units(group.victims):
+        yield f"  - {_unit(unit, pods) if unit else f'{_victim(pods[0])} on {pods[0].node}'}"
+    if group.mode != "enforce" and group.result == "preempts":
+        yield f"  mode {group.mode}: makeway would not do it by itself"
+    yield from (f"  note: {warning}" for warning in group.warnings)
 
 
 def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:

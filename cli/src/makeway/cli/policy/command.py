@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from makeway.bus.reasons import reason_of
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.policy.lint import Finding, lint
 from makeway.core.config.document import Problem
@@ -57,8 +58,7 @@ def _file(name: str) -> list[Finding]:
         data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        problem = Problem("", "", f"cannot be read: {what}", "give a text file that you may read")
+        problem = Problem("", "", f"cannot be read: {reason_of(error)}", "give a text file that you may read")
         return [Finding(source, "", (problem,))]
     return lint(text, source)
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Final
 
 from makeway.bus.queue_report import QueueReport, QueueState
+from makeway.cli.tables import Column
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import text_of, texts_of
 
-COLUMNS = ("QUEUE", "PODS", "USED / MAX", "GUARANTEED", "QUOTA")
+COLUMNS: Final = (
+    Column("QUEUE"),
+    Column("PODS", rank=2),
+    Column("USED / MAX", kind="text"),
+    Column("GUARANTEED", kind="text", rank=1),
+    Column("QUOTA", kind="text"),
+    Column("NAMESPACES", wide=True),
+)
 
 _RESULTS = {
     "notNeeded": "was not above its max",
@@ -30,7 +39,8 @@ def rows(report: QueueReport) -> Iterator[tuple[str, ...]]:
             str(queue.pods),
             _used(queue),
             texts_of(queue.guaranteed) if queue.guaranteed else "",
-            (_quota(queue, report.at)),
+            _quota(queue, report.at),
+            ", ".join(queue.namespaces) or "all",
         )
 
 

@@ -13,11 +13,14 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from makeway.cli.ages import age
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
-from makeway.cli.output import OutputOption, Printer
+from makeway.cli.output import OutputOption, Printer, TableOutputOption
 from makeway.cli.quarantine.store import NotReplayable, Store
-from makeway.cli.quarantine.text import HEAD_BYTES, ago, as_json, headers, payload
+from makeway.cli.quarantine.text import HEAD_BYTES, as_json, headers, payload
+from makeway.cli.tables import Column
+from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
 app = typer.Typer(
@@ -28,7 +31,18 @@ app = typer.Typer(
 
 T = TypeVar("T")
 
-_COLUMNS = ("NUMBER", "AGE", "BY", "REASON", "DELIVERIES", "SUBJECT", "SEQUENCE", "REPLAYED")
+_COLUMNS = (
+    Column("NUMBER"),
+    Column("AGE"),
+    Column("TIME", wide=True),
+    Column("BY", rank=3),
+    Column("REASON"),
+    Column("DELIVERIES", rank=1),
+    Column("SUBJECT", kind="text"),
+    Column("SEQUENCE", rank=2),
+    Column("REPLAYED"),
+    Column("DETAIL", wide=True),
+)
 
 Number = Annotated[int, typer.Argument(min=1, help="Its number, as `makeway quarantine list` shows it.")]
 Reason = Annotated[
@@ -46,7 +60,7 @@ async def list_(
     *,
     reason: Reason = "",
     component: Component = "",
-    output: OutputOption = "text",
+    output: TableOutputOption = "text",
 ) -> None:
     """List what was put aside, oldest first."""
     found = await _with_store(installation, lambda store: store.entries(reason=reason, component=component))
@@ -62,13 +76,15 @@ async def list_(
     rows = [
         (
             str(entry.number),
-            ago(now - entry.parked_at),
+            age(now - entry.parked_at),
+            api_time(entry.parked_at),
             entry.message.component,
             entry.message.reason,
             str(entry.message.deliveries or "-"),
             entry.message.subject,
             str(entry.message.sequence),
             f"as {entry.replayed_as}" if entry.replayed_as else "-",
+            entry.message.detail,
         )
         for entry in found
     ]

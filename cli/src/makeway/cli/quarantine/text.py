@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, Final
 
 from makeway.bus.quarantine import QuarantinedMessage, QuarantineEntry
@@ -12,9 +11,6 @@ from makeway.core.k8s.times import api_time
 
 HEAD_BYTES: Final = 4096
 """How much of a payload is shown unless all is asked for."""
-
-_HOUR: Final = 3600
-_DAY: Final = 86_400
 
 
 def headers(entry: QuarantineEntry) -> Iterator[tuple[str, str]]:
@@ -72,13 +68,3 @@ def as_json(entry: QuarantineEntry, *, payload_too: bool = False) -> dict[str, A
     if payload_too:
         fields["payload"] = base64.b64encode(message.data).decode()
     return fields
-
-
-def ago(age: timedelta) -> str:
-    """An age as people write it: 12s, 5m, 3h, 2d."""
-    seconds = max(int(age.total_seconds()), 0)
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < _HOUR:
-        return f"{seconds // 60}m"
-    return f"{seconds // _HOUR}h" if seconds < _DAY else f"{seconds // _DAY}d"

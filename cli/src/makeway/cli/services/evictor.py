@@ -9,7 +9,7 @@ import typer
 
 from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
-from makeway.evictor.fences import PLANNER_FENCES, SCHEDULER_FENCES, Fences
+from makeway.evictor.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
 from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
 
@@ -62,6 +62,15 @@ async def evictor(
             "where it runs without leader election.",
         ),
     ] = list(PLANNER_FENCES),  # noqa: B006
+    nominator_fence: Annotated[
+        list[str],
+        typer.Option(
+            "--nominator-fence",
+            envvar="MAKEWAY_NOMINATOR_FENCE",
+            metavar="FENCE",
+            help="What fences a nominator's orders, as --scheduler-fence.",
+        ),
+    ] = list(NOMINATOR_FENCES),  # noqa: B006
     queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
     queues_file: QueuesFileOption = _CONFIG.queues_file,
 ) -> int:
@@ -78,6 +87,6 @@ async def evictor(
         signatures=shared.signatures,
         mode=mode,
         concurrency=concurrency,
-        fences=Fences.of(scheduler_fence, planner_fence),
+        fences=Fences.of(scheduler_fence, planner_fence, nominator_fence),
         identity=shared.identity,
     )

@@ -12,10 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from makeway.cli.text import HIDDEN
 from makeway.runtime.kube import Api
-
-HIDDEN: Final = "(another namespace)"
-"""Stands for the name of whatever is in one, and of the namespace."""
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

@@ -13,7 +13,7 @@ from makeway.bus.codec import unwrap_outcome
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
 from makeway.planner.service.orders.ledger import Ledger
@@ -59,19 +59,58 @@ async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list
     return found
 
 
-async def preempted_by_others(bus: Bus, namespace: str, name: str, uid: str = "") -> list[Comparison]:
-    """Find the preemptions that others than makeway made with a pod as victim, oldest first.
+async def orders_for_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
+    """Find the orders that made room for a PodGroup, oldest first."""
+
+    def names(order: EvictionOrder) -> bool:
+        group = order.group if order.kind == "group" else None
+        return group is not None and (group.namespace, group.name) == (namespace, name)
+
+    async with aclosing(orders(bus)) as all_of_them:
+        return [order async for order in all_of_them if names(order)]
+
+
+async def last_group_decision(bus: Bus, namespace: str, name: str) -> DecisionRecord | None:
+    """Find the last decision about a PodGroup."""
+    last = None
+    async with aclosing(decisions(bus)) as records:
+        async for record in records:
+            group = record.group
+            if group is not None and (group.namespace, group.name) == (namespace, name):
+                last = record
+    return last
+
+
+async def by_others(
+    bus: Bus, namespace: str, name: str, uid: str = ""
+) -> tuple[list[Comparison], list[Comparison]]:
+    """Find the preemptions that others than makeway made: of a pod, and for it; oldest first.
 
     By UID, or else by name. Raises BusError.
     """
+
+    def meant(pod: Preemptor | Victim) -> bool:
+        return pod.uid == uid if uid else (pod.namespace, pod.name) == (namespace, name)
+
+    of_it, for_it = [], []
+    for one in await comparisons(bus):
+        victims = one.default_preemption.victims if one.default_preemption is not None else ()
+        if any(meant(victim) for victim in victims):
+            of_it.append(one)
+        elif victims and one.group is None and meant(one.preemptor):
+            for_it.append(one)
+    return of_it, for_it
+
+
+async def for_group_by_others(bus: Bus, namespace: str, name: str) -> list[Comparison]:
+    """Find the preemptions that others than makeway made for a PodGroup, oldest first. Raises BusError."""
     return [
         one
         for one in await comparisons(bus)
-        if one.default_preemption is not None
-        and any(
-            victim.uid == uid if uid else (victim.namespace, victim.name) == (namespace, name)
-            for victim in one.default_preemption.victims
-        )
+        if one.group is not None
+        and (one.preemptor.namespace, one.preemptor.name) == (namespace, name)
+        and one.default_preemption is not None
+        and one.default_preemption.victims
     ]
 
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
-from makeway.cli.units import in_units, names_of, unit_text
+from makeway.cli.units import compared_text, group_text, in_units, names_of, place_text, unit_text
+from makeway.cli.why.group_text import decided as group_decided
+from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.cli.why.story import Story
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
-from makeway.planner.offline.counterfactuals.changes import Counterfactual
-from makeway.planner.offline.pending import Pending
+from makeway.planner.observe.reasons import PREEMPTION_LOOP as LOOP
+from makeway.planner.offline.results import Counterfactual, Pending
 
 _SHOWN = 5
 """Other candidates that are shown."""
@@ -22,9 +24,9 @@ _SHOWN = 5
 _UNKNOWN = "or one of its filters that makeway does not know says no"
 
 _OF_A_GROUP = (
-    "makeway makes no room for pods of a group; kube-scheduler's own preemption does:",
-    "up to 1.36 for each pod by itself, unless groups.preemptors of the policy is hold,",
-    "from 1.37 for the group as a whole, where the profile has DefaultPreemption at podGroupPostFilter",
+    "who makes room for a pod of a group, unless groups.preemptors of the policy is hold:",
+    "up to 1.36 kube-scheduler's own preemption, for each pod by itself,",
+    "from 1.37 makeway, for the group as a whole: see the condition of the PodGroup",
 )
 
 
@@ -33,7 +35,9 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
     order = story.order
     became = _became(story.outcome, victim)
     yield f"{victim.namespace}/{victim.name} was chosen by order {order.order_id} on {victim.node}: {became}"
-    if order.preemptor is not None:
+    if order.group is not None and order.kind == "group":
+        yield f"  for:   {group_text(order)}, priority {order.group.priority}"
+    elif order.preemptor is not None:
         preemptor = order.preemptor
         yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority})"
     else:
@@ -53,7 +57,7 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
 
 def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str]:
     """Say for whom another than makeway preempted a pod, and what makeway would have done instead."""
-    preemptor, ours = comparison.preemptor, comparison.makeway
+    preemptor = comparison.preemptor
     yield (
         f"{victim.namespace}/{victim.name} was preempted on {victim.node} {api_time(comparison.planned_at)} "
         f"by {preemptor.scheduler_name}, not by makeway"
@@ -61,18 +65,47 @@ def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str
     shared = (
         "; another pod preempted there at the same time, so it may be that one" if comparison.shared else ""
     )
-    yield f"  for:   {preemptor.namespace}/{preemptor.name} (priority {preemptor.priority}){shared}"
+    yield f"  for:   {compared_text(comparison)} (priority {preemptor.priority}){shared}"
     violating = "; it violates a PDB" if victim.pdb_violating else ""
     yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
     theirs = comparison.default_preemption
     others = [one for one in theirs.victims if one.uid != victim.uid] if theirs else []
     if others:
         yield f"  with:  {_some(others)}"
+    yield from _instead(comparison)
+
+
+def served_by_another(comparison: Comparison) -> Iterator[str]:
+    """Say whom another than makeway preempted for a pod, and what makeway would have done instead."""
+    preemptor, theirs = comparison.preemptor, comparison.default_preemption
+    where = f" on {place_text(theirs)}" if theirs else ""
+    yield (
+        f"  {preemptor.scheduler_name} made room for {compared_text(comparison)} "
+        f"(priority {preemptor.priority}){where} {api_time(comparison.planned_at)}, not makeway"
+    )
+    shared = "; another pod preempted there at the same time, so some may be its" if comparison.shared else ""
+    victims = theirs.victims if theirs else ()
+    shown = victims[:_SHOWN] if comparison.group else victims
+    for victim in shown:
+        violating = "; it violates a PDB" if victim.pdb_violating else ""
+        yield (
+            f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): "
+            f"{victim.rule}{violating}{shared}"
+        )
+    if len(victims) > len(shown):
+        yield f"  and {counted(len(victims) - len(shown), 'victim')} more"
+    yield from _instead(comparison)
+
+
+def _instead(comparison: Comparison) -> Iterator[str]:
+    """Say what makeway would have done instead of another's preemption."""
+    ours = comparison.makeway
     if comparison.refusal is not None:
         yield f"  makeway would have refused: {comparison.refusal.reason}: {comparison.refusal.message}"
     elif ours is not None and comparison.result != "same":
         by = f" by {comparison.decided_by}" if comparison.decided_by else ""
-        yield f"  makeway would have taken {_some(ours.victims)} on {ours.node}: {comparison.result}{by}"
+        taken = _some(ours.victims) if ours.victims else "no pod"
+        yield f"  makeway would have taken {taken} on {place_text(ours)}: {comparison.result}{by}"
     elif ours is not None:
         yield "  makeway would have chosen the same"
 
@@ -81,9 +114,13 @@ def of_order(story: Story) -> Iterator[str]:
     """Say what an order is for, whom it takes, how it ended, and why it was decided so."""
     order = story.order
     who = f"queue {order.queue}"
-    if order.preemptor is not None:
+    if order.group is not None and order.kind == "group":
+        who = f"{group_text(order)}, priority {order.group.priority},"
+    elif order.preemptor is not None:
         who = f"{order.preemptor.namespace}/{order.preemptor.name} (priority {order.preemptor.priority})"
     where = f" on {order.node}" if order.node else ""
+    if order.members:
+        where = f" on {counted(len({member.node for member in order.members}), 'node')}"
     purpose = "lowered quota of" if order.kind == "quota" else "room for"
     yield f"order {order.order_id} of {api_time(order.created_at)}: {purpose} {who}{where}"
     for unit, pods in in_units(order.victims):
@@ -102,6 +139,32 @@ def of_order(story: Story) -> Iterator[str]:
     yield from decided(story.decision, order.decision_id)
 
 
+def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
+    """Say what was decided, and what became of it. `story`: of the order that carries it out, if one does."""
+    if story is not None:
+        yield from of_order(story)
+        return
+    if record.group is not None:
+        yield from group_text_of(record)
+        return
+    who = f"queue {record.queue}"
+    if record.preemptor is not None:
+        who = f"{record.preemptor.namespace}/{record.preemptor.name} (priority {record.preemptor.priority})"
+    said = "refused" if record.status == "refused" else "no order came of it"
+    if record.mode == "observe":
+        said = "mode observe: it was not to be carried out"
+    yield f"decision {record.decision_id} of {api_time(record.at)}: for {who}: {said}"
+    if record.diagnosis is not None:
+        yield f"  {record.diagnosis.reason}: {record.diagnosis.message}"
+        if record.diagnosis.node_reasons:
+            yield f"  nodes: {by_number(record.diagnosis.node_reasons)}"
+        return
+    for unit, pods in in_units(record.victims):
+        what = unit_text(unit, pods) if unit else names_of(pods)[0]
+        yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
+    yield from decided(record, record.decision_id)
+
+
 def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     """Say what a decision chose from, and what rules kept others."""
     if record is None:
@@ -111,6 +174,10 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     at = f"  decision {record.decision_id} of {api_time(record.at)}"
     if record.quota is not None:
         yield from _quota(at, record.queue, record.quota)
+        return
+    if record.group_plan is not None:
+        yield f"{at}:"
+        yield from group_decided(record, record.group_plan)
         return
     if not record.candidates:
         yield f"{at}: {record.unmodelled_total} nodes that only the scheduler's filters could judge"
@@ -163,11 +230,12 @@ def waiting(
     held: PodCondition | None = None,
     unplanned: str = "",
     group: str = "",
+    delayed: str = "",
 ) -> Iterator[str]:
     """Say why a pod is pending, and what would unblock it.
 
     held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it. group: the
-    PodGroup that it names.
+    PodGroup that it names. delayed: until when its PriorityClass delays its preemption, and why.
     """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
@@ -181,6 +249,9 @@ def waiting(
         yield f"{name} is pending: its queue holds it"
         yield f"  {held.reason}: {held.message or 'no message'}"
         lead = "  planned again now:"
+    if delayed:
+        yield f"{name} is pending: {delayed}"
+        lead = "  planned again now:"
     if group:
         yield f"{name} is pending, and a pod of PodGroup {answer.namespace}/{group}"
         yield from (f"  {text}" for text in _OF_A_GROUP)
@@ -190,7 +261,7 @@ def waiting(
         yield f"{lead} there is room for it now: on {answer.node}"
         if unplanned:
             yield f"  its scheduler had {unplanned}"
-        elif held is None:
+        elif held is None and not delayed:
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
@@ -201,7 +272,9 @@ def waiting(
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
         elif unplanned:
             yield f"  its scheduler had {unplanned}"
-        elif held is None:
+        elif last is not None and last.diagnosis is not None and last.diagnosis.reason == LOOP:
+            yield f"  its scheduler was refused: {last.diagnosis.message}"
+        elif held is None and not delayed:
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
     else:
         yield f"{lead} nothing that may go would make room for it"

@@ -1,0 +1,91 @@
+"""What `makeway check` says of PriorityClasses: what of them cannot be read, and which ask for what.
+
+Which delay preemption, and for whose pods a nominator makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from makeway.cli.check.result import CheckResult
+from makeway.core.config.duration import as_text
+from makeway.core.k8s.objects import PriorityClass
+from makeway.core.policy.delay import UnreadableDelay, delay_of
+from makeway.core.policy.external import ANNOTATION, EXTERNAL, asks_for_external, is_external
+from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
+from makeway.runtime.kube import Api, ApiError
+
+NAME: Final = "priority classes"
+
+_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+_SHOWN: Final = 5
+"""Classes that are named."""
+
+
+class _PriorityClasses(msgspec.Struct):
+    items: list[PriorityClass] = []
+
+
+async def class_result(api: Api, *, nominator: bool) -> CheckResult:
+    """Judge the cluster's PriorityClasses. `nominator`: one is to be there. Raises as `Api.request`."""
+    try:
+        body = await api.request("GET", _CLASSES)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return CheckResult(NAME, "unknown", "you may not list PriorityClasses", "ask somebody who may")
+    return judge(msgspec.json.decode(body, type=_PriorityClasses).items, nominator=nominator)
+
+
+def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:
+    """Say which annotations have no effect, with what that means; or else which classes ask for what.
+
+    `nominator`: one is to be there, which preempts for classes that are opted in.
+    """
+    unread: list[str] = []
+    delayed: list[str] = []
+    external: list[str] = []
+    refused: list[str] = []
+    for one in sorted(classes, key=lambda one: one.metadata.name):
+        name = one.metadata.name
+        toleration = toleration_of(one)
+        if isinstance(toleration, UnreadableAnnotation):
+            unread.append(f"{name}: {toleration}; no pod of it is preempted")
+        match delay_of(one):
+            case UnreadableDelay() as unreadable:
+                unread.append(f"{name}: {unreadable}; nothing is delayed")
+            case timedelta() as delay if delay:
+                delayed.append(f"{name} by {as_text(delay)}")
+        if is_external(one):
+            external.append(name)
+        elif asks_for_external(one):
+            refused.append(f"{name}: {ANNOTATION}: {EXTERNAL} has no effect without preemptionPolicy: Never")
+    if unread:
+        return CheckResult(NAME, "warning", _some(unread, "; "), "mend the annotation, or remove it")
+    if refused:
+        remedy = "make the class anew with preemptionPolicy: Never, or remove the annotation"
+        return CheckResult(NAME, "warning", _some(refused, "; "), remedy)
+    if external and not nominator:
+        told = f"opted in to preemption from outside, without a nominator: {_some(external, ', ')}"
+        remedy = "install one with bridge=external or nominator.besidePlugin, or remove the annotation"
+        return CheckResult(NAME, "warning", told, remedy)
+    text = f"{len(classes)}, all annotations can be read"
+    if delayed:
+        text += f"; delay preemption: {_some(delayed, ', ')}"
+    if external:
+        text += f"; makeway nominator preempts for: {_some(external, ', ')}"
+    elif nominator:
+        text += "; none is opted in, so the nominator only watches: see docs/external.md"
+    return CheckResult(NAME, "ok", text)
+
+
+def _some(texts: Sequence[str], separator: str) -> str:
+    more = len(texts) - _SHOWN
+    shown = separator.join(texts[:_SHOWN])
+    return f"{shown}{separator}and {more} more" if more > 0 else shown

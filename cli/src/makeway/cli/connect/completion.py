@@ -1,0 +1,142 @@
+"""What a shell offers for names in the cluster: pods, namespaces, queues, orders.
+
+Whoever presses a key must not wait, and must see no error: what cannot be had within the time is not offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.codec import unwrap_decision, unwrap_order
+from makeway.bus.errors import BusError, Malformed
+from makeway.bus.follow import Start
+from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.cli.connect.session import Installation, installation_of
+from makeway.cli.text import safe
+from makeway.runtime import logs
+from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
+
+_SECONDS: Final = 3.0
+_MOST: Final = 500
+_NAMES_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_RECENT: Final = timedelta(hours=24)
+"""How far back orders are offered."""
+_LATEST: Final = timedelta(hours=1)
+"""How far back decisions are offered."""
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Items(msgspec.Struct):
+    items: list[_Item] = []
+
+
+def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer namespaces."""
+    return _offered(ctx, incomplete, lambda installation: _names(installation, "/api/v1/namespaces"))
+
+
+def pods(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer pods of the namespace that was given, or of the one before the slash; else what an id begins."""
+    if incomplete.startswith(("ord-", "dec-")):
+        return records(ctx, incomplete)
+    kind = "pod/" if incomplete.startswith("pod/") else ""
+    space, slash, _ = incomplete.removeprefix(kind).rpartition("/")
+
+    async def found(installation: Installation) -> list[str]:
+        namespace = space or installation.namespace(ctx.params.get("namespace") or "")
+        names = await _names(installation, f"/api/v1/namespaces/{namespace}/pods")
+        return [f"{kind}{space}{slash}{name}" for name in names]
+
+    return _offered(ctx, incomplete, found)
+
+
+def queues(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer queues by their path."""
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            answer = await bus.request_queues(msgspec.json.encode(QueueQuery()), _SECONDS)
+        return [one.path for one in msgspec.json.decode(answer, type=QueueReport).queues]
+
+    return _offered(ctx, incomplete, found)
+
+
+def orders(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the orders of the last day."""
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            stream, subject = bus.subjects.orders_stream, bus.subjects.orders
+            return await _ids(bus, stream, subject, _RECENT, lambda data: unwrap_order(data).order_id)
+
+    return _offered(ctx, incomplete, found)
+
+
+def records(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer orders; after `dec-` the decisions of the last hour, of which there are many more."""
+    if not incomplete.startswith("dec-"):
+        return orders(ctx, incomplete)
+
+    async def found(installation: Installation) -> list[str]:
+        async with installation.bus() as bus:
+            stream, subject = bus.subjects.decisions_stream, bus.subjects.decisions
+            return await _ids(bus, stream, subject, _LATEST, lambda data: unwrap_decision(data).decision_id)
+
+    return _offered(ctx, incomplete, found)
+
+
+async def _ids(
+    bus: Bus, stream: str, subject: str, back: timedelta, read: Callable[[bytes], str]
+) -> list[str]:
+    """Return the ids of a stream's messages, the newest few; what is no such message is left out."""
+    found: deque[str] = deque(maxlen=_MOST)
+    start = Start.at_time(datetime.now(UTC) - back)
+    async with aclosing(
+        bus.follow(stream, start=start, subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
+    ) as messages:
+        async for message in messages:
+            try:
+                found.append(read(message.data))
+            except Malformed:
+                continue
+    return list(found)
+
+
+async def _names(installation: Installation, path: str) -> list[str]:
+    async with installation.api() as api:
+        body = await api.request("GET", path, query={"limit": str(_MOST)}, accept=_NAMES_ONLY)
+    return [one.metadata.name for one in msgspec.json.decode(body, type=_Items).items]
+
+
+def _offered(
+    ctx: typer.Context, incomplete: str, find: Callable[[Installation], Coroutine[Any, Any, list[str]]]
+) -> list[str]:
+    """Return what was found and begins so; nothing where it cannot be found in time."""
+    logs.configure("text", "error", "completion", "")
+
+    async def found() -> list[str]:
+        async with asyncio.timeout(_SECONDS):
+            return await find(installation_of(ctx.params))
+
+    try:
+        names = asyncio.run(found())
+    except (ApiError, ApiUnavailable, BusError, ConfigurationError, OSError, ValueError):
+        return []
+    # A shell would act on what is in a name; the API server allows none such, a stream may.
+    return sorted({name for name in names if name.startswith(incomplete) and safe(name) == name})

@@ -1,0 +1,274 @@
+"""All that is known of one pod, order or decision, from the streams and the API server, as one value."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+import typer
+
+from makeway.bus.client import Bus
+from makeway.bus.comparison import Comparison
+from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.cli.extras import needed
+from makeway.cli.offline.finding import decision_named, order_named, order_of
+from makeway.cli.why.story import (
+    Story,
+    by_others,
+    for_group_by_others,
+    last_decision,
+    last_group_decision,
+    orders_for,
+    orders_for_group,
+    orders_that_took,
+    story_of,
+)
+from makeway.core.k8s.objects import Pod, PodCondition
+from makeway.core.k8s.pod_groups import group_of
+from makeway.planner.offline.results import OtherOrders, Pending
+from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.settings import ConfigSettings
+
+_HELD: Final = ("QueueFull", "QueueLimitsUnknown")
+"""Reasons of the plugin's queue gate; see docs/policies/queue-gate.md."""
+
+_NO_PLAN: Final = "no plan: "
+"""How the plugin begins what it says of a pod that the planner has not answered for."""
+
+_DELAYED: Final = "preemption is delayed until "
+"""How the plugin begins what it says of a pod whose PriorityClass delays its preemption."""
+
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+class NotKept(LookupError):  # noqa: N818 - it names what was looked for
+    """Nothing is known of it; the message says what was looked for and how long it would be kept."""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that is known of one pod, of one order or of one decision.
+
+    state: "preempted", "pending", "placed", "order", "decision" or "group". taken_by: orders that took the
+    pod, oldest first. preempted_by_others: preemptions of it by kube-scheduler itself or another scheduler,
+    likewise. served_by_others: preemptions by which they made room for it, likewise.
+    made_room: orders that made room for it, or the one that was asked about. pending: of a pod that is
+    pending. last_decision: likewise, or the decision that was asked about. held: the
+    condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
+    where it says so. delayed: until when its PriorityClass delays its preemption, likewise. condition: what
+    the pod itself says of why it is pending, for a user to whom nothing else may be told. group: the PodGroup
+    that a pending pod names. other_orders: of a PodGroup, what its plan would have cost with other orders of
+    the policy's terms; None where that is not known.
+    """
+
+    state: str
+    namespace: str
+    name: str
+    uid: str
+    taken_by: tuple[Story, ...]
+    made_room: tuple[Story, ...]
+    pending: Pending | None
+    last_decision: DecisionRecord | None
+    held: PodCondition | None = None
+    unplanned: str = ""
+    condition: str = ""
+    group: str = ""
+    delayed: str = ""
+    preempted_by_others: tuple[Comparison, ...] = ()
+    served_by_others: tuple[Comparison, ...] = ()
+    other_orders: OtherOrders | None = None
+
+
+async def of_order(bus: Bus, order_id: str) -> Explanation:
+    """Explain an order, by its id or the beginning of it. Raises BusError, ValueError, NotKept."""
+    order = await order_named(bus, order_id)
+    if order is None:
+        raise NotKept(f"there is no order {order_id}; orders are kept for a week")
+    preemptor = order.preemptor
+    return Explanation(
+        state="order",
+        namespace=preemptor.namespace if preemptor else "",
+        name=preemptor.name if preemptor else order.queue,
+        uid=preemptor.uid if preemptor else "",
+        taken_by=(),
+        made_room=(await story_of(bus, order),),
+        pending=None,
+        last_decision=None,
+    )
+
+
+async def of_decision(bus: Bus, decision_id: str) -> Explanation:
+    """Explain a decision, by its id or the beginning of it. Raises BusError, ValueError, NotKept."""
+    record = await decision_named(bus, decision_id)
+    if record is None:
+        raise NotKept(f"there is no decision {decision_id}; decisions are kept for three days")
+    order, preemptor = await order_of(bus, record), record.preemptor
+    return Explanation(
+        state="decision",
+        namespace=preemptor.namespace if preemptor else "",
+        name=preemptor.name if preemptor else record.queue,
+        uid=preemptor.uid if preemptor else "",
+        taken_by=(),
+        made_room=(await story_of(bus, order),) if order is not None else (),
+        pending=None,
+        last_decision=record,
+    )
+
+
+async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explanation:
+    """Explain what was last decided for a PodGroup, and what became of it. Raises BusError, NotKept.
+
+    `plan`: and what the last plan would have cost with other orders of the terms.
+    """
+    made = await orders_for_group(bus, namespace, name)
+    last = await last_group_decision(bus, namespace, name)
+    served = await for_group_by_others(bus, namespace, name)
+    if not made and last is None and not served:
+        raise NotKept(
+            f"no decision of the last three days is about PodGroup {namespace}/{name}, no order of the last "
+            "week makes room for it, and no preemption for it by others was seen; is --namespace right?"
+        )
+    story = await story_of(bus, made[-1]) if made else None
+    about = made[-1].group if made else last.group if last is not None else None
+    uid = about.uid if about is not None else served[-1].preemptor.uid if served else ""
+    planned = [one for one in (last, story.decision if story else None) if one and one.status != "refused"]
+    return Explanation(
+        state="group",
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        taken_by=(),
+        made_room=(story,) if story is not None else (),
+        pending=None,
+        last_decision=last,
+        served_by_others=tuple(served),
+        other_orders=await _other_orders(bus, planned[0]) if planned and plan else None,
+    )
+
+
+async def of_pod(
+    bus: Bus, api: Api, settings: ConfigSettings, namespace: str, name: str, *, plan: bool
+) -> Explanation:
+    """Explain what became of a pod; `plan`: and, where it is pending, what would unblock it.
+
+    Raises BusError, ApiError, ApiUnavailable, NotKept.
+    """
+    raw = await _read_pod(api, namespace, name)
+    pod = _decode_pod(raw) if raw is not None else None
+    uid = pod.metadata.uid if pod else ""
+    taken = await orders_that_took(bus, namespace, name, uid)
+    others, served = await by_others(bus, namespace, name, uid)
+    waits = pod is not None and not pod.spec.node_name and pod.status.phase in (None, "", "Pending")
+    made = await orders_for(bus, namespace, name, uid) if pod is not None else []
+    if pod is None and not taken and not others:
+        raise NotKept(
+            f"there is no pod {namespace}/{name}, no order of the last week names one as a victim, and no "
+            "preemption by others was seen in the last three days that took one; is --namespace right?"
+        )
+    found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
+    return Explanation(
+        state="pending" if waits else "preempted" if taken or others else "placed",
+        namespace=namespace,
+        name=name,
+        uid=uid or _uid(taken, others, namespace, name),
+        taken_by=tuple([await story_of(bus, order) for order in taken]),
+        made_room=tuple([await story_of(bus, order) for order in made[-1:]]),
+        pending=found,
+        last_decision=await last_decision(bus, uid) if waits else None,
+        held=_held(pod) if pod is not None and waits else None,
+        unplanned=unplanned(pod) if pod is not None and waits else "",
+        delayed=delayed(pod) if pod is not None and waits else "",
+        condition=_condition(pod) if pod is not None and waits else "",
+        group=group_of(pod) if pod is not None and waits else "",
+        preempted_by_others=tuple(others),
+        served_by_others=tuple(served) if pod is not None else (),
+    )
+
+
+def _held(pod: Pod) -> PodCondition | None:
+    """Return the condition by which the queue gate holds a pod, if it does."""
+    return next(
+        (
+            one
+            for one in pod.status.conditions or ()
+            if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
+        ),
+        None,
+    )
+
+
+def _condition(pod: Pod) -> str:
+    """Return what the scheduler says in the pod's condition; empty where it has not said anything."""
+    return next(
+        (
+            f"{one.reason}: {one.message or 'no message'}"
+            for one in pod.status.conditions or ()
+            if (one.type, one.status) == ("PodScheduled", "False")
+        ),
+        "",
+    )
+
+
+def unplanned(pod: Pod) -> str:
+    """Return why the pod's scheduler had no plan for it, from the pod's condition; empty where it had one."""
+    return _told(pod, _NO_PLAN)
+
+
+def delayed(pod: Pod) -> str:
+    """Return until when the pod's preemption is delayed, and why, from its condition; or else nothing."""
+    return _told(pod, _DELAYED)
+
+
+def _told(pod: Pod, beginning: str) -> str:
+    """Return what the pod's scheduler says from these words on; empty where it does not."""
+    messages = (
+        one.message or ""
+        for one in pod.status.conditions or ()
+        if (one.type, one.status) == ("PodScheduled", "False")
+    )
+    return next(
+        (beginning + rest for _, found, rest in (m.partition(beginning) for m in messages) if found), ""
+    )
+
+
+async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending | None:
+    """Plan again; without what that needs, a note says so, and the rest of the answer stands."""
+    try:
+        from makeway.cli.why.planning import planned_again  # noqa: PLC0415 - arrays, for pending pods alone
+    except ModuleNotFoundError as error:
+        typer.echo(f"makeway: {needed(error, 'what would unblock a pod')}", err=True)
+        return None
+    return await planned_again(bus, api, settings, raw)
+
+
+async def _other_orders(bus: Bus, record: DecisionRecord) -> OtherOrders | None:
+    """Plan again by other orders of the terms; without what that needs, a note says so."""
+    try:
+        from makeway.cli.why.other_orders import orders_instead  # noqa: PLC0415 - arrays, for groups alone
+    except ModuleNotFoundError as error:
+        typer.echo(f"makeway: {needed(error, 'what other orders of the terms cost')}", err=True)
+        return None
+    return await orders_instead(bus, record)
+
+
+async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
+    try:
+        return await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def _uid(taken: list[EvictionOrder], others: list[Comparison], namespace: str, name: str) -> str:
+    """Return the UID of the last incarnation that an order took, or else another's preemption."""
+    victims = [
+        *(victim for order in taken[-1:] for victim in order.victims),
+        *(
+            victim
+            for one in others[-1:]
+            if one.default_preemption
+            for victim in one.default_preemption.victims
+        ),
+    ]
+    return next((one.uid for one in victims if (one.namespace, one.name) == (namespace, name)), "")

@@ -1,0 +1,114 @@
+"""Tables on terminals of any width, and ages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from makeway.cli.ages import age, age_of
+from makeway.cli.tables import SHORT_ID, Column, table
+
+COLUMNS = (
+    Column("AGE"),
+    Column("TIME", wide=True),
+    Column("FOR"),
+    Column("NODE", rank=2),
+    Column("WHY", kind="text"),
+    Column("TOOK", rank=1),
+    Column("ID", kind="id"),
+)
+IDS = ("ord-01m84d157fa0khcepscvggahhy", "ord-01m84d157fa0zzcepscvggahhy")
+ROWS = [("5s", "2026-01-31T12:00:00Z", "shop/urgent", "node-1", "because " * 9, "1.50s", one) for one in IDS]
+
+
+def test_without_a_width_nothing_is_cut_and_wide_columns_stay_out() -> None:
+    head, first, _ = table(COLUMNS, ROWS)
+
+    assert head.split() == ["AGE", "FOR", "NODE", "WHY", "TOOK", "ID"]
+    assert "because " * 8 + "because" in first
+    assert first.endswith(IDS[0])
+
+
+def test_wide_shows_every_column_whole_whatever_the_terminal() -> None:
+    head, first, _ = table(COLUMNS, ROWS, width=40, wide=True)
+
+    assert "TIME" in head.split()
+    assert "2026-01-31T12:00:00Z" in first
+    assert first.endswith(IDS[0])
+
+
+def test_ids_are_cut_first_and_stay_different() -> None:
+    lines = table(COLUMNS, ROWS, width=120)
+
+    shown = [line.split()[-1] for line in lines[1:]]
+    assert shown == [one[: SHORT_ID + 1] for one in IDS]
+    alike = [(f"dec-{'0' * 20}{number}", "x" * 30) for number in range(2)]
+    lines = table((Column("ID", kind="id"), Column("X")), alike, width=40)
+    assert [line.split()[0] for line in lines] == ["ID", *(cells[0] for cells in alike)]
+
+
+def test_texts_are_cut_next_and_columns_go_by_rank_last() -> None:
+    at_90, at_60 = table(COLUMNS, ROWS, width=90), table(COLUMNS, ROWS, width=60)
+
+    assert at_90[0].split() == ["AGE", "FOR", "NODE", "WHY", "TOOK", "ID"]
+    assert "…" in at_90[1]
+    assert at_60[0].split() == ["AGE", "FOR", "NODE", "WHY", "ID"]
+    assert table(COLUMNS, ROWS, width=55)[0].split() == ["AGE", "FOR", "WHY", "ID"]
+
+
+def test_what_cannot_be_cut_is_printed_though_it_is_too_wide() -> None:
+    assert table((Column("NAME"), Column("AGE")), [("x" * 30, "5s")], width=10)[1] == "x" * 30 + "  5s"
+
+
+def test_wide_characters_count_as_the_cells_that_they_take() -> None:
+    lines = table((Column("A", kind="text"), Column("B")), [("房" * 30, "b")], width=20)
+
+    assert cell_len(lines[1]) <= 20
+    assert lines[1].endswith("  b")
+
+
+def test_a_cell_cannot_break_its_line() -> None:
+    assert len(table((Column("A"),), [("one\ntwo\x1b[2J",)])) == 2
+
+
+@given(
+    cells=st.lists(st.tuples(*[st.text(max_size=40)] * len(COLUMNS)), max_size=6),
+    width=st.integers(min_value=1, max_value=200),
+)
+def test_a_line_is_too_wide_only_by_what_is_never_cut(cells: list[tuple[str, ...]], width: int) -> None:
+    lines = table(COLUMNS, cells, width=width)
+
+    assert len(lines) == len(cells) + 1
+    fixed = [c for c in COLUMNS if c.rank == 0 and not c.wide and c.kind == "plain"]
+    if max(map(cell_len, lines)) > width:
+        assert lines[0].split() == ["AGE", "FOR", "WHY", "ID"]
+        assert len(fixed) == 2
+
+
+@pytest.mark.parametrize(
+    ("span", "written"),
+    [
+        (timedelta(seconds=-5), "0s"),
+        (timedelta(seconds=119), "119s"),
+        (timedelta(seconds=120), "2m"),
+        (timedelta(seconds=330), "5m30s"),
+        (timedelta(minutes=10), "10m"),
+        (timedelta(minutes=179), "179m"),
+        (timedelta(hours=3, minutes=15), "3h15m"),
+        (timedelta(hours=47), "47h"),
+        (timedelta(days=3, hours=4), "3d4h"),
+        (timedelta(days=300), "300d"),
+        (timedelta(days=3 * 365 + 5), "3y5d"),
+        (timedelta(days=9 * 365), "9y"),
+    ],
+)
+def test_ages_are_written_as_kubectl_writes_them(span: timedelta, written: str) -> None:
+    now = datetime(2026, 1, 31, tzinfo=UTC)
+
+    assert age(span) == written
+    assert age_of(now - max(span, timedelta()), now) == written
+    assert age_of(None, now) == "-"
