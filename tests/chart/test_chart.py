@@ -12,8 +12,10 @@ import yaml
 
 from chart.conftest import Run
 from chart.kubernetes_schemas import LOCATION, write_schemas
+from makeway.cli.main import SUB_COMMANDS, load
 from makeway.dev.binaries import KUBERNETES_VERSION
 from makeway.dev.paths import CHART, CHECKOUT, PLUGIN_MODULE
+from makeway.dev.release.chart import chart_archive
 
 RUNBOOKS = CHECKOUT / "docs" / "runbooks"
 NOT_KUBERNETES = ("ServiceMonitor", "PrometheusRule")
@@ -21,7 +23,17 @@ NOT_KUBERNETES = ("ServiceMonitor", "PrometheusRule")
 
 INSTALLATIONS = {
     "as it is": (),
+    "beside a scheduler that is not touched": ("bridge=external",),
+    "with a shadow": (
+        "bridge=external",
+        "nominator.verify=shadow",
+        "monitoring.serviceMonitor.enabled=true",
+        "shadow.profile.plugins.multiPoint.enabled[0].name=Theirs",
+    ),
+    "with the plugin": ("bridge=plugin",),
     "with everything": (
+        "bridge=plugin",
+        "nominator.besidePlugin=true",
         "monitoring.serviceMonitor.enabled=true",
         "monitoring.prometheusRule.enabled=true",
         "monitoring.dashboard.enabled=true",
@@ -32,17 +44,41 @@ INSTALLATIONS = {
         "scheduler.featureGates.SchedulerAsyncAPICalls=true",
         "planner.tolerations[0].operator=Exists",
         "admissionPolicies.daemonSetOwners.enabled=true",
+        "criticalPodsQuota.enabled=true",
+        "scheduler.namespaces[0]=team-a",
+        "ui.enabled=true",
+        "ui.from[0].namespaceSelector.matchLabels.name=ingress",
+        "apiserver.enabled=true",
     ),
     "on an existing NATS": (
+        "bridge=plugin",
         "nats.url=nats://nats.nats.svc:4222",
         "streams.replicas=3",
-        *(f"nats.credentials.{name}={name}-creds" for name in ("planner", "evictor", "scheduler", "streams")),
+        "ui.enabled=true",
+        *(
+            f"nats.credentials.{name}={name}-creds"
+            for name in ("planner", "evictor", "scheduler", "nominator", "streams", "viewer")
+        ),
     ),
     "in place of the cluster's scheduler": (
+        "bridge=plugin",
         "scheduler.install=replacement",
         "scheduler.names[0]=default-scheduler",
     ),
-    "without fallback": ("scheduler.fallback=false", "nats.trial.storage.persistent=false"),
+    "with planner and NATS beside the scheduler": (
+        "bridge=plugin",
+        "planner.placement=sidecar",
+        "nats.placement=sidecar",
+        "scheduler.replicas=1",
+        "monitoring.serviceMonitor.enabled=true",
+    ),
+    "with planner and NATS beside the cluster's scheduler": (
+        "bridge=plugin",
+        "planner.placement=sidecar",
+        "nats.placement=sidecar",
+        "scheduler.install=replacement",
+    ),
+    "without fallback": ("bridge=plugin", "scheduler.fallback=false", "nats.trial.storage.persistent=false"),
 }
 
 
@@ -53,6 +89,11 @@ def template(run: Run, *settings: str) -> str:
 
 def objects(text: str) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(text) if one]
+
+
+def static_pods(text: str) -> list[dict[str, Any]]:
+    data = [one.get("data", {}).get("makeway-planner.yaml") for one in objects(text)]
+    return [yaml.safe_load(pod) for pod in data if pod]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -66,6 +107,22 @@ def metrics_in(expression: str) -> set[str]:
     return {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
 
 
+PRESETS = tuple(sorted(path.stem for path in (CHART / "presets").glob("*.yaml")))
+
+
+@pytest.mark.parametrize("provider", PRESETS)
+@pytest.mark.parametrize("bridge", ["none", "external", "plugin"])
+def test_a_preset_renders_with_every_bridge_by_kubernetes_own_schemas(
+    run: Run, tmp_path: Path, provider: str, bridge: str
+) -> None:
+    values = [f"--values={CHART / 'presets' / f'{provider}.yaml'}", f"--set=bridge={bridge}"]
+
+    rendered = run("helm", "template", "makeway", CHART, f"--kube-version={KUBERNETES_VERSION}", *values)
+
+    write_schemas(tmp_path, {(one["apiVersion"], one["kind"]) for one in objects(rendered)})
+    run("kubeconform", "-strict", f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+
+
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
 def test_it_lints_and_keeps_to_kubernetes_own_schemas(
     run: Run, tmp_path: Path, settings: tuple[str, ...]
@@ -75,10 +132,31 @@ def test_it_lints_and_keeps_to_kubernetes_own_schemas(
 
     rendered = template(run, *settings)
 
+    rendered += "".join(f"---\n{yaml.safe_dump(pod)}" for pod in static_pods(rendered))
     kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
     write_schemas(tmp_path, [one for one in kinds if one[1] not in NOT_KUBERNETES])
     skipped = f"-skip={','.join(NOT_KUBERNETES)}"
     run("kubeconform", "-strict", skipped, f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+
+
+def test_every_service_listens_on_the_port_that_its_probes_ask(run: Run) -> None:
+    asked = {}
+    for one in objects(template(run, *INSTALLATIONS["with everything"])):
+        workload = one.get("spec", {}).get("template", {}) if one["kind"] == "Deployment" else {}
+        for container in workload.get("spec", {}).get("containers", []):
+            command = container.get("args", [""])[0]
+            ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+            if command in SUB_COMMANDS and "livenessProbe" in container:
+                asked[command] = f":{ports[container['livenessProbe']['httpGet']['port']]}"
+
+    listens = {
+        name: parameter.default
+        for name in asked
+        for parameter in load(name).params
+        if parameter.name == "listen"
+    }
+    assert set(asked) == {"planner", "evictor", "nominator", "apiserver", "ui-server"}
+    assert asked == listens
 
 
 def test_a_field_that_kubernetes_does_not_know_is_noticed(run: Run, tmp_path: Path) -> None:
@@ -89,11 +167,45 @@ def test_a_field_that_kubernetes_does_not_know_is_noticed(run: Run, tmp_path: Pa
         run("kubeconform", "-strict", f"-schema-location={tmp_path}/{LOCATION}", stdin=json.dumps(service))
 
 
+def test_it_says_that_its_images_are_not_published_until_a_release_packs_it(run: Run, tmp_path: Path) -> None:
+    packed = tmp_path / "makeway.tgz"
+    packed.write_bytes(chart_archive(CHART, epoch=1_790_000_000))
+
+    plugin = ["--set=bridge=plugin", f"--kube-version={KUBERNETES_VERSION}"]
+    rendered = run("helm", "template", "makeway", packed, *plugin)
+
+    unpublished = template(run, "bridge=plugin")
+    ours, theirs = objects(unpublished), objects(rendered)
+    assert [one["kind"] for one in ours] == [one["kind"] for one in theirs]
+    assert "not published" not in rendered
+    assert unpublished.count("not published yet: build and push them") == 3
+    assert "not published" not in template(run, "image.tag=mine", "scheduler.image.tag=mine")
+    external = template(run, "bridge=external")
+    assert external.count("set image.repository.") == 3
+    assert "version: 0.1.0" in run("helm", "show", "chart", packed)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("policy.document.protection.namespces[0]=team-a", "'namespces' not allowed"),
+        ("policy.document.mode=enforced", "'enforce', 'observe', 'off'"),
+        ("policy.document.disruptionBudgets=hard", "missing property 'hardBudgetNamespaces'"),
+        ("queues.document.partitions[0].queue=root", "'queue' not allowed"),
+    ],
+)
+def test_a_typo_in_policy_or_queues_fails_before_anything_is_applied(
+    run: Run, setting: str, said: str
+) -> None:
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        template(run, setting)
+
+
 def test_its_unit_tests_pass_and_cover_every_template(run: Run) -> None:
     run("helm-unittest", CHART)
 
     tested = "".join(path.read_text() for path in (CHART / "tests").glob("*_test.yaml"))
-    templates = [path.name for path in (CHART / "templates").iterdir() if path.name != "_helpers.tpl"]
+    templates = [path.name for path in (CHART / "templates").iterdir() if path.suffix != ".tpl"]
     assert [name for name in templates if f"templates/{name}" not in tested] == []
 
 
@@ -111,9 +223,9 @@ def test_it_installs_a_scheduler_of_each_minor_that_is_built_and_of_no_other(run
     # Kinds among the API versions tell the chart that a cluster was asked.
     cluster = ["--api-versions=apps/v1/Deployment", "--kube-version=v1.99.0"]
     with pytest.raises(AssertionError, match=f"only for {', '.join(allowed)}"):
-        run("helm", "template", "makeway", CHART, *cluster)
+        run("helm", "template", "makeway", CHART, "--set=bridge=plugin", *cluster)
     for minor in allowed:
-        sets = f"--set=scheduler.kubernetesVersion={minor}"
+        sets = f"--set=bridge=plugin,scheduler.kubernetesVersion={minor}"
         cluster[1] = f"--kube-version=v{minor}.3"
         (image,) = (
             container["image"]
@@ -137,7 +249,9 @@ def test_no_value_is_without_a_schema(run: Run) -> None:
 
 
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
-def test_only_the_evictor_and_a_fallback_may_delete_pods(run: Run, settings: tuple[str, ...]) -> None:
+def test_only_the_evictor_and_a_fallback_may_delete_pods_and_nobody_without_a_bridge(
+    run: Run, settings: tuple[str, ...]
+) -> None:
     roles = [one for one in objects(template(run, *settings)) if one["kind"] in ("Role", "ClusterRole")]
 
     deleting = {
@@ -146,21 +260,32 @@ def test_only_the_evictor_and_a_fallback_may_delete_pods(run: Run, settings: tup
         for rule in role["rules"]
         if "pods" in rule.get("resources", ()) and {"delete", "deletecollection", "*"} & set(rule["verbs"])
     }
-    fallback = "without fallback" not in INSTALLATIONS or settings != INSTALLATIONS["without fallback"]
-    second = not any("replacement" in one for one in settings)
-    expected = {"makeway-scheduler-fallback"} if fallback and second else set()
-    assert deleting == {"makeway-evictor", *expected}
+    expected = {"makeway-evictor"} if {"bridge=external", "bridge=plugin"} & {*settings} else set()
+    without = {"scheduler.fallback=false", "scheduler.install=replacement"} & {*settings}
+    if "bridge=plugin" in settings and not without:
+        expected.add("makeway-scheduler-fallback")
+    assert deleting == expected
     assert not any("*" in (*r.get("resources", ()), *r["verbs"]) for role in roles for r in role["rules"])
 
 
-def test_every_pod_keeps_to_the_restricted_level(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("with everything", 8),
+        ("with planner and NATS beside the scheduler", 3),
+        ("with planner and NATS beside the cluster's scheduler", 3),
+    ],
+)
+def test_every_pod_keeps_to_the_restricted_level(run: Run, name: str, count: int) -> None:
+    rendered = template(run, *INSTALLATIONS[name])
     pods = [
         one["spec"]["template"]["spec"]
-        for one in objects(template(run, *INSTALLATIONS["with everything"]))
+        for one in objects(rendered)
         if one["kind"] in ("Deployment", "StatefulSet", "Job")
     ]
+    pods += [pod["spec"] for pod in static_pods(rendered)]
 
-    assert len(pods) == 5
+    assert len(pods) == count
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -30,7 +30,7 @@ from makeway.bus.subjects import Subjects, inbox
 pytestmark = pytest.mark.nats
 
 SUBJECTS: Final = Subjects("one.two")
-USERS: Final = ("planner", "evictor", "scheduler", "streams", "viewer", "operator")
+USERS: Final = ("planner", "evictor", "scheduler", "nominator", "shadow", "streams", "viewer", "operator")
 STREAMS: Final = {
     "O": SUBJECTS.orders_stream,
     "U": SUBJECTS.outcomes_stream,
@@ -136,6 +136,13 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
         "CONSUMER.MSG.NEXT evictor": "UC",
         "CONSUMER.DELETE evictor": "UC",
     },
+    "nominator": {
+        "STREAM.INFO": ALL,
+        "STREAM.MSG.GET": "OUC",
+        "DIRECT.GET": "OUC",
+        "DIRECT.GET subject": "OUC",
+    },
+    "shadow": {},
     "streams": {"STREAM.INFO": ALL, "STREAM.CREATE": ALL, "STREAM.UPDATE": ALL},
     "viewer": {},
     "operator": {
@@ -152,7 +159,7 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
 VIEWER_MAY: Final = {**MAY["operator"], "STREAM.MSG.DELETE": ""}
 """The same for the viewer, with the prefix of its account."""
 
-REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "streams", "operator"}
+REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "nominator", "streams", "operator"}
 """Logins that can have an answer of the JetStream API stored; see docs/reliability.md."""
 
 DELIVERIES_REACH_STREAMS: Final = {"scheduler"}

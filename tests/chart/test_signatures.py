@@ -11,6 +11,7 @@ from chart.conftest import Run
 from chart.test_chart import objects, template
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 
+PLUGIN = "bridge=plugin"
 REQUIRED = "signatures.mode=require"
 KINDS = {
     "planner": {SigningKind.QUOTA_ORDER, SigningKind.CONTROL},
@@ -25,7 +26,7 @@ def named(rendered: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any
 
 
 def test_each_part_has_the_private_keys_of_its_own_kinds_and_the_public_keys_belong_to_them(run: Run) -> None:
-    rendered = objects(template(run, REQUIRED))
+    rendered = objects(template(run, PLUGIN, REQUIRED))
 
     public = PublicKeys.parse(named(rendered, "ConfigMap", "makeway-keys")["data"])
     ids: dict[str, list[str]] = {}
@@ -38,7 +39,7 @@ def test_each_part_has_the_private_keys_of_its_own_kinds_and_the_public_keys_bel
 
 
 def test_each_part_mounts_the_secret_of_its_own_keys_alone(run: Run) -> None:
-    rendered = objects(template(run, REQUIRED))
+    rendered = objects(template(run, PLUGIN, REQUIRED))
 
     for one in rendered:
         if one["kind"] not in ("Deployment", "StatefulSet"):
@@ -55,7 +56,7 @@ def test_each_part_mounts_the_secret_of_its_own_keys_alone(run: Run) -> None:
 
 @pytest.mark.parametrize("mode", ["log", "require"])
 def test_the_parts_are_told_to_sign_and_verify(run: Run, mode: str) -> None:
-    rendered = objects(template(run, f"signatures.mode={mode}"))
+    rendered = objects(template(run, PLUGIN, f"signatures.mode={mode}"))
 
     for component in ("planner", "evictor"):
         pod = named(rendered, "Deployment", f"makeway-{component}")["spec"]["template"]["spec"]
@@ -70,7 +71,7 @@ def test_the_parts_are_told_to_sign_and_verify(run: Run, mode: str) -> None:
 
 
 def test_a_static_pod_finds_the_schedulers_key_where_its_other_files_are(run: Run) -> None:
-    rendered = objects(template(run, REQUIRED, "scheduler.install=replacement"))
+    rendered = objects(template(run, PLUGIN, REQUIRED, "scheduler.install=replacement"))
 
     configuration = named(rendered, "ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
     (profile,) = yaml.safe_load(configuration)["profiles"]
@@ -79,7 +80,7 @@ def test_a_static_pod_finds_the_schedulers_key_where_its_other_files_are(run: Ru
 
 
 def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None:
-    rendered = template(run, "signatures.mode=off")
+    rendered = template(run, PLUGIN, "signatures.mode=off")
 
     for text in ("makeway-signing-", "--signatures", "signingKeysDirectory", "name: signing"):
         assert text not in rendered
@@ -87,7 +88,7 @@ def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None
 
 @pytest.mark.parametrize("install", ["second", "replacement"])
 def test_no_part_may_write_the_public_keys_or_read_a_secret(run: Run, install: str) -> None:
-    rendered = objects(template(run, REQUIRED, f"scheduler.install={install}"))
+    rendered = objects(template(run, PLUGIN, REQUIRED, f"scheduler.install={install}"))
 
     rules = [rule for one in rendered if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
     assert not any("secrets" in rule.get("resources", ()) for rule in rules)

@@ -7,11 +7,17 @@ service account is put into a kubeconfig.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
+import re
+import shutil
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +42,17 @@ NAMESPACE = "preemption"
 _TOKEN_SECONDS = 3600
 _NOT_SERVED = ("monitoring.coreos.com/v1",)
 _WORKLOADS = ("Deployment", "StatefulSet", "Job")
+_IN_POD = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def render(*settings: str, name: str = "makeway", namespace: str = NAMESPACE) -> list[Manifest]:
-    """`helm template` with these `--set`s."""
+def render(
+    *settings: str, values: Path | None = None, name: str = "makeway", namespace: str = NAMESPACE
+) -> list[Manifest]:
+    """`helm template` with these `--set`s, over a file of values."""
     helm = ensure([HELM], ConsoleProgress())[HELM.name]
     command = [str(helm), "template", name, str(CHART), f"--namespace={namespace}"]
     command += [f"--kube-version={KUBERNETES_VERSION}", *(f"--set={one}" for one in settings)]
+    command += [f"--values={values}"] if values else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
@@ -60,6 +70,8 @@ class Release:
         self._numbers = itertools.count(1)
         self._built = ensure([NATS_SERVER, MAKEWAY_SCHEDULER], ConsoleProgress())
         self._nats = {"4222": self._ports.take(), "8222": self._ports.take()}
+        self.host = directory / "host"
+        """The root of the file system of the node that static pods run on."""
 
     async def apply(self) -> None:
         """Apply everything but the workloads, which no kubelet here could run, after a dry run of those."""
@@ -109,7 +121,7 @@ class Release:
     def start_nats(self) -> Process:
         """Run nats-server with the configuration that was rendered."""
         monitor = f"http://127.0.0.1:{self._nats['8222']}/healthz"
-        return self._start("makeway-nats", str(self._built[NATS_SERVER.name]), http_ok(monitor))
+        return self._start("nats", str(self._built[NATS_SERVER.name]), http_ok(monitor))
 
     def start_scheduler(self) -> tuple[Process, str]:
         """Run makeway-scheduler; gives its URL too."""
@@ -120,7 +132,7 @@ class Release:
         kubeconfig = self._token("makeway-scheduler")
         more = [f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}"]
         more += [f"--secure-port={port}", "--bind-address=127.0.0.1"]
-        return self._start("makeway-scheduler", executable, ready, more=more), url
+        return self._start("scheduler", executable, ready, more=more), url
 
     def start_replacing_scheduler(self) -> tuple[Process, str]:
         """Run makeway-scheduler as kubeadm's static pod would run it, as the user of its scheduler.conf."""
@@ -132,14 +144,16 @@ class Release:
         file = self._directory / "scheduler.yaml"
         text = self.get("ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
         text = text.replace("/etc/kubernetes/scheduler.conf", str(conf))
+        if (self.host / "etc/kubernetes/makeway").exists():
+            text = text.replace("/etc/kubernetes/makeway", str(self.host / "etc/kubernetes/makeway"))
         for place in ("nats", "nats-client"):
-            files = self._directory / "host" / place
+            files = self._directory / "files" / place
             self._write_secret(files, {"secretName": "makeway-nats-scheduler"})
-            text = text.replace(f"/etc/kubernetes/makeway/{place}/", f"{files}/")
-        if "/etc/kubernetes/makeway/signing" in text:
-            files = self._directory / "host" / "signing"
+            text = text.replace(f" /etc/kubernetes/makeway/{place}/", f" {files}/")
+        if " /etc/kubernetes/makeway/signing" in text:
+            files = self._directory / "files" / "signing"
             self._write_secret(files, {"secretName": "makeway-signing-scheduler"})
-            text = text.replace("/etc/kubernetes/makeway/signing", str(files))
+            text = text.replace(" /etc/kubernetes/makeway/signing", f" {files}")
         file.write_text(self._local(text))
         url = f"https://127.0.0.1:{port}"
         argv = [
@@ -160,13 +174,34 @@ class Release:
         """Run a replica of the planner or the evictor; gives its URL too."""
         port = self._ports.take()
         url = f"http://127.0.0.1:{port}"
+        executable = str(Path(sys.executable).parent / "makeway")
+        environment = {"KUBECONFIG": str(self._token(f"makeway-{component}"))}
+        ready = http_ok(f"{url}/readyz")
+        listen = [f"--listen=127.0.0.1:{port}"]
+        return self._start(component, executable, ready, more=listen, extra=environment), url
+
+    async def start_apiserver(self) -> tuple[Process, int]:
+        """Run the aggregated API server, and have its Service lead to it; gives its TLS port too."""
+        port, health = self._ports.take(), self._ports.take()
         environment = {
-            "MAKEWAY_LISTEN": f"127.0.0.1:{port}",
-            "KUBECONFIG": str(self._token(f"makeway-{component}")),
+            "MAKEWAY_LISTEN": f"127.0.0.1:{health}",
+            "MAKEWAY_SECURE_LISTEN": f"127.0.0.1:{port}",
+            "KUBECONFIG": str(self._token("makeway-apiserver")),
         }
         executable = str(Path(sys.executable).parent / "makeway")
-        ready = http_ok(f"{url}/readyz")
-        return self._start(f"makeway-{component}", executable, ready, extra=environment), url
+        ready = http_ok(f"http://127.0.0.1:{health}/readyz")
+        process = await asyncio.to_thread(
+            lambda: self._start("apiserver", executable, ready, extra=environment)
+        )
+        # What kube-proxy would do.
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "makeway-apiserver"}}
+        service["metadata"]["namespace"] = NAMESPACE  # type: ignore[index] # it is a dict
+        registered = self.get("APIService", "v1.ask.makeway.dev")
+        registered["spec"]["service"]["port"] = port
+        await self._cluster.kubectl("delete", "service", "makeway-apiserver", "-n", NAMESPACE)
+        await self._kubectl([{**service, "spec": {"type": "ExternalName", "externalName": "localhost"}}])
+        await self._kubectl([registered])
+        return process, port
 
     def start(self, program: Program) -> Process:
         """Run something beside the components, and wait until it is ready."""
@@ -181,7 +216,7 @@ class Release:
     def start_streams(self) -> Process:
         """Run what keeps the streams."""
         makeway = str(Path(sys.executable).parent / "makeway")
-        return self._start("makeway-streams", makeway, lambda: "")
+        return self._start("streams", makeway, lambda: "")
 
     def log(self, process: Process) -> str:
         """Everything that a process has written."""
@@ -194,35 +229,48 @@ class Release:
 
     def _start(
         self,
-        workload: str,
+        component: str,
         executable: str,
         ready: Probe,
         *,
         more: Sequence[str] = (),
         extra: Mapping[str, str] | None = None,
     ) -> Process:
-        name = f"{workload}-{next(self._numbers)}"
-        kind = "StatefulSet" if workload == "makeway-nats" else "Deployment"
-        argv, environment = self._command(kind, workload, name)
+        name = f"makeway-{component}-{next(self._numbers)}"
+        argv, environment = self._command(component, name)
         return self.start(
             Program(
                 name=name,
                 argv=(executable, *argv, *more),
                 ready=ready,
                 ready_seconds=60.0,
-                environment={**environment, "PYTHONUNBUFFERED": "1", **(extra or {})},
+                environment={**(extra or {}), **environment, "PYTHONUNBUFFERED": "1"},
             )
         )
 
-    def _command(self, kind: str, workload: str, name: str) -> tuple[list[str], dict[str, str]]:
-        """The arguments and the environment of a workload's one container."""
-        pod = self.get(kind, workload)["spec"]["template"]["spec"]
-        (container,) = pod["containers"]
+    def pods(self) -> Iterator[Manifest]:
+        """The pods of all workloads, and the static pod where there is one."""
+        for one in self.manifests:
+            if one["kind"] in _WORKLOADS:
+                yield one["spec"]["template"]
+            elif static := one.get("data", {}).get("makeway-planner.yaml"):
+                yield yaml.safe_load(static)
+
+    def _command(self, component: str, name: str) -> tuple[list[str], dict[str, str]]:
+        """The arguments and the environment of a component's container."""
+        pod, container = next(
+            (pod["spec"], one)
+            for pod in self.pods()
+            for one in pod["spec"]["containers"]
+            if one["name"] == component
+        )
         places = self._volumes(pod, container, name)
         environment = {
             one["name"]: self._replaced(self._local(self._value(one)), places)
             for one in container.get("env", [])
         }
+        if token := places.get(_IN_POD):
+            environment["KUBECONFIG"] = str(self._kubeconfig(Path(token), container["name"]))
         argv = [self._replaced(argument, places) for argument in container["args"]]
         return argv, environment
 
@@ -243,33 +291,63 @@ class Release:
         for mount in container.get("volumeMounts", []):
             place = places[mount["mountPath"]]
             place.mkdir(parents=True, exist_ok=True)
-            if configmap := sources.get(mount["name"], {}).get("configMap"):
+            source = sources.get(mount["name"], {})
+            if configmap := source.get("configMap"):
                 for key, text in self.get("ConfigMap", configmap["name"])["data"].items():
                     (place / key).write_text(self._replaced(self._adapted(text), moved))
-            if secret := sources.get(mount["name"], {}).get("secret"):
+            if secret := source.get("secret"):
                 self._write_secret(place, secret)
+            if directory := source.get("hostPath"):
+                self._copy(self.host / directory["path"].removeprefix("/"), place, moved)
         return moved
+
+    def _copy(self, directory: Path, place: Path, moved: Mapping[str, str]) -> None:
+        """Copy a directory of the node, with what a container would see in another place."""
+        shutil.copytree(directory, place, dirs_exist_ok=True)
+        for file in place.rglob("*"):
+            if file.is_file():
+                file.write_text(self._replaced(self._adapted(file.read_text()), moved))
 
     def _write_secret(self, place: Path, source: Mapping[str, Any]) -> None:
         """Write the keys of a Secret that a volume names, else all, as a kubelet does."""
         place.mkdir(parents=True, exist_ok=True)
-        data = self.get("Secret", source["secretName"])["stringData"]
+        secret = self.get("Secret", source["secretName"])
+        data = secret["stringData"] if "stringData" in secret else self._filled(source["secretName"])
         keys = [item["key"] for item in source.get("items", [])] or list(data)
         for key in keys:
             (place / key).write_text(data[key])
+
+    def _filled(self, secret: str) -> dict[str, str]:
+        """What the controller of tokens has put into a Secret of the API server's."""
+
+        deadline = time.monotonic() + 30
+        data: dict[str, str] = {}
+        while "token" not in data:
+            assert time.monotonic() < deadline, f"there is no token in Secret {secret}"
+            time.sleep(0.2)
+            found = self._cluster.owned.kubectl("get", "secret", secret, "-n", NAMESPACE, "-o", "json")
+            data = json.loads(found).get("data", {})
+        return {key: b64decode(value).decode() for key, value in data.items()}
+
+    def _kubeconfig(self, directory: Path, name: str) -> Path:
+        """What the files of a service account say that a pod finds."""
+        path = directory / "kubeconfig"
+        token = (directory / "token").read_text()
+        write_with_token(path, self._cluster.info.server, directory / "ca.crt", token, name)
+        return path
 
     def _adapted(self, text: str) -> str:
         """A configuration file with what only a pod has put in its place: addresses, and the API server."""
         text = self._local(text)
         for port, local in self._nats.items():
-            text = text.replace(f"0.0.0.0:{port}", f"127.0.0.1:{local}")
-            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{local}")
+            text = re.sub(rf"\b(0\.0\.0\.0|127\.0\.0\.1):{port}\b", f"127.0.0.1:{local}", text)
         if "KubeSchedulerConfiguration" in text:
             text += f"\nclientConnection:\n  kubeconfig: {self._token('makeway-scheduler')}\n"
         return text
 
     def _local(self, text: str) -> str:
-        return text.replace(f"makeway-nats.{NAMESPACE}.svc:4222", f"127.0.0.1:{self._nats['4222']}")
+        near = rf"(makeway-nats\.{NAMESPACE}\.svc|127\.0\.0\.1):4222\b"
+        return re.sub(near, f"127.0.0.1:{self._nats['4222']}", text)
 
     def _replaced(self, text: str, places: Mapping[str, str]) -> str:
         # The longest first: one may be the beginning of another.

@@ -30,10 +30,11 @@ class Installed:
         self.audit = AuditLog(cluster.info.audit_log)
         self.nats: Process
         self.streams: Process
-        self.scheduler: Process
+        self.scheduler: Process | None = None
         self.scheduler_url = ""
         self.planners: list[tuple[Process, str]] = []
         self.evictors: list[tuple[Process, str]] = []
+        self.nominators: list[tuple[Process, str]] = []
 
     @asynccontextmanager
     async def space(self) -> AsyncIterator[Space]:
@@ -53,25 +54,32 @@ class Installed:
         user = f"system:serviceaccount:{NAMESPACE}:{account}"
         return [event for event in self.audit.events(about=(user,)) if event.user.startswith(user)]
 
-    async def come_up(self, *, replacing: bool = False) -> None:
+    async def come_up(self, *, replacing: bool = False, scheduler: bool = True) -> None:
         """Apply everything, and start NATS and the scheduler; the others come when a test wants them.
 
-        `replacing`: makeway-scheduler is the cluster's own scheduler.
+        `replacing`: makeway-scheduler is the cluster's own scheduler. `scheduler`: whether the chart has one.
         """
         await self.release.apply()
         self.nats = self.release.start_nats()
         self.streams = self.release.start_streams()
+        if not scheduler:
+            return
         start = self.release.start_replacing_scheduler if replacing else self.release.start_scheduler
         self.scheduler, self.scheduler_url = start()
 
-    async def start_services(self) -> None:
-        """Have two planners and two evictors."""
+    async def start_services(self, *, planners: int = 2, nominators: bool = False) -> None:
+        """Have so many planners, two evictors and, where there are `nominators`, two of these."""
 
         async def start(component: str, processes: list[tuple[Process, str]]) -> None:
             processes.append(await asyncio.to_thread(self.release.start_service, component))
 
-        both = (("planner", self.planners), ("evictor", self.evictors))
-        await asyncio.gather(*(start(name, ones) for name, ones in both for _ in range(2 - len(ones))))
+        kinds = [("planner", self.planners), ("evictor", self.evictors)]
+        if nominators:
+            kinds.append(("nominator", self.nominators))
+        wanted = {"planner": planners}
+        await asyncio.gather(
+            *(start(name, ones) for name, ones in kinds for _ in range(wanted.get(name, 2) - len(ones)))
+        )
 
     def reader_token(self) -> str:
         """A token of the service account that may read the scheduler's metrics."""
@@ -85,8 +93,8 @@ class Installed:
         processes = [
             self.nats,
             self.streams,
-            self.scheduler,
-            *(p for p, _ in (*self.planners, *self.evictors)),
+            *([self.scheduler] if self.scheduler else []),
+            *(p for p, _ in (*self.planners, *self.evictors, *self.nominators)),
         ]
         return {process.program.name: self.release.log(process) for process in processes}
 

@@ -20,6 +20,7 @@ async def test_it_preempts_for_every_pod_as_the_clusters_own_scheduler(
 ) -> None:
     cluster = await private_cluster(ClusterOptions(components=frozenset({KWOK})))
     manifests = render(
+        "bridge=plugin",
         "scheduler.install=replacement",
         "scheduler.names[0]=default-scheduler",
         "scheduler.fallback=false",

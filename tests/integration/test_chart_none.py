@@ -1,0 +1,132 @@
+"""The chart as it is, `bridge: none`: it may write its Lease and Events, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from integration.builders import make_node, make_pod
+from integration.charting import NAMESPACE, Release, render
+from integration.conftest import PrivateCluster
+from integration.granting import Grant, denied, grants, unused
+from integration.installing import Installed
+from integration.waiting import NotYet, until
+from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
+
+PLANNER = "makeway-planner"
+READS = ("get", "list", "watch")
+WRITES = {
+    f"create leases.coordination.k8s.io {NAMESPACE}",
+    f"update leases.coordination.k8s.io {NAMESPACE}/makeway-planner",
+    "create events.events.k8s.io",
+}
+"""What the planner changes in a cluster, of which no part is a pod's or a node's."""
+
+REFUSED = (
+    Grant("patch", "", "pods/status"),
+    Grant("patch", "", "pods"),
+    Grant("delete", "", "pods"),
+    Grant("create", "", "pods/eviction"),
+    Grant("create", "", "pods/binding"),
+    Grant("patch", "", "nodes"),
+    Grant("patch", "", "configmaps", NAMESPACE, "makeway-policy"),
+    Grant("patch", "", "configmaps", NAMESPACE, "makeway-brake"),
+    Grant("patch", "", "configmaps", NAMESPACE, "makeway-keys"),
+    Grant("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+    Grant("get", "", "secrets", NAMESPACE),
+    Grant("create", "", "serviceaccounts/token", NAMESPACE),
+)
+
+
+def writing(granted: set[Grant]) -> set[str]:
+    return {str(one) for one in granted if one.verb not in READS}
+
+
+def test_no_account_is_granted_more_than_that() -> None:
+    manifests = render()
+
+    bound = {
+        subject["name"]
+        for one in manifests
+        if one["kind"] in ("RoleBinding", "ClusterRoleBinding")
+        for subject in one["subjects"]
+    }
+    assert bound == {PLANNER}
+    assert writing(grants(manifests, PLANNER)) == WRITES
+
+
+async def test_a_planner_that_compares_writes_nothing_else_and_may_not(
+    private_cluster: PrivateCluster, tmp_path: Path
+) -> None:
+    components = frozenset({NATS, SCHEDULER, KWOK})
+    cluster = await private_cluster(ClusterOptions(components=components, plugin=False))
+    manifests = render()
+    release = Release(cluster, manifests, tmp_path / "release")
+    installed = Installed(cluster, release)
+
+    async def allowed(grant: Grant) -> bool:
+        resource, _, subresource = grant.resource.partition("/")
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{NAMESPACE}:{PLANNER}",
+                "groups": ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"],
+                "resourceAttributes": {
+                    "verb": grant.verb,
+                    "group": grant.group,
+                    "resource": resource,
+                    "subresource": subresource,
+                    "namespace": grant.namespace or "default",
+                    "name": grant.name,
+                },
+            },
+        }
+        command = ("create", "-f", "-", "-o", "jsonpath={.status.allowed}")
+        return await cluster.kubectl(*command, stdin=json.dumps(review)) == "true"
+
+    async def leads() -> bool:
+        renewed = [
+            one for one in installed.events(PLANNER) if (one.verb, one.resource) == ("update", "leases")
+        ]
+        if not renewed:
+            raise NotYet("its Lease was not renewed yet")
+        return True
+
+    async def all_used() -> bool:
+        found = unused(grants(manifests, PLANNER), installed.events(PLANNER))
+        if found:
+            raise NotYet(f"unused {sorted(found)}")
+        return True
+
+    try:
+        await installed.come_up(scheduler=False)
+        process, _ = await asyncio.to_thread(release.start_service, "planner")
+        await until("the planner leads", leads, seconds=30, every=0.5)
+        async with installed.space() as space, installed.bus() as bus:
+            await space.add_nodes(make_node("n1").cpu(1))
+            await space.run(make_pod("low").priority("low").cpu(1))
+            (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
+            assert await space.until_bound("high", seconds=30) == "n1"
+
+            async def compared() -> bool:
+                if not await bus.comparisons(pod.metadata.uid):
+                    raise NotYet("no comparison")
+                return True
+
+            await until("the preemption is compared", compared, seconds=30)
+        await until("the planner has used what it is granted", all_used, seconds=30, every=0.5)
+        wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]
+        assert await allowed(Grant("update", "coordination.k8s.io", "leases", NAMESPACE, PLANNER))
+        log = release.log(process)
+    finally:
+        release.stop()
+
+    assert wrongly == []
+    events = installed.events()
+    assert {event.user for event in events} == {f"system:serviceaccount:{NAMESPACE}:{PLANNER}"}
+    assert denied(events) == []
+    wrote = {(event.verb, event.resource) for event in events if event.verb not in READS}
+    assert wrote == {("create", "leases"), ("update", "leases"), ("create", "events")}
+    assert "ermissions violation" not in log

@@ -1,0 +1,135 @@
+"""What the chart has for control planes that a provider runs, on an API server configured like theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from integration.charting import NAMESPACE, Manifest, render
+from integration.cluster import RunningCluster
+from integration.waiting import NotYet, until
+from makeway.dev.binaries import KUBERNETES
+from makeway.dev.cluster import DevCluster
+from makeway.dev.errors import DevError
+from makeway.dev.options import ClusterOptions
+from makeway.dev.paths import CHART
+
+IN_FORCE_SECONDS = 60
+"""A new API server may take a quarter of a minute until it goes by policies."""
+
+LIMITED = {
+    "apiVersion": "apiserver.config.k8s.io/v1",
+    "kind": "AdmissionConfiguration",
+    "plugins": [
+        {
+            "name": "ResourceQuota",
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "ResourceQuotaConfiguration",
+                "limitedResources": [
+                    {
+                        "resource": "pods",
+                        "matchScopes": [
+                            {
+                                "scopeName": "PriorityClass",
+                                "operator": "In",
+                                "values": ["system-node-critical", "system-cluster-critical"],
+                            }
+                        ],
+                    }
+                ],
+            },
+        }
+    ],
+}
+"""Pods of these classes are admitted only in namespaces with a quota for them, as on GKE."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    """Give an API server alone, which limits critical pods."""
+    directory = tmp_path_factory.mktemp("managed")
+    (directory / "admission.yaml").write_text(yaml.safe_dump(LIMITED))
+    options = ClusterOptions(
+        components=frozenset(),
+        apiserver_arguments=(f"--admission-control-config-file={directory / 'admission.yaml'}",),
+    )
+    running = RunningCluster(DevCluster(directory / "cluster", options).start())
+    yield running
+    running.owned.stop()
+
+
+def pod(namespace: str, **spec: Any) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "p-", "namespace": namespace},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+async def created(cluster: RunningCluster, manifest: Manifest) -> Manifest:
+    """Create it without effect, and return what the API server made of it. Raises DevError."""
+    answer = await cluster.kubectl(
+        "create", "--dry-run=server", "-o", "yaml", "-f", "-", stdin=yaml.safe_dump(manifest)
+    )
+    read: Manifest = yaml.safe_load(answer)
+    return read
+
+
+async def apply(cluster: RunningCluster, *manifests: Manifest) -> None:
+    await cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+
+
+def namespaces(*names: str) -> list[Manifest]:
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+
+
+def chosen(manifests: list[Manifest], *kinds: str) -> list[Manifest]:
+    return [one for one in manifests if one["kind"] in kinds]
+
+
+async def test_makeways_pods_are_admitted_by_the_quota_where_critical_pods_are_limited(
+    cluster: RunningCluster,
+) -> None:
+    await apply(cluster, *namespaces(NAMESPACE))
+    critical = pod(NAMESPACE, priorityClassName="system-cluster-critical")
+    with pytest.raises(DevError, match="insufficient quota to match these scopes"):
+        await created(cluster, critical)
+
+    (quota,) = chosen(render(values=CHART / "presets" / "gke.yaml"), "ResourceQuota")
+    await apply(cluster, quota)
+
+    async def admitted() -> Manifest:
+        try:
+            return await created(cluster, critical)
+        except DevError as error:
+            raise NotYet(str(error)) from error
+
+    admitted_pod = await until("the quota admits it", admitted, seconds=IN_FORCE_SECONDS)
+    assert admitted_pod["spec"]["priority"] == 2_000_000_000
+
+
+@pytest.mark.skipif(KUBERNETES.name == "1.35", reason="MutatingAdmissionPolicy is of 1.36")
+async def test_new_pods_of_the_namespaces_are_makeways_unless_they_name_another_scheduler(
+    cluster: RunningCluster,
+) -> None:
+    await apply(cluster, *namespaces("team-a", "team-b"))
+    rendered = render("bridge=plugin", "scheduler.namespaces[0]=team-a")
+    await apply(cluster, *chosen(rendered, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"))
+
+    async def scheduler_of(namespace: str, **spec: Any) -> str:
+        return str((await created(cluster, pod(namespace, **spec)))["spec"]["schedulerName"])
+
+    async def makeways() -> bool:
+        if (found := await scheduler_of("team-a")) != "makeway-scheduler":
+            raise NotYet(found)
+        return True
+
+    await until("pods of team-a are makeway's", makeways, seconds=IN_FORCE_SECONDS)
+    assert await scheduler_of("team-b") == "default-scheduler"
+    assert await scheduler_of("team-a", schedulerName="volcano") == "volcano"
+    assert await scheduler_of("team-a", nodeName="n1") == "default-scheduler"
