@@ -279,6 +279,7 @@ def _writer(subject: str) -> str:
     """Whose login may write to a stream's subject."""
     kinds = {
         ".orders.pod.": "scheduler",
+        ".orders.group.": "scheduler",
         ".orders.quota.": "planner",
         ".outcomes.": "evictor",
         ".control": "planner",

@@ -60,7 +60,7 @@ class Judge:
         """Check everything that was recorded until now."""
         await self.keep()
         requests = await asyncio.to_thread(
-            read_requests, AuditLog(self._cluster.info.audit_log, whole=True), ""
+            read_requests, AuditLog(self._cluster.info.audit_log, whole=True), "", self.streams
         )
         history = RecordedHistory(
             requests,

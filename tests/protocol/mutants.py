@@ -82,10 +82,10 @@ def _outcome_before_rollback() -> Any:
 
 
 def _nomination_stays() -> Any:
-    async def nothing(self: RollbackRun) -> None:
+    async def nothing(self: RollbackRun, waiting: object, node: str) -> None:
         return
 
-    return patch.object(RollbackRun, "_revert_nomination", nothing)
+    return patch.object(RollbackRun, "_revert", nothing)
 
 
 def _marks_stay() -> Any:

@@ -21,8 +21,8 @@ from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     LiveOrder,
+    NominationToClear,
     Outcome,
-    PodRef,
     Preemptor,
     Victim,
 )
@@ -448,7 +448,7 @@ class Scheduler:
             victims=victims,
             awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
             nominations_to_clear=tuple(
-                PodRef(namespace=NAMESPACE, name=p.metadata.name, uid=u)
+                NominationToClear(namespace=NAMESPACE, name=p.metadata.name, uid=u)
                 for u, node in sorted(self._nominations().items())
                 if node == chosen.node and (p := self.pods.get(u)) and priority(p) < priority(pod)
             ),

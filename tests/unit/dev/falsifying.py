@@ -455,6 +455,10 @@ MUTATIONS: dict[str, Mutation] = {
             sample.order.preemptor_uid, lambda pod: pod["spec"].update(preemptionPolicy="Never")
         ),
     ),
+    "a nominator's order for a pod that its scheduler preempts for": Mutation(
+        "preemptor-may-not",
+        lambda sample: sample.orders(lambda order: _with(order, writer="makeway/nominator/n1")),
+    ),
     "a victim in a protected namespace": Mutation(
         "victim-protected",
         lambda sample: sample.in_force(protected_namespaces=frozenset({sample.event.namespace})),
@@ -612,6 +616,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a mark set by the planner": Mutation(
         "write-beyond", lambda sample: sample.marking(user=sample.case.accounts.planner)
+    ),
+    "a mark set by the nominator": Mutation(
+        "write-beyond", lambda sample: sample.marking(user=sample.case.accounts.nominator)
     ),
     "a preemptor bound twice": Mutation("bound-twice", _bound_again),
 }

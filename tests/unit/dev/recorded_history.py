@@ -12,7 +12,7 @@ from typing import Any, Self
 import msgspec
 
 from builders_bus import make_order, make_outcome, make_preemptor, make_victim
-from makeway.bus.messages import EvictionOrder, Outcome, PodRef
+from makeway.bus.messages import EvictionOrder, NominationToClear, OrderedGroup, OrderMember, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.check import check
@@ -89,9 +89,13 @@ class Recording:
         daemon: bool = False,
         only_on: str = "",
         grace_seconds: int | None = None,
+        group: str = "",
         **metadata: Any,
     ) -> Self:
-        """Somebody creates a pod; `daemon`: a DaemonSet does, and `only_on` is the node it is for."""
+        """A user creates a pod; `daemon`: a DaemonSet does, and `only_on` is the node it is for.
+
+        `group`: the PodGroup that it names.
+        """
         body: Body = {
             "kind": "Pod",
             "metadata": {"namespace": "shop", "name": name, "uid": uid or f"uid-{name}", **metadata},
@@ -100,6 +104,8 @@ class Recording:
         }
         if grace_seconds is not None:
             body["spec"]["terminationGracePeriodSeconds"] = grace_seconds
+        if group:
+            body["spec"]["schedulingGroup"] = {"podGroupName": group}
         if daemon:
             body["metadata"]["ownerReferences"] = [
                 {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
@@ -111,6 +117,30 @@ class Recording:
             body["spec"]["affinity"] = {"nodeAffinity": affinity}
         self._objects[name] = body
         return self._add(seconds, ADMIN, ("create", "", name), {}, body)
+
+    def group(self, name: str, seconds: float, *, priority: int, min_count: int) -> Self:
+        """A user creates a PodGroup, or changes it."""
+        body: Body = {
+            "kind": "PodGroup",
+            "metadata": {"namespace": "shop", "name": name, "uid": f"uid-{name}"},
+            "spec": {"priority": priority, "schedulingPolicy": {"gang": {"minCount": min_count}}},
+        }
+        event = self._event(seconds, ADMIN, ("update", "", name), {}, body)
+        self.requests.append(replace(event, resource="podgroups", group="scheduling.k8s.io"))
+        return self
+
+    def read(self, seconds: float, *names: str) -> Self:
+        """The evictor reads pods."""
+        for name in names:
+            self._add(seconds, EVICTOR, ("get", "", name), {}, None)
+        return self
+
+    def tried(self, seconds: float, *names: str) -> Self:
+        """The evictor asks for deletions without effect."""
+        for name in names:
+            event = self._event(seconds, EVICTOR, ("delete", "", name), {}, None)
+            self.requests.append(replace(event, dry_run=True))
+        return self
 
     def patch(self, name: str, seconds: float, user: str, status: Body, *, uid: str | None = None) -> Self:
         """Somebody patches a pod's status; `uid`: what the patch names, the pod's own unless given."""
@@ -284,6 +314,75 @@ def made_room() -> Recording:
     )
 
 
+GANG = ("train-1", "train-2")
+"""The members, nominated to node-1 and node-2."""
+
+
+def group_order_of(*victims: str) -> EvictionOrder:
+    """An order for a group of two, made at second 2; its victims run on node-1 but for the last."""
+    order = order_of(victims=victims)
+    return msgspec.structs.replace(
+        order,
+        kind="group",
+        preemptor=None,
+        node="",
+        victims=(*order.victims[:-1], msgspec.structs.replace(order.victims[-1], node="node-2")),
+        group=OrderedGroup(
+            namespace="shop",
+            name="train",
+            uid="uid-train",
+            priority=1000,
+            scheduler_name="default-scheduler",
+            must_place=2,
+            min_count=2,
+        ),
+        members=tuple(
+            OrderMember(namespace="shop", name=name, uid=f"uid-{name}", node=f"node-{number}")
+            for number, name in enumerate(GANG, 1)
+        ),
+    )
+
+
+def gang_pending(*, priority: int = 0, min_count: int = 2, members: tuple[str, ...] = GANG) -> Recording:
+    """Victims that run, members nominated to their nodes, and the order, committed at second 2."""
+    recording = Recording().group("train", 0, priority=1000, min_count=min_count)
+    recording.pod("a", 0, priority=priority, node="node-1").pod("b", 0, priority=0, node="node-2")
+    for number, name in enumerate(GANG, 1):
+        recording.pod(name, 1, priority=1000, group="train")
+        if name in members:
+            recording.nominated(name, 1.5, f"node-{number}")
+    return recording.ordered(group_order_of("a", "b"))
+
+
+def gang_made_room(recording: Recording | None = None, *, read: float = 2.6, tried: bool = True) -> Recording:
+    """The whole of a good one: marks, trials, a last read, deletes, outcome, bindings."""
+    recording = recording or gang_pending()
+    recording.marked("a", 2.1).marked("b", 2.1)
+    if tried:
+        recording.tried(2.4, "a", "b")
+    return (
+        recording.read(read, "a", "b", *GANG)
+        .deleted("a", 2.7)
+        .deleted("b", 2.8)
+        .ended(group_order_of("a", "b"), 2.9)
+        .removed("a", 3.9)
+        .removed("b", 3.9)
+        .bound("train-1", 4, "node-1")
+        .bound("train-2", 4, "node-2")
+    )
+
+
+def gang_made_no_room() -> Recording:
+    """The whole of a failed one: marks, a trial that was refused, rollback, outcome, another attempt."""
+    recording = gang_pending().marked("a", 2.1).marked("b", 2.1).unmarked("a", 3).unmarked("b", 3)
+    for name in GANG:
+        recording.cleared(name, 3)
+    recording.ended(group_order_of("a", "b"), 3.1, result="failed")
+    for name in GANG:
+        recording.failed_scheduling(name, 3.5)
+    return recording
+
+
 def made_room_for_pinned(
     *,
     policy: bool = True,
@@ -324,5 +423,5 @@ def made_no_room() -> Recording:
 
 def listing(uid: str) -> EvictionOrder:
     """An order that lists another pod's nomination."""
-    ref = PodRef(namespace="shop", name=uid.removeprefix("uid-"), uid=uid)
+    ref = NominationToClear(namespace="shop", name=uid.removeprefix("uid-"), uid=uid)
     return msgspec.structs.replace(order_of(), nominations_to_clear=(ref,))

@@ -16,10 +16,13 @@ from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.history import InForce, Streams
 from unit.dev.falsifying import MUTATIONS
 from unit.dev.recorded_history import (
+    GANG,
     PLANNER,
     SCHEDULER,
     Recording,
     at,
+    gang_made_room,
+    gang_pending,
     listing,
     made_no_room,
     made_room,
@@ -89,6 +92,13 @@ def quota(**victim: Any) -> Recording:
 CORRECT: dict[str, Callable[[], Recording]] = {
     "room is made": made_room,
     "a pod of equal priority makes room for one bound to its node": made_room_for_pinned,
+    "a preemptor that was tried once its victim had left, before the outcome was stored": lambda: (
+        pending()
+        .deleted("victim", 2.2)
+        .removed("victim", 2.25)
+        .failed_scheduling("urgent", 2.3)
+        .ended(order_of(), 2.4)
+    ),
     "a victim under a hard budget is evicted": lambda: (
         pending().evicted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3).bound("urgent", 3.1)
     ),
@@ -479,6 +489,11 @@ VIOLATIONS: dict[str, tuple[str, Callable[[], Recording]]] = {
         lambda: pending().deleted("victim", 2.2).ended(order_of(), 2.3),
     ),
     "a preemptor bound twice": ("bound-twice", lambda: made_room().bound("urgent", 4, "node-2")),
+    "a gang's victims that were read too early": ("barrier-skipped", lambda: gang_made_room(read=0.5)),
+    "a gang of which too few wait": (
+        "gang-short",
+        lambda: gang_made_room(gang_pending(members=GANG[:1])),
+    ),
 }
 
 
@@ -636,3 +651,12 @@ def test_a_log_that_begins_in_the_middle_of_an_epoch_knows_it_from_its_beginning
     epochs = Epochs((renewal,)).of("kube-system", "makeway-scheduler")
 
     assert epochs == [LeaseEpoch(3, at(1), at(1))]
+
+
+def test_a_nominators_preemptor_has_kube_schedulers_back_off_before_it_is_tried() -> None:
+    order = msgspec.structs.replace(order_of(), writer="makeway/nominator/n")
+    history = pending(order).cleared("urgent", 3).ended(order, 3.1, result="failed")
+
+    idle = [found for found in history.report(22).pending if found.rule is Invariant.PREEMPTOR_IDLE]
+    assert [found.due for found in idle] == [at(23.1)]
+    assert "preemptor-idle" in history.found()

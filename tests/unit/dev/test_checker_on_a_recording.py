@@ -6,6 +6,7 @@ The recording is one of a campaign's, cut down to what the checker reads. Anothe
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from campaign.recording import Kept, load
 from makeway.dev.checker.check import check
+from makeway.dev.checker.findings import Invariant
 from unit.dev.falsifying import MUTATIONS, Mutation, Sample
 
 RECORDING = Path(__file__).parent / "recording.json.gz"
@@ -42,3 +44,15 @@ def test_a_violation_seeded_into_the_recording_is_found(mutation: Mutation) -> N
     found = {violation.rule.value for violation in check(falsified, kept.now).violations}
 
     assert mutation.rule in found
+
+
+def test_a_lease_that_the_log_has_no_renewal_of_yet_is_waited_for() -> None:
+    kept = recorded()
+    sample = Sample(kept.history, kept.now)
+    falsified = MUTATIONS["the fence of another Lease"].falsify(sample)
+
+    found = check(falsified, sample.event.at + timedelta(seconds=5))
+
+    rule = Invariant.FENCE_NOT_HELD
+    assert rule not in {violation.rule for violation in found.violations}
+    assert rule in {pending.rule for pending in found.pending}

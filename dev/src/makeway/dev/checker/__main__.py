@@ -36,7 +36,7 @@ async def check_directory(
     finally:
         await connection.close()
     now = datetime.now(UTC)
-    requests = read_requests(AuditLog(info.audit_log, whole=True), namespace)
+    requests = read_requests(AuditLog(info.audit_log, whole=True), namespace, streams)
     history = RecordedHistory(
         requests, streams.within(namespace), fallback=fallback, simple_preemptor=simple_preemptor
     )

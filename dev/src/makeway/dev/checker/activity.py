@@ -17,26 +17,40 @@ from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.orders import OrderHistory
 
 ACTIVE = timedelta(seconds=10)
+BACK_OFF = timedelta(seconds=10)
+"""kube-scheduler's podMaxBackoffSeconds. The plugin moves its preemptor past it; the nominator cannot."""
 RELEASE = timedelta(seconds=60)
 """A preemptor is released at the longest grace period of its victims + this, whatever they do."""
 
 
 def rules(case: OrderCase) -> Iterator[Finding]:
-    """Every preemptor is tried again within 10 s of its outcome, or of its last victim's leaving."""
+    """Every preemptor is tried again within 10 s of its outcome, or of its last victim's leaving.
+
+    A nominator's has kube-scheduler's back-off before it.
+    """
     seen = _signs(case)
     for order in case.orders:
-        preemptor = case.pods.get(order.preemptor_uid)
-        if order.outcome is None or order.ended_at is None or preemptor is None:
-            continue
+        for uid in order.nominations:
+            yield from _idle(case, order, uid, seen)
+
+
+def _idle(
+    case: OrderCase, order: OrderHistory, uid: str, seen: dict[str, list[datetime]]
+) -> Iterator[Finding]:
+    preemptor = case.pods.get(uid)
+    if order.outcome is not None and order.ended_at is not None and preemptor is not None:
         begin = _released(case, order, order.ended_at)
-        due = case.outages.due(begin, ACTIVE)
+        due = case.outages.due(begin, ACTIVE + BACK_OFF if order.external else ACTIVE)
         leaving = preemptor.leaving_at
         if leaving is not None and leaving <= due:
-            continue
+            return
         if preemptor.bound_by(due):
-            continue
-        if any(order.ended_at < when <= due for when in seen.get(preemptor.uid, ())):
-            continue
+            return
+        signs = (*seen.get(uid, ()), *seen.get(order.preemptor_uid, ()))
+        # The last victim may have left, and the pod been tried, before the outcome was stored.
+        since = order.ended_at if order.made_no_room else min(order.ended_at, _room_at(case, order) or begin)
+        if any(since < when <= due for when in signs):
+            return
         yield case.overdue(
             Invariant.PREEMPTOR_IDLE,
             (preemptor.described, order.described),
@@ -49,13 +63,24 @@ def _released(case: OrderCase, order: OrderHistory, ended_at: datetime) -> datet
     """When there is a reason to try again: at once after a failure, else when the room is there."""
     if order.made_no_room:
         return ended_at
-    awaited = [a.uid for a in order.order.awaited]
-    pods = [case.pods.get(uid) for uid in (*order.victim_uids, *awaited)]
-    left = [pod.gone_at for pod in pods if pod is not None]
+    left = _left(case, order)
     grace = max((victim.grace_period_seconds for victim in order.order.victims), default=0)
     at_the_latest = ended_at + timedelta(seconds=grace) + RELEASE
     times = [when or at_the_latest for when in left]
     return max([ended_at, *(min(when, at_the_latest) for when in times)])
+
+
+def _room_at(case: OrderCase, order: OrderHistory) -> datetime | None:
+    """When the last of the pods that had to leave had left; None where one has not."""
+    left = _left(case, order)
+    gone = [when for when in left if when is not None]
+    return max(gone) if gone and len(gone) == len(left) else None
+
+
+def _left(case: OrderCase, order: OrderHistory) -> list[datetime | None]:
+    """When each victim and each pod that is awaited had left; None for one that has not."""
+    pods = [case.pods.get(uid) for uid in (*order.victim_uids, *(one.uid for one in order.order.awaited))]
+    return [pod.gone_at for pod in pods if pod is not None]
 
 
 def _signs(case: OrderCase) -> dict[str, list[datetime]]:

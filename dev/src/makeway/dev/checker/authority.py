@@ -9,11 +9,14 @@ from datetime import timedelta
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase, described
+from makeway.dev.checker.epochs import LeaseEpoch
 from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import OrderHistory
 
 LOOK = timedelta(seconds=6)
 """An evictor's look at the fence is five seconds old at most when an effect begins."""
+RENEWAL = timedelta(seconds=30)
+"""By then a log that was begun in the middle of an epoch has a renewal of every Lease that is held."""
 
 
 def rules(case: OrderCase) -> Iterator[Finding]:
@@ -28,8 +31,8 @@ def rules(case: OrderCase) -> Iterator[Finding]:
         if order is None:
             continue
         objects = (described(event), order.described)
-        if why := _fence(case, event, order):
-            yield Violation(Invariant.FENCE_NOT_HELD, objects, event.at, why)
+        if (found := _fence(case, event, order, objects)) is not None:
+            yield found
         own = Subjects().order(order.order).partition(".")[2]
         if order.subject.partition(".")[2] != own:
             yield Violation(Invariant.ORDER_MISROUTED, objects, event.at, f"on {order.subject}, not {own}")
@@ -38,25 +41,33 @@ def rules(case: OrderCase) -> Iterator[Finding]:
             evidence = f"of cluster {order.order.cluster_uid}"
             yield Violation(Invariant.ORDER_OF_ANOTHER_CLUSTER, objects, event.at, evidence)
         preemptor = case.pods.get(order.preemptor_uid)
-        if preemptor is not None and preemptor.preemption_policy == "Never":
-            yield Violation(Invariant.PREEMPTOR_MAY_NOT, objects, event.at, "its preemptionPolicy is Never")
+        # A nominator serves exactly the pods for which the scheduler does not preempt.
+        if preemptor is not None and (preemptor.preemption_policy == "Never") != order.external:
+            policy = preemptor.preemption_policy or "not set"
+            evidence = f"its preemptionPolicy is {policy}, the order is by {order.order.writer}"
+            yield Violation(Invariant.PREEMPTOR_MAY_NOT, objects, event.at, evidence)
 
 
-def _fence(case: OrderCase, event: AuditEvent, order: OrderHistory) -> str:
-    """What is wrong with an order's fence; empty where nothing is, or the log has no bodies of Leases."""
+def _fence(
+    case: OrderCase, event: AuditEvent, order: OrderHistory, objects: tuple[str, ...]
+) -> Finding | None:
+    """What is wrong with an order's fence; None where nothing is, or the log has no bodies of Leases."""
     fence = order.order.fence
     if fence.kind != "lease" or not case.epochs:
-        return ""
+        return None
     epochs = [one for one in case.epochs.of(fence.namespace, fence.name) if one.seen_at <= event.at]
     if not epochs:
-        return f"Lease {fence.namespace}/{fence.name} was never held"
-    if fence.epoch > max(one.number for one in epochs):
-        return f"epoch {fence.epoch} had not begun"
+        evidence = f"Lease {fence.namespace}/{fence.name} was never held"
+        return case.overdue(Invariant.FENCE_NOT_HELD, objects, event.at + RENEWAL, evidence)
+    if evidence := _not_in_force(fence.epoch, epochs, event, order):
+        return Violation(Invariant.FENCE_NOT_HELD, objects, event.at, evidence)
+    return None
+
+
+def _not_in_force(epoch: int, epochs: list[LeaseEpoch], event: AuditEvent, order: OrderHistory) -> str:
+    if epoch > max(one.number for one in epochs):
+        return f"epoch {epoch} had not begun"
     for later in epochs:
-        if (
-            later.number > fence.epoch
-            and later.since <= order.committed_at
-            and later.seen_at + LOOK < event.at
-        ):
-            return f"epoch {fence.epoch}, committed after epoch {later.number} had begun at {later.since}"
+        if later.number > epoch and later.since <= order.committed_at and later.seen_at + LOOK < event.at:
+            return f"epoch {epoch}, committed after epoch {later.number} had begun at {later.since}"
     return ""

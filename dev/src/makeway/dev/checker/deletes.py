@@ -76,9 +76,9 @@ def _of_the_evictor(case: OrderCase) -> Iterator[Finding]:
 
 
 def _importance(case: OrderCase, uid: str, order: OrderHistory, pod: str, when: str) -> Iterator[Finding]:
-    """The victim against the preemptor, both as the API server showed them."""
+    """The victim against the preemptor, both as the API server showed them. For groups see `gangs`."""
     preemptor_uid = order.preemptor_uid
-    if not preemptor_uid:
+    if not preemptor_uid or order.order.kind == "group":
         return
     victim, preemptor = case.pods[uid], case.pods.get(preemptor_uid)
     if preemptor is None or not victim.versions:

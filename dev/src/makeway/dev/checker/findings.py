@@ -55,7 +55,8 @@ class Invariant(StrEnum):
     MARK_LEFT = "mark-left"
     """No pod that stays has our DisruptionTarget 30 s after the order's end."""
     PREEMPTOR_IDLE = "preemptor-idle"
-    """The preemptor is tried again within 10 s of the outcome, or of the last victim's leaving."""
+    """The preemptor is tried again within 10 s of the outcome, or of the last victim's leaving; a nominator's
+    within kube-scheduler's longest back-off more."""
     BOUND_TWICE = "bound-twice"
     """A preemptor is bound once."""
     DELETE_WITHOUT_REVISION = "delete-without-revision"
@@ -71,6 +72,11 @@ class Invariant(StrEnum):
     """A preemptor's victim is on the order's node; one of a unit on the node that the order says."""
     UNIT_BROKEN = "unit-broken"
     """No pod of a group that goes whole or not at all is deleted unless all its pods stand in the order."""
+    BARRIER_SKIPPED = "barrier-skipped"
+    """No victim of a group's order is deleted before all its victims were read, a second before at most, and
+    the deletion of each was tried."""
+    GANG_SHORT = "gang-short"
+    """No pod goes for a group of which fewer members wait or run than its minCount."""
     BUDGET_PASSED_BY = "budget-passed-by"
     """Where budgets are hard the API server counts them: victims go by its eviction API."""
     DELETE_UNDER_BRAKE = "delete-under-brake"

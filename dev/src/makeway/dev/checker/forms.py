@@ -35,10 +35,22 @@ def rules(case: OrderCase) -> Iterator[Finding]:
                 yield _beyond(event, f"{event.verb} {event.subresource}")
             elif extra := _extra(event.request or {}):
                 yield _beyond(event, f"it writes {', '.join(extra)}")
+        if event.user == case.accounts.nominator:
+            if event.verb != "patch" or event.subresource != "status":
+                yield _beyond(event, f"{event.verb} {event.subresource}")
+            elif extra := _not_a_nomination(event.request or {}):
+                yield _beyond(event, f"it writes {', '.join(extra)}")
 
 
 def _beyond(event: AuditEvent, evidence: str) -> Violation:
     return Violation(Invariant.WRITE_BEYOND, (described(event),), event.at, evidence)
+
+
+def _not_a_nomination(body: dict[str, Any]) -> list[str]:
+    """Return what a nominator's patch of a status has in it besides a nomination, and what names the pod."""
+    status = body.get("status") or {}
+    others = [name for name in _extra({**body, "status": {}}) if name]
+    return [*others, *(f"status.{name}" for name in status if name != "nominatedNodeName")]
 
 
 def _extra(body: dict[str, Any]) -> list[str]:

@@ -68,8 +68,8 @@ class Streams:
 
 def _namespaces(order: EvictionOrder) -> set[str]:
     """Those of every pod that an order may change."""
-    preemptor = () if order.preemptor is None else (order.preemptor,)
-    return {pod.namespace for pod in (*preemptor, *order.victims, *order.nominations_to_clear)}
+    preemptor = () if order.room_for is None else (order.room_for,)
+    return {one.namespace for one in (*preemptor, *order.victims, *order.nominations_to_clear)}
 
 
 def _joined(
@@ -98,6 +98,7 @@ class Accounts:
     evictor: str = "system:serviceaccount:makeway-system:makeway-evictor"
     planner: str = "system:serviceaccount:makeway-system:makeway-planner"
     scheduler: str = "system:serviceaccount:makeway-system:makeway-scheduler"
+    nominator: str = "system:serviceaccount:makeway-system:makeway-nominator"
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,15 @@ class OrderHistory:
 
     @property
     def preemptor_uid(self) -> str:
-        """Empty for a quota order."""
-        return self.order.preemptor.uid if self.order.preemptor else ""
+        """Of the pod or PodGroup; empty for a quota order."""
+        return self.order.preemptor_uid
+
+    @property
+    def nominations(self) -> dict[str, str]:
+        """The pods that room is made for, by UID, each with its node."""
+        if self.order.kind == "group":
+            return {member.uid: member.node for member in self.order.members}
+        return {self.preemptor_uid: self.order.node} if self.preemptor_uid else {}
 
     @property
     def on_behalf_of(self) -> str:
@@ -49,6 +56,11 @@ class OrderHistory:
     def victim_uids(self) -> frozenset[str]:
         """The pods it removes."""
         return frozenset(victim.uid for victim in self.order.victims)
+
+    @property
+    def external(self) -> bool:
+        """Whether a nominator wrote it, for a pod of a scheduler without the plugin."""
+        return self.order.writer.startswith("makeway/nominator/")
 
     @property
     def made_no_room(self) -> bool:
@@ -82,7 +94,8 @@ class Orders:
         self._by_preemptor: dict[str, list[OrderHistory]] = defaultdict(list)
         self._by_behalf: dict[str, list[OrderHistory]] = defaultdict(list)
         for order in self._all:
-            self._by_preemptor[order.preemptor_uid].append(order)
+            for uid in order.nominations:
+                self._by_preemptor[uid].append(order)
             self._by_behalf[order.on_behalf_of].append(order)
             for uid in order.victim_uids:
                 self._by_victim[uid].append(order)
@@ -95,7 +108,7 @@ class Orders:
         return self._by_victim.get(uid, [])
 
     def of_preemptor(self, uid: str) -> list[OrderHistory]:
-        """The orders for a pod, oldest first."""
+        """The orders for a pod, or for its group, oldest first."""
         return self._by_preemptor.get(uid, [])
 
     def by_victim(self) -> Iterator[tuple[str, list[OrderHistory]]]:
@@ -103,7 +116,7 @@ class Orders:
         return iter(self._by_victim.items())
 
     def by_preemptor(self) -> Iterator[tuple[str, list[OrderHistory]]]:
-        """Every preemptor's UID with its orders."""
+        """The UID of every pod that room was made for, with its orders."""
         return ((uid, orders) for uid, orders in self._by_preemptor.items() if uid)
 
     def by_behalf(self) -> Iterator[tuple[str, list[OrderHistory]]]:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from makeway.dev.audit_log import AuditEvent
@@ -97,8 +98,12 @@ class Pods:
         self._by_uid: dict[str, PodHistory] = {}
         self._latest: dict[tuple[str, str], str] = {}
         for event in requests:
-            if event.resource == "pods" and event.accepted:
+            if event.resource != "pods":
+                continue
+            if event.accepted:
                 self._read(event)
+            elif event.code == HTTPStatus.GATEWAY_TIMEOUT and event.verb == "patch":
+                self._read_unanswered(event)
         for pod in self._by_uid.values():
             pod.versions.sort(key=lambda version: (version.since, version.revision))
 
@@ -126,6 +131,31 @@ class Pods:
         for item in items:
             if _uid(item):
                 self._add(event, item)
+
+    def _read_unanswered(self, event: AuditEvent) -> None:
+        """Take a mark, or a nomination, for undone by a patch whose caller died before the answer.
+
+        It is logged as a time-out, though it may have been done; the caller's successor then finds nothing to
+        undo. A later answer that shows otherwise counts.
+        """
+        pod = self._by_uid.get(_uid(event.request))
+        if pod is None or not pod.versions:
+            return
+        last, status = pod.versions[-1], (event.request or {}).get("status") or {}
+        unmarks = any(
+            one.get("type") == MARK_TYPE and one.get("$patch") == "delete"
+            for one in status.get("conditions") or ()
+        )
+        cleared = "nominatedNodeName" in status and not status["nominatedNodeName"]
+        if unmarks or cleared:
+            undone = replace(
+                last,
+                since=event.answered_at,
+                by=event.user,
+                marked=last.marked and not unmarks,
+                nominated="" if cleared else last.nominated,
+            )
+            pod.versions.append(undone)
 
     def _evict(self, event: AuditEvent) -> None:
         """The answer shows no pod. One without a grace period is gone at once, without a delete."""

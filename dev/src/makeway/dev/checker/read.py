@@ -17,7 +17,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent, AuditLog
-from makeway.dev.checker.history import StoredRecord, Streams
+from makeway.dev.checker.history import Accounts, StoredRecord, Streams
 
 M = TypeVar("M", bound=EvictionOrder | Outcome | DecisionRecord)
 
@@ -96,12 +96,18 @@ def _aware(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def read_requests(log: AuditLog, namespace: str = "") -> tuple[AuditEvent, ...]:
-    """Read the writes that the rules look at: of one namespace, or all; and the scheduler's renewals."""
-    wanted = ("pods", "events", "leases")
+def read_requests(log: AuditLog, namespace: str, streams: Streams) -> tuple[AuditEvent, ...]:
+    """Read what the rules look at: writes of one namespace, or all, and renewals.
+
+    Also what the evictor read, where the streams have orders for groups: for nothing else is it asked.
+    """
+    reads = any(stored.message.kind == "group" for stored in streams.orders)
+    wanted = ("pods", "events", "leases", "podgroups", "compositepodgroups")
     writes = ("create", "update", "patch", "delete", "deletecollection")
+    evictor = Accounts().evictor
     return tuple(
         event
         for event in log.events(about=(f'"namespace":"{namespace}"' if namespace else "", _LEASES))
-        if event.resource in wanted and event.verb in writes
+        if event.resource in wanted
+        and (event.verb in writes or (reads and event.verb == "get" and event.user == evictor))
     )

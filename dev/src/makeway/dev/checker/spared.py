@@ -26,10 +26,10 @@ def rules(case: OrderCase) -> Iterator[Finding]:
         of_quota = order is not None and order.order.kind == "quota"
         if pod is not None and (why := _protected(case, pod, event.at, of_quota=of_quota)):
             yield Violation(Invariant.VICTIM_PROTECTED, objects, event.at, why)
-        if pod is not None and order is not None and order.order.node:
+        if pod is not None and order is not None and order.order.kind != "quota":
             node = pod.node_at(event.at)
-            unit = next((one for one in order.order.victims if one.uid == uid and one.unit), None)
-            wanted = order.order.node if unit is None else unit.node
+            named = next(one for one in order.order.victims if one.uid == uid)
+            wanted = named.node if named.unit or order.order.kind == "group" else order.order.node
             if node and node != wanted:
                 evidence = f"it is on {node}, its order is for {wanted}"
                 yield Violation(Invariant.VICTIM_ELSEWHERE, objects, event.at, evidence)

@@ -17,42 +17,42 @@ MARK = timedelta(seconds=30)
 def rules(case: OrderCase) -> Iterator[Finding]:
     """Nothing of an order that made no room stays."""
     for order in case.orders:
-        yield from _nomination(case, order)
+        for uid, node in order.nominations.items():
+            yield from _nomination(case, order, uid, node)
         yield from _marks(case, order)
 
 
-def _nomination(case: OrderCase, order: OrderHistory) -> Iterator[Finding]:
+def _nomination(case: OrderCase, order: OrderHistory, uid: str, node: str) -> Iterator[Finding]:
     """The nomination as it stood at the outcome is taken back, used, or taken up by another order.
 
     A nomination that is written after the outcome is a new one, with reasons of its own.
     """
-    preemptor = case.pods.get(order.preemptor_uid)
+    preemptor = case.pods.get(uid)
     if not order.made_no_room or order.ended_at is None or preemptor is None:
         return
     due = case.outages.due(order.ended_at, NOMINATION)
     standing = preemptor.at(order.ended_at)
-    if standing is None or standing.nominated != order.order.node or standing.leaving:
+    if standing is None or standing.nominated != node or standing.leaving:
         return
     if preemptor.bound_by(due) or any(
-        order.committed_at < other.committed_at <= due
-        for other in case.orders.of_preemptor(order.preemptor_uid)
+        order.committed_at < other.committed_at <= due for other in case.orders.of_preemptor(uid)
     ):
         return
     for version in preemptor.after(order.ended_at):
         if version.since <= due and (
-            version.nominated != order.order.node or version.leaving or _nominates(case, version.by)
+            version.nominated != node or version.leaving or _nominates(case, version.by)
         ):
             return
     yield case.overdue(
         Invariant.NOMINATION_LEFT,
         (preemptor.described, order.described),
         due,
-        f"nominated to {order.order.node} at the outcome {order.ended_at.isoformat()} and ever since",
+        f"nominated to {node} at the outcome {order.ended_at.isoformat()} and ever since",
     )
 
 
 def _nominates(case: OrderCase, user: str) -> bool:
-    return user == case.accounts.scheduler
+    return user in (case.accounts.scheduler, case.accounts.nominator)
 
 
 def _marks(case: OrderCase, order: OrderHistory) -> Iterator[Finding]:

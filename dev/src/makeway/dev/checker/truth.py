@@ -69,7 +69,14 @@ def _undone(case: OrderCase, order: OrderHistory, ended_at: datetime) -> Iterato
         )
         if not shared and _set_by(case, pod, order.committed_at, ended_at):
             yield _early(order, ended_at, f"{pod.described} is still marked")
-    preemptor = case.pods.get(order.preemptor_uid)
+    for uid, node in order.nominations.items():
+        yield from _still_nominated(case, order, ended_at, uid, node)
+
+
+def _still_nominated(
+    case: OrderCase, order: OrderHistory, ended_at: datetime, uid: str, node: str
+) -> Iterator[Finding]:
+    preemptor = case.pods.get(uid)
     shown = preemptor.at(ended_at) if preemptor else None
     if preemptor is None or shown is None or shown.leaving or preemptor.bound_by(ended_at):
         return
@@ -78,8 +85,8 @@ def _undone(case: OrderCase, order: OrderHistory, ended_at: datetime) -> Iterato
         for version in preemptor.versions
         if version.since <= ended_at
     )
-    if shown.nominated == order.order.node and not taken_back:
-        yield _early(order, ended_at, f"{preemptor.described} is still nominated to {order.order.node}")
+    if shown.nominated == node and not taken_back:
+        yield _early(order, ended_at, f"{preemptor.described} is still nominated to {node}")
 
 
 def _set_by(case: OrderCase, pod: PodHistory, begin: datetime, end: datetime) -> bool:

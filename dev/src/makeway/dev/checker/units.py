@@ -31,24 +31,34 @@ class Groups:
             if event.resource not in KINDS or event.subresource or not event.accepted:
                 continue
             composite = KINDS[event.resource]
-            if event.verb in ("delete", "deletecollection"):
+            shown = msgspec.convert(event.response or {}, PodGroup)
+            if event.verb in ("delete", "deletecollection") and not shown.metadata.finalizers:
                 key = GroupKey(event.namespace, event.name, composite)
                 self._versions[key].append((event.answered_at, None))
-            elif event.response:
-                record = group_record(msgspec.convert(event.response, PodGroup), composite=composite)
-                self._versions[record.key].append((event.answered_at, record))
+            elif shown.metadata.name:
+                record = group_record(shown, composite=composite)
+                gone = record.leaving and not shown.metadata.finalizers
+                self._versions[record.key].append((event.answered_at, None if gone else record))
+
+    def at(self, key: GroupKey, moment: datetime) -> GroupRecord | None:
+        """Return a group as it was at a moment; None where there was none, or nothing is known of groups."""
+        versions = self._versions.get(key, [])
+        index = bisect_right(versions, moment, key=lambda version: version[0])
+        return versions[index - 1][1] if index else None
 
     def unit_of(self, pod: PodHistory, moment: datetime) -> GroupKey | None:
         """Return what a pod could only go with at a moment."""
         if not pod.group or not self._versions:
             return None
 
-        def find(key: GroupKey) -> GroupRecord | None:
-            versions = self._versions.get(key, [])
-            index = bisect_right(versions, moment, key=lambda version: version[0])
-            return versions[index - 1][1] if index else None
+        return membership(GroupKey(pod.namespace, pod.group), lambda key: self.at(key, moment)).unit
 
-        return membership(GroupKey(pod.namespace, pod.group), find).unit
+    def priority_of(self, pod: PodHistory, moment: datetime) -> int:
+        """Return at which priority a pod counted at a moment: that of its groups where it names one."""
+        if not pod.group or not self._versions:
+            return pod.priority
+        found = membership(GroupKey(pod.namespace, pod.group), lambda key: self.at(key, moment)).priority
+        return pod.priority if found is None else found
 
 
 def rules(case: OrderCase) -> Iterator[Finding]:

@@ -1,0 +1,161 @@
+"""The checker on orders for pod groups: it finds nothing in good ones, and what is seeded into them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import EvictionOrder
+from makeway.dev.audit_log import AuditEvent
+from makeway.dev.checker.gangs import LOOK
+from unit.dev.recorded_history import (
+    EVICTOR,
+    GANG,
+    Recording,
+    gang_made_no_room,
+    gang_made_room,
+    gang_pending,
+    group_order_of,
+)
+
+LATER = LOOK + timedelta(seconds=1)
+
+
+def test_a_good_preemption_for_a_group_breaks_no_rule() -> None:
+    assert gang_made_room().found() == []
+    assert gang_made_no_room().found() == []
+
+
+def test_an_order_whose_victims_were_read_too_long_before_is_found() -> None:
+    assert gang_made_room(read=0.5).found() == ["barrier-skipped"]
+
+
+def test_an_order_of_which_one_victim_was_not_read_is_found() -> None:
+    recording = gang_made_room()
+    recording.requests = [e for e in recording.requests if (e.verb, e.name) != ("get", "b")]
+
+    assert recording.found() == ["barrier-skipped"]
+
+
+def test_an_order_of_which_no_deletion_was_tried_is_found() -> None:
+    assert gang_made_room(tried=False).found() == ["barrier-skipped"]
+
+
+def test_victims_of_a_group_of_which_too_few_wait_are_found() -> None:
+    recording = gang_made_room(gang_pending(members=GANG[:1]))
+
+    assert recording.found() == ["gang-short"]
+
+
+def test_victims_of_a_group_whose_min_count_was_raised_are_found() -> None:
+    recording = gang_made_room(gang_pending(min_count=3))
+
+    assert recording.found() == ["gang-short"]
+
+
+def test_a_member_that_went_after_the_evictor_had_looked_counts() -> None:
+    recording = gang_made_room(gang_pending().deleted("train-2", 2.65, "user"))
+
+    assert "gang-short" not in recording.found()
+
+
+def test_a_member_that_went_long_before_does_not_count() -> None:
+    recording = gang_pending().deleted("train-2", 1.6, "user")
+    early = gang_made_room(recording)
+    early.requests = [
+        replace(e, at=e.at + LATER, answered_at=e.answered_at + LATER)
+        if e.verb in ("get", "delete") and e.name in ("a", "b")
+        else e
+        for e in early.requests
+    ]
+
+    assert "gang-short" in early.found()
+
+
+def test_a_member_that_runs_already_counts() -> None:
+    recording = gang_pending(min_count=3).pod("train-0", 1, priority=1000, node="node-9", group="train")
+
+    assert gang_made_room(recording).found() == []
+
+
+@pytest.mark.parametrize("priority", [1000, 1001])
+def test_a_victim_that_is_not_below_the_group_is_found(priority: int) -> None:
+    assert gang_made_room(gang_pending(priority=priority)).found() == ["victim-not-lower"]
+
+
+def test_a_victim_on_another_node_than_the_order_says_is_found() -> None:
+    order = group_order_of("a", "b")
+    moved = msgspec.structs.replace(order.victims[0], node="node-7")
+    recording = gang_made_room()
+    recording.orders = [
+        replace(stored, message=_with(order, victims=(moved, *order.victims[1:])))
+        for stored in recording.orders
+    ]
+
+    assert recording.found() == ["victim-elsewhere"]
+
+
+def test_a_second_live_order_of_a_group_is_found() -> None:
+    second = _with(group_order_of("a", "b"), order_id="ord-2")
+    recording = gang_made_room().ordered(second, 2.2).ended(second, 2.3, result="cancelled")
+
+    assert "two-live-orders" in recording.found()
+
+
+def test_a_member_whose_nomination_stays_is_found() -> None:
+    recording = gang_made_no_room()
+    recording.requests = [e for e in recording.requests if not _clears(e, "train-2")]
+
+    assert {"nomination-left", "outcome-before-rollback"} <= set(recording.found())
+
+
+def test_a_member_that_is_not_tried_again_is_found() -> None:
+    recording = gang_made_no_room()
+    recording.requests = [e for e in recording.requests if e.resource != "events" or e.name != "train-2.1"]
+
+    assert recording.found() == ["preemptor-idle"]
+
+
+def _clears(event: AuditEvent, name: str) -> bool:
+    status = (event.request or {}).get("status") or {}
+    return event.name == name and "nominatedNodeName" in status and status["nominatedNodeName"] is None
+
+
+def _with(order: EvictionOrder, **changes: Any) -> EvictionOrder:
+    return msgspec.structs.replace(order, **changes)
+
+
+def unanswered(recording: Recording, name: str, status: dict[str, Any]) -> Recording:
+    """Have the evictor die before the answer to its last patch of a pod, which had this status."""
+    last = [e for e in recording.requests if (e.user, e.verb, e.name) == (EVICTOR, "patch", name)][-1]
+    request = {**(last.request or {}), "status": status}
+    index = recording.requests.index(last)
+    recording.requests[index] = replace(last, code=504, request=request, response=None)
+    return recording
+
+
+UNMARK = {"conditions": [{"type": "DisruptionTarget", "$patch": "delete"}]}
+
+
+def test_what_an_evictor_undid_that_died_before_the_answer_is_undone() -> None:
+    unmarked = unanswered(gang_made_no_room(), "b", UNMARK)
+
+    assert unmarked.found() == []
+    assert unanswered(unmarked, "train-2", {"nominatedNodeName": None}).found() == []
+
+
+def test_a_patch_without_an_answer_undoes_nothing_else() -> None:
+    recording = unanswered(gang_made_no_room(), "b", {"nominatedNodeName": None})
+
+    assert recording.found() == ["mark-left", "outcome-before-rollback"]
+
+
+def test_a_mark_that_is_seen_after_a_patch_without_an_answer_was_left() -> None:
+    recording = unanswered(gang_made_no_room(), "b", UNMARK)
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+    assert recording.patch("b", 4, "somebody", {"conditions": [mark]}).found() == ["mark-left"]
