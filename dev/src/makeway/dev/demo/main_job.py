@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from http import HTTPStatus
+import contextlib
 
-from makeway.bus.messages import EvictionOrder
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.demo import manifests
-from makeway.dev.demo.stage import SETTLE_SECONDS, Stage
-from makeway.runtime.kube import ApiError
+from makeway.dev.demo.stage import EVICTOR, KUBELET, SETTLE_SECONDS, Stage
 
 BIND_BOUND_SECONDS = 2.0
 """Within this an urgent pod is bound after its creation, where victims end at once."""
-
-_EVICTOR = "system:serviceaccount:makeway-system:makeway-evictor"
-_NOT_OURS = ("makeway-dev-kwok",)
-"""KWOK plays the kubelet, which ends a pod that is already leaving."""
 
 
 async def play(stage: Stage) -> None:
@@ -102,7 +94,7 @@ async def refuse(stage: Stage) -> None:
     await stage.create([manifests.node("node-d"), manifests.deployment("ledger", 1, "scavenger")])
     await stage.running({"web": 3, "crunch": 3, "ledger": 1, "payment": 1})
     await stage.create(manifests.never_delete("ledger"))
-    await _policy_in_force(stage)
+    await stage.until_undeletable("ledger")
     narrator.cluster(timeline.living())
     narrator.say("A new node has filled up. ledger has the lowest priority, so it would go first;")
     narrator.say("but a ValidatingAdmissionPolicy refuses to delete its pods, which no planner can know.")
@@ -157,42 +149,21 @@ async def audit(stage: Stage) -> None:
     """What the API server itself wrote down about deletes of pods."""
     narrator = stage.narrator
     narrator.chapter("What the API server's audit log says")
-    ordered = {
-        (victim.name, victim.uid)
-        for seen in stage.timeline.records
-        if isinstance(seen.record, EvictionOrder)
-        for victim in seen.record.victims
-    }
     deletes = [
         event
         for event in AuditLog(stage.audit_log, whole=True).events(
             verb="delete", resource="pods", subresource="", namespace=manifests.NAMESPACE
         )
-        if event.accepted and event.user not in _NOT_OURS
+        if event.accepted and event.user != KUBELET
     ]
+    deleted = {(event.name, event.precondition_uid) for event in deletes}
+    with contextlib.suppress(TimeoutError):  # then a claim fails
+        await stage.timeline.until("the orders", lambda: deleted <= stage.ordered() or None, SETTLE_SECONDS)
     for event in deletes:
         narrator.say(
             f"{event.user.rpartition(':')[2]} deleted {event.name}, if its UID is {event.precondition_uid}"
         )
     narrator.claim(
         "every pod was deleted by the evictor, by UID, as a victim of an order",
-        len(deletes) > 0
-        and {(event.name, event.precondition_uid) for event in deletes} <= ordered
-        and {event.user for event in deletes} == {_EVICTOR},
+        len(deletes) > 0 and deleted <= stage.ordered() and {event.user for event in deletes} == {EVICTOR},
     )
-
-
-async def _policy_in_force(stage: Stage) -> None:
-    """Wait until the API server refuses the delete; asked with dryRun, so that nothing is deleted."""
-    ledger = next(pod for pod in stage.timeline.living() if pod.app == "ledger")
-    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/pods/{ledger.name}"
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            await stage.api.request("DELETE", path, query={"dryRun": "All"})
-        except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:
-                return
-            raise
-        await asyncio.sleep(0.1)
-    raise TimeoutError(f"the admission policy is not in force after {SETTLE_SECONDS:g} s")

@@ -9,6 +9,8 @@ NAMESPACE = "demo"
 BATCH_PRIORITY = 100
 SCAVENGER_PRIORITY = 10
 URGENT_PRIORITY = 100_000
+POD_GROUPS = "scheduling.k8s.io/v1beta1"
+"""The API of pod groups in Kubernetes 1.37."""
 
 Manifest = dict[str, Any]
 
@@ -20,6 +22,7 @@ _PLURALS = {
     "Node": "nodes",
     "Pod": "pods",
     "PodDisruptionBudget": "poddisruptionbudgets",
+    "PodGroup": "podgroups",
     "PriorityClass": "priorityclasses",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -74,6 +75,31 @@ class Narrator:
             )
         self.event(at, "\n".join(lines))
 
+    def group_decision(self, at: float | None, decision: DecisionRecord) -> None:
+        """Put a decision about a pod group into the timetable: how many members go where, and for whom."""
+        plan = decision.group_plan
+        if plan is None:
+            return
+        members: Counter[str] = Counter()
+        for placed in plan.placements:
+            members[placed.node] += placed.count
+        lines = [
+            f"planner: room for {members.total()} of {plan.members} members on {len(members)} of"
+            f" {decision.nodes_total} nodes, found in {decision.plan_duration_microseconds / 1000:.1f} ms"
+        ]
+        for node in sorted(members):
+            victims = [f"{one.name} ({one.priority})" for one in decision.victims if one.node == node]
+            lines.append(
+                f"  {node}: {members[node]} without {', '.join(sorted(victims)) or 'evicting a pod'}"
+            )
+        if plan.price is not None:
+            price = plan.price
+            lines.append(
+                f"  price: {price.victims} victims, highest priority {price.highest_priority},"
+                f" {price.pdb_violations} PDB violations"
+            )
+        self.event(at, "\n".join(lines))
+
     def refusal(self, at: float | None, decision: DecisionRecord) -> None:
         """Put a decision that nothing helps into the timetable: why, who is spared, when to ask again."""
         diagnosis = decision.diagnosis
@@ -86,8 +112,10 @@ class Narrator:
 
     def order(self, at: float | None, order: EvictionOrder) -> None:
         """Put an order into the timetable."""
-        victims = ", ".join(victim.name for victim in order.victims)
-        self.event(at, f"order {order.order_id} committed: evict {victims} on {order.node}")
+        victims = ", ".join(sorted(victim.name for victim in order.victims))
+        nodes = len({victim.node for victim in order.victims})
+        where = f" on {nodes} nodes" if order.kind == "group" else f" on {order.node}"
+        self.event(at, f"order {order.order_id} committed: evict {victims}{where}")
 
     def outcome(self, at: float | None, outcome: Outcome) -> None:
         """Put an outcome into the timetable."""

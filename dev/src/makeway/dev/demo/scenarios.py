@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from makeway.dev.demo import daemonset, main_job, quota, toleration
+from makeway.dev.demo import daemonset, external, gang, main_job, quota, toleration
 from makeway.dev.demo.stage import Stage
-from makeway.dev.options import ClusterOptions
+from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
 
 
 @dataclass(frozen=True)
@@ -15,16 +15,41 @@ class Scenario:
     """A story to be played on a cluster of its own.
 
     `shows`: what, in a few words. `play`: tells it, top to bottom; namespace `demo` is there, and pods in it
-    are watched. `options`: how to start the cluster.
+    are watched. `options`: how to start the cluster. `minor`: the only minor version of Kubernetes that has
+    what it shows, and `because`, a clause that says why; empty: all have it.
     """
 
     shows: str
     play: Callable[[Stage], Awaitable[None]]
     options: ClusterOptions = field(default_factory=ClusterOptions)
+    minor: str = ""
+    because: str = ""
+
+    def refused_on(self, minor: str) -> str:
+        """Return why it cannot be shown on a minor version, and what to do; empty where it can."""
+        if self.minor in ("", minor):
+            return ""
+        return (
+            f"it cannot be shown on Kubernetes {minor}: {self.because}; run it with KUBERNETES={self.minor}"
+        )
 
 
 SCENARIOS = {
     "main": Scenario("an urgent pod makes room, and an eviction is refused", main_job.play),
+    "external": Scenario(
+        "an urgent pod makes room beside a kube-scheduler that is not touched",
+        external.play,
+        ClusterOptions(
+            components=frozenset({*USUAL, NOMINATOR}), plugin=False, fallback=False, admission_policies=True
+        ),
+    ),
+    "gang": Scenario(
+        "a training job of 8 makes room, all of it or none",
+        gang.play,
+        gang.OPTIONS,
+        minor="1.37",
+        because="kube-scheduler asks for room for a pod group as one from 1.37 on",
+    ),
     "toleration": Scenario(
         "pods stay for as long as their PriorityClass says, and no longer", toleration.play
     ),

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.dev.demo import manifests
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.timeline import PodSeen, Timeline
-from makeway.runtime.kube import Api
+from makeway.runtime.kube import Api, ApiError
 
 SETTLE_SECONDS = 60.0
 """How long controllers and KWOK may take to have pods running."""
 
 ANSWER_SECONDS = 30.0
 """How long a preemption may take, from the pod's creation to its binding."""
+
+EVICTOR = "system:serviceaccount:makeway-system:makeway-evictor"
+KUBELET = "makeway-dev-kwok"
+"""Users of the audit log. KWOK plays the kubelet, which ends a pod that is already leaving."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,29 @@ class Stage:
         what = ", ".join(f"{replicas} of {app}" for app, replicas in wanted.items())
         await self.timeline.until(f"running: {what}", count, SETTLE_SECONDS)
 
+    async def until_undeletable(self, app: str) -> None:
+        """Wait until the API server refuses to delete an application's pods.
+
+        It is asked with dryRun, so that nothing is deleted.
+        """
+        pod = next(pod for pod in self.timeline.living() if pod.app == app)
+        path = f"/api/v1/namespaces/{manifests.NAMESPACE}/pods/{pod.name}"
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                await self.api.request("DELETE", path, query={"dryRun": "All"})
+            except ApiError as error:
+                if error.status == HTTPStatus.FORBIDDEN:
+                    return
+                raise
+            await asyncio.sleep(0.1)
+        raise TimeoutError(f"the admission policy is not in force after {SETTLE_SECONDS:g} s")
+
+    def ordered(self) -> set[tuple[str, str]]:
+        """Return the names and UIDs of the pods that orders name, as far as they have been read."""
+        orders = [seen.record for seen in self.timeline.records if isinstance(seen.record, EvictionOrder)]
+        return {(victim.name, victim.uid) for order in orders for victim in order.victims}
+
     async def bound(self, uid: str, name: str) -> PodSeen:
         """Wait until a pod is bound."""
         first = self.timeline.first
@@ -75,11 +104,17 @@ class Stage:
         )
 
     async def last_outcome(self, uid: str) -> tuple[EvictionOrder, Outcome]:
-        """Wait until a preemptor's last order has its outcome."""
+        """Wait until a preemptor's last order has its outcome; of one that is bound, the one that made room.
+
+        The watch of pods may be ahead of the streams, which are polled.
+        """
 
         def ask() -> tuple[EvictionOrder, Outcome] | None:
             orders = self.timeline.orders(uid)
             outcome = self.timeline.outcome(orders[-1].order_id) if orders else None
-            return (orders[-1], outcome) if outcome else None
+            bound = self.timeline.first(lambda pod: pod.uid == uid and pod.node != "")
+            if outcome is None or (bound is not None and outcome.result != "succeeded"):
+                return None
+            return orders[-1], outcome
 
         return await self.timeline.until("an outcome", ask, ANSWER_SECONDS)

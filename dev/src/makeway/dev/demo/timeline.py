@@ -105,23 +105,21 @@ class Timeline:
 
     def decision(self, pod_uid: str, after: float = 0) -> DecisionRecord | None:
         """The first decision about a pod after a time."""
-        for seen in self.records:
-            record = seen.record
-            if seen.at < after or not isinstance(record, DecisionRecord) or record.preemptor is None:
-                continue
-            if record.preemptor.uid == pod_uid:
-                return record
-        return None
+        return next((one for one in self.decisions(pod_uid) if (self.when(one) or 0) >= after), None)
+
+    def decisions(self, uid: str) -> list[DecisionRecord]:
+        """The decisions about a pod or a pod group, oldest first."""
+        decisions = [seen.record for seen in self.records if isinstance(seen.record, DecisionRecord)]
+        return [one for one in decisions if one.preemptor_uid == uid]
 
     def refusals(self, pod_uid: str) -> list[DecisionRecord]:
         """The decisions about a pod that nothing helps, oldest first."""
-        decisions = [seen.record for seen in self.records if isinstance(seen.record, DecisionRecord)]
-        return [one for one in decisions if one.preemptor and one.preemptor.uid == pod_uid and one.diagnosis]
+        return [one for one in self.decisions(pod_uid) if one.diagnosis]
 
-    def orders(self, pod_uid: str) -> list[EvictionOrder]:
-        """A preemptor's orders, oldest first."""
+    def orders(self, uid: str) -> list[EvictionOrder]:
+        """The orders for a pod or a pod group, oldest first."""
         orders = [s.record for s in self.records if isinstance(s.record, EvictionOrder)]
-        return [order for order in orders if order.preemptor is not None and order.preemptor.uid == pod_uid]
+        return [order for order in orders if order.preemptor_uid == uid]
 
     def outcome(self, order_id: str) -> Outcome | None:
         """An order's outcome."""

@@ -1,0 +1,120 @@
+"""The demo: what its scenarios need, and how it tells of a pod group."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from builders_bus import NOW, make_group_order, make_victim
+from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, MemberPlacement
+from makeway.dev.demo.narrator import Narrator
+from makeway.dev.demo.scenarios import SCENARIOS
+from makeway.dev.demo.timeline import RecordSeen, Timeline
+from makeway.dev.paths import CHECKOUT
+
+WIDTH = 80
+
+
+def told() -> tuple[Narrator, io.StringIO]:
+    """Return a narrator on a terminal of 80 columns, and what it prints."""
+    output = io.StringIO()
+    return Narrator(Console(file=output, force_terminal=True, width=WIDTH, color_system=None)), output
+
+
+def decision() -> DecisionRecord:
+    order = make_group_order()
+    return DecisionRecord(
+        decision_id="dec-1",
+        request_id="req-1",
+        kind="group",
+        cluster_uid="cluster-1",
+        planner="planner-1",
+        at=NOW,
+        mode="enforce",
+        status="candidates",
+        snapshot_revision=1,
+        nodes_total=3,
+        victims=(make_victim("a", priority=10), make_victim("b", priority=100)),
+        plan_duration_microseconds=1200,
+        group=order.group,
+        group_plan=GroupDecision(
+            members=3,
+            placements=(
+                MemberPlacement(member_class=0, node="node-2", count=1),
+                MemberPlacement(member_class=0, node="node-1", count=1),
+                MemberPlacement(member_class=1, node="node-1", count=1),
+            ),
+            price=GroupPrice(highest_priority=100, victims=2),
+        ),
+    )
+
+
+def test_a_decision_about_a_group_tells_who_goes_from_which_node() -> None:
+    narrator, output = told()
+    narrator.begin(0, "PodGroup train")
+    narrator.group_decision(0.5, decision())
+    narrator.timetable()
+
+    lines = [line.rstrip() for line in output.getvalue().splitlines()]
+    assert lines == [
+        "  0 ms  PodGroup train",
+        "500 ms  planner: room for 3 of 3 members on 2 of 3 nodes, found in 1.2 ms",
+        "          node-1: 2 without a (10), b (100)",
+        "          node-2: 1 without evicting a pod",
+        "          price: 2 victims, highest priority 100, 0 PDB violations",
+    ]
+
+
+def test_an_order_for_a_group_tells_on_how_many_nodes_its_victims_are() -> None:
+    narrator, output = told()
+    victims = (make_victim("a"), make_victim("b", node="node-2"))
+    narrator.begin(0, "PodGroup train")
+    narrator.order(0.5, make_group_order(order_id="ord-1", victims=victims))
+    narrator.timetable()
+
+    assert "order ord-1 committed: evict a, b on 2 nodes" in output.getvalue()
+
+
+def test_orders_and_decisions_for_a_group_are_found_by_its_uid() -> None:
+    timeline, order, made = Timeline(), make_group_order(), decision()
+    timeline.add(RecordSeen(1.0, made))
+    timeline.add(RecordSeen(2.0, order))
+
+    assert timeline.orders("uid-train") == [order]
+    assert timeline.decisions("uid-train") == [made]
+    assert timeline.decision("uid-train", after=1.5) is None
+
+
+def test_the_readme_names_every_scenario() -> None:
+    (line,) = [one for one in (CHECKOUT / "README.md").read_text().splitlines() if "SCENARIO=" in one]
+
+    assert [name for name in SCENARIOS if name != "main" and name not in line] == []
+
+
+@pytest.mark.parametrize("minor", ["1.36", "1.35"])
+def test_a_scenario_that_a_minor_version_does_not_have_is_refused_with_the_reason(minor: str) -> None:
+    program = "from makeway.cli.main import main\nmain()"
+    result = subprocess.run(
+        [sys.executable, "-c", program, "demo", "gang"],
+        env={**os.environ, "KUBERNETES": minor},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"makeway: scenario gang: it cannot be shown on Kubernetes {minor}: kube-scheduler asks for room for "
+        "a pod group as one from 1.37 on; run it with KUBERNETES=1.37\n"
+    )
+    assert result.stdout == ""
+
+
+def test_all_other_scenarios_can_be_shown_on_every_minor_version() -> None:
+    assert [name for name, one in SCENARIOS.items() if one.refused_on("1.36")] == ["gang"]
+    assert SCENARIOS["gang"].refused_on("1.37") == ""
