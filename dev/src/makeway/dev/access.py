@@ -5,11 +5,13 @@ import yaml
 from makeway.dev import scheduler, signing_keys
 from makeway.dev.api import AdminApi
 from makeway.dev.kubeconfig import write_with_token
+from makeway.dev.options import EVICTOR, NOMINATOR, SHADOW, ClusterOptions
+from makeway.dev.options import SCHEDULER as SCHEDULER_PROCESS
 from makeway.dev.paths import ADMISSION_MANIFESTS, RBAC_MANIFESTS
 from makeway.dev.site import API_LINE, Site
 
 NAMESPACE = "makeway-system"
-ACCOUNTS = ("planner", "evictor", "scheduler")
+ACCOUNTS = ("planner", "evictor", "scheduler", "nominator", "shadow")
 INSTALLATION = "makeway-installation"
 SCHEDULER = "makeway-scheduler"
 POLICY = "makeway-policy"
@@ -27,7 +29,8 @@ def grant(site: Site, api: AdminApi) -> None:
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for account in ACCOUNTS:
         api.apply_file(RBAC_MANIFESTS / f"{account}.yaml")
-    api.apply_file(RBAC_MANIFESTS / "pod-groups.yaml")
+    for optional in ("pod-groups", "node-claims"):
+        api.apply_file(RBAC_MANIFESTS / f"{optional}.yaml")
     if site.options.fallback:
         api.apply_file(RBAC_MANIFESTS / "scheduler-fallback.yaml")
     _configmap(api, BREAKER, {})
@@ -49,6 +52,7 @@ def bound(site: Site, api: AdminApi) -> None:
     parameters = {"protectedNamespaces": "", "protectedPriority": "2000000000", "hardBudgetNamespaces": "*"}
     _configmap(api, ADMISSION, parameters)
     api.apply_file(ADMISSION_MANIFESTS / "evictor.yaml")
+    api.apply_file(ADMISSION_MANIFESTS / "nominator.yaml")
     api.apply_file(ADMISSION_MANIFESTS / "scheduler.yaml")
     if site.options.fallback:
         api.apply_file(ADMISSION_MANIFESTS / "scheduler-fallback.yaml")
@@ -67,6 +71,8 @@ def announce(site: Site, api: AdminApi) -> None:
             "natsUrl": site.nats_url,
             "subjectPrefix": options.subject_prefix,
             "chartVersion": "",
+            "bridge": _bridge(options),
+            "verify": "shadow" if SHADOW in options.components else "none",
             "schedulerName": options.profiles[0],
         },
     )
@@ -79,6 +85,14 @@ def announce(site: Site, api: AdminApi) -> None:
         signing_keys.directory(site.directory, "scheduler"),
     )
     _configmap(api, SCHEDULER, {"scheduler.yaml": yaml.safe_dump(configuration, sort_keys=False)})
+
+
+def _bridge(options: ClusterOptions) -> str:
+    """As the chart writes it; a cluster with an evictor alone is one whose plugin is yet to come."""
+    with_plugin = options.plugin and SCHEDULER_PROCESS in options.components
+    bridges = ["plugin"] if with_plugin else []
+    bridges += ["external"] if NOMINATOR in options.components else []
+    return ",".join(bridges) or ("plugin" if EVICTOR in options.components else "none")
 
 
 def restrain(site: Site, api: AdminApi) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-SCHEDULER_USER = "system:serviceaccount:makeway-system:makeway-scheduler"
+SCHEDULER_USERS = ["system:serviceaccount:makeway-system:makeway-scheduler", "system:kube-scheduler"]
 
 POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
@@ -17,6 +17,12 @@ POLICY: dict[str, Any] = {
             "level": "Request",
             "verbs": ["create", "update", "patch"],
             "userGroups": ["system:serviceaccounts"],
+            "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
+        },
+        {
+            "level": "Request",
+            "verbs": ["create", "update", "patch"],
+            "users": SCHEDULER_USERS,
             "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
         },
         # Who may touch which Lease.
@@ -49,7 +55,7 @@ POLICY: dict[str, Any] = {
         # What the scheduler said about which pod.
         {
             "level": "Request",
-            "users": [SCHEDULER_USER],
+            "users": SCHEDULER_USERS,
             "verbs": ["create", "update", "patch"],
             "resources": [
                 {"group": "", "resources": ["events"]},

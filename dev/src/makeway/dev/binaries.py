@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from makeway.dev.minors import chosen
+from makeway.dev.minors import Minor, chosen
 from makeway.dev.options import KWOK as KWOK_COMPONENT
-from makeway.dev.options import NATS, SCHEDULER
+from makeway.dev.options import NATS, SCHEDULER, SHADOW
 from makeway.dev.paths import (
     CHART_TOOLS_MODULE,
     CONTROL_PLANE_MODULE,
@@ -28,13 +28,16 @@ GO_ENVIRONMENT = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=fal
 """Set for every build; see the module's text for why it must not vary."""
 
 _STRIP = "-s -w"
-_MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
 _VERSION = "k8s.io/component-base/version"
-# A self-built Kubernetes binary says v0.0.0-master unless the linker is told better.
-_KUBERNETES_LDFLAGS = (
-    f"{_STRIP} -X {_VERSION}.gitVersion={KUBERNETES_VERSION} -X {_VERSION}.gitMajor={_MAJOR} "
-    f"-X {_VERSION}.gitMinor={_MINOR}"
-)
+
+
+def _ldflags(version: str) -> str:
+    """A self-built Kubernetes binary says v0.0.0-master unless the linker is told better."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    return (
+        f"{_STRIP} -X {_VERSION}.gitVersion={version} -X {_VERSION}.gitMajor={major} "
+        f"-X {_VERSION}.gitMinor={minor}"
+    )
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Binary:
     """Go build tags, separated by commas."""
     modfile: str = ""
     """The module's go.mod under another name."""
+    architecture: str = ""
+    """GOARCH, for Linux; empty for the machine's own."""
 
 
 def _kubernetes(name: str, usual_seconds: int) -> Binary:
@@ -66,7 +71,7 @@ def _kubernetes(name: str, usual_seconds: int) -> Binary:
         name,
         f"k8s.io/kubernetes/cmd/{name}",
         usual_seconds,
-        _KUBERNETES_LDFLAGS,
+        _ldflags(KUBERNETES_VERSION),
         CONTROL_PLANE_MODULE,
         modfile=KUBERNETES.modfile,
     )
@@ -78,16 +83,24 @@ ETCD = Binary(
 KUBE_APISERVER = _kubernetes("kube-apiserver", 55)
 KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", 35)
 KUBECTL = _kubernetes("kubectl", 20)
-MAKEWAY_SCHEDULER = Binary(
-    "makeway-scheduler",
-    "./cmd/makeway-scheduler",
-    90,
-    _KUBERNETES_LDFLAGS,
-    PLUGIN_MODULE,
-    hash_sources=True,
-    tags=KUBERNETES.tag,
-    modfile=KUBERNETES.modfile,
-)
+
+
+def scheduler_of(minor: Minor, architecture: str = "") -> Binary:
+    """Return makeway-scheduler as kube-scheduler of a minor. `architecture`: GOARCH; empty: the machine's."""
+    return Binary(
+        "makeway-scheduler",
+        "./cmd/makeway-scheduler",
+        90,
+        _ldflags(minor.version),
+        PLUGIN_MODULE,
+        hash_sources=True,
+        tags=minor.tag,
+        modfile=minor.modfile,
+        architecture=architecture,
+    )
+
+
+MAKEWAY_SCHEDULER = scheduler_of(KUBERNETES)
 MAKEWAY_SCHEDULER_WITH_FAILPOINTS = replace(
     MAKEWAY_SCHEDULER, tags=",".join(filter(None, (KUBERNETES.tag, "failpoints"))), usual_seconds=30
 )
@@ -96,6 +109,8 @@ MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS = replace(
     MAKEWAY_SCHEDULER_WITH_FAILPOINTS, package="./internal/testscheduler"
 )
 """For tests beside plugins of third parties; it has failpoints too."""
+KUBE_SCHEDULER = _kubernetes("kube-scheduler", 20)
+"""For clusters without the plugin."""
 NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
 KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
 
@@ -134,21 +149,26 @@ _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPON
 def needed(
     components: Iterable[str],
     *,
+    plugin: bool = True,
     failpoints: bool = False,
     test_plugins: bool = False,
     partitions: bool = False,
 ) -> tuple[Binary, ...]:
     """Name the binaries of a cluster with these components, in the order they are built.
 
-    `failpoints`: the scheduler is the one that tests can kill at named points. `test_plugins`: it is the one
-    with further plugins. `partitions`: whether lines are cut.
+    `plugin`: without it, and without `test_plugins`, the scheduler is kube-scheduler; a shadow is
+    makeway-scheduler in any case. `failpoints`: it is the one that tests can kill at named points.
+    `test_plugins`: it is the one with further plugins. `partitions`: whether lines are cut.
     """
     chosen = set(components)
     usual = (binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
     scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if failpoints else MAKEWAY_SCHEDULER
+    shadows: tuple[Binary, ...] = ()
     if test_plugins:
         scheduler = MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS
-    extra = (TOXIPROXY,) if partitions else ()
+    elif not plugin:
+        scheduler, shadows = KUBE_SCHEDULER, (scheduler,)
+    extra = (*((TOXIPROXY,) if partitions else ()), *(shadows if SHADOW in chosen else ()))
     return (*(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual), *extra)
 
 
@@ -158,8 +178,8 @@ def cache_key(binary: Binary) -> str:
     The Go release is left out, so that a machine with a filled cache needs no Go at all.
     """
     digest = hashlib.sha256()
-    tags = (binary.tags,) if binary.tags else ()
-    for part in (binary.package, binary.version, binary.ldflags, *tags, *sorted(GO_ENVIRONMENT.items())):
+    more = tuple(part for part in (binary.tags, binary.architecture) if part)
+    for part in (binary.package, binary.version, binary.ldflags, *more, *sorted(GO_ENVIRONMENT.items())):
         digest.update(repr(part).encode())
     if binary.module is not None:
         modfile = binary.module / (binary.modfile or "go.mod")

@@ -78,6 +78,8 @@ def _build(binary: Binary, directory: Path) -> Path:
     flags = [f"-ldflags={binary.ldflags}", *([f"-tags={binary.tags}"] if binary.tags else [])]
     flags += [f"-modfile={binary.modfile}"] if binary.modfile else []
     environment = {**os.environ, **GO_ENVIRONMENT}
+    if binary.architecture:
+        environment |= {"GOOS": "linux", "GOARCH": binary.architecture}
     if binary.module is not None:
         command = ["go", "build", *flags, "-o", str(target), binary.package]
         where = binary.module

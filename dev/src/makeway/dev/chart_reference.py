@@ -1,4 +1,4 @@
-"""What of the chart and its pages is generated: NATS permissions, and the table of values."""
+"""What of the chart and its pages is generated: NATS permissions, documents' schemas, the table of values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from makeway.bus.permissions import (
@@ -17,6 +18,9 @@ from makeway.bus.permissions import (
     server_permissions,
 )
 from makeway.bus.subjects import Subjects
+from makeway.core.policy.document import PolicyDocument
+from makeway.core.queues.document import QueuesFile
+from makeway.dev.config_reference import editor_schema
 from makeway.dev.paths import CHART
 
 _TEMPLATE_PREFIX: Final = "prefix"
@@ -34,9 +38,66 @@ def generated() -> dict[str, bytes]:
         "charts/makeway/files/nats-permissions.yaml": _chart_permissions(),
         "charts/makeway/files/nats-accounts.yaml": _chart_accounts(),
         "charts/makeway/README.md": _readme(),
+        "charts/makeway/values.schema.json": _values_schema(),
         "docs/reference/nats-permissions.md": _permissions_page(),
     }
     return {path: page.encode() for path, page in pages.items()}
+
+
+def _values_schema() -> str:
+    """values.schema.json with the forms of policy and queues written anew; the rest of it is written by hand.
+
+    So a typo in `policy.document` fails where the chart is rendered, and no planner is given what it refuses.
+    """
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    definitions: dict[str, Any] = {}
+    policy = _embedded("policy", PolicyDocument, definitions)
+    policy["properties"]["mode"]["description"] += ' Write "off" in quotes: a bare off is false in YAML.'
+    # What each value by itself does not tell: see `parse_policy`.
+    hard = {"properties": {"disruptionBudgets": {"const": "hard"}}, "required": ["disruptionBudgets"]}
+    policy["allOf"] = [
+        {
+            "if": hard,
+            "then": {
+                "properties": {"hardBudgetNamespaces": {"minItems": 1}},
+                "required": ["hardBudgetNamespaces"],
+            },
+        }
+    ]
+    queues = _embedded("queues", QueuesFile, definitions)
+    schema["properties"]["policy"]["properties"]["document"] = policy
+    schema["properties"]["queues"]["properties"]["document"] = {
+        "type": "object",
+        "if": {"minProperties": 1},
+        "then": queues,
+    }
+    schema["definitions"] = definitions
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _embedded(name: str, shape: type[msgspec.Struct], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return a document's schema as part of another, in draft-07; what it refers to goes to `definitions`."""
+    own = _rewritten(editor_schema(shape, "", name), f"#/definitions/{name}.")
+    definitions |= {f"{name}.{key}": value for key, value in own.pop("$defs").items()}
+    return {key: value for key, value in own.items() if key not in ("$schema", "$id", "title")}
+
+
+def _rewritten(value: Any, place: str) -> Any:
+    """Point references to a place, and leave out null: in values it takes a key away."""
+    if isinstance(value, list):
+        return [_rewritten(one, place) for one in value]
+    if not isinstance(value, dict):
+        return value
+    choices = [one for one in value.get("anyOf", ()) if one != {"type": "null"}]
+    if len(choices) == 1:
+        rest = {key: one for key, one in value.items() if key != "anyOf"}
+        (only,) = choices
+        # Beside a reference draft-07 reads nothing.
+        value = {"allOf": [only], **rest} if "$ref" in only else {**only, **rest}
+    return {
+        key: one.replace("#/$defs/", place) if key == "$ref" else _rewritten(one, place)
+        for key, one in value.items()
+    }
 
 
 def _chart_permissions() -> str:

@@ -21,7 +21,7 @@ from makeway.dev.api import AdminApi
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
 from makeway.dev.info import ClusterInfo
-from makeway.dev.options import EVICTOR, KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.options import EVICTOR, KWOK, NATS, NOMINATOR, PLANNER, SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.ports import Ports
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Process, Program
@@ -67,6 +67,7 @@ class DevCluster:
         """
         wanted = binaries.needed(
             self.options.components,
+            plugin=self.options.plugin,
             failpoints=self.options.failpoints,
             test_plugins=self.options.test_plugins,
             partitions=self.options.partitions,
@@ -103,7 +104,13 @@ class DevCluster:
             self._run("fault proxy", fault_proxy.program(site))
         if self.options.partitions:
             self._run("toxiproxy", partitions.program(site))
-        programs = {KWOK: kwok.program, PLANNER: services.planner, EVICTOR: services.evictor}
+        programs = {
+            KWOK: kwok.program,
+            PLANNER: services.planner,
+            EVICTOR: services.evictor,
+            NOMINATOR: services.nominator,
+            SHADOW: scheduler.shadow,
+        }
         chosen = [program(site) for name, program in programs.items() if name in wanted]
         names = ", ".join(["controllers", *(program.name for program in chosen)])
         self._run(names, control_plane.kube_controller_manager(site), *chosen)

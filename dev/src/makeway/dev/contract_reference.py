@@ -17,6 +17,7 @@ from makeway.bus import codec, quarantine, streams
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     TYPE_CONTROL,
     TYPE_DECISION,
@@ -43,6 +44,8 @@ _SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
 KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "plan-request": PlanRequest,
     "plan-reply": PlanReply,
+    "group-plan-request": GroupPlanRequest,
+    "group-plan-reply": GroupPlanReply,
     "order": EvictionOrder,
     "outcome": Outcome,
     "decision": DecisionRecord,
@@ -139,12 +142,36 @@ def asyncapi() -> dict[str, Any]:
                 "description": "The reply subject of the question.",
                 "messages": {"planReply": _ref("messages", "planReply")},
             },
+            "verifiedPlan": _channel(
+                subjects.verify,
+                "The same questions to a shadow scheduler, which answers what its filters have verified.",
+                {},
+                ["planRequest"],
+            ),
+            "groupPlan": _channel(
+                subjects.plan_group,
+                "Questions about pod groups to the leading planner; the first answer counts.",
+                {},
+                ["groupPlanRequest"],
+            ),
+            "groupPlanReply": {
+                "address": None,
+                "description": "The reply subject of the question.",
+                "messages": {"groupPlanReply": _ref("messages", "groupPlanReply")},
+            },
             "podOrders": _channel(
                 f"{subjects.prefix}.v1.orders.pod.{{preemptorUid}}",
                 "Eviction orders of a pod. One is live at a time: published with "
                 "`Nats-Expected-Last-Subject-Sequence` of the last, whose outcome the writer has read. "
                 + kept(subjects.orders_stream),
                 {"preemptorUid": "UID of the pod that room is made for."},
+                ["order"],
+            ),
+            "groupOrders": _channel(
+                f"{subjects.prefix}.v1.orders.group.{{groupUid}}",
+                "Eviction orders of a PodGroup, one live at a time as those of a pod. "
+                + kept(subjects.orders_stream),
+                {"groupUid": "UID of the PodGroup that room is made for."},
                 ["order"],
             ),
             "quotaOrders": _channel(
@@ -164,6 +191,12 @@ def asyncapi() -> dict[str, Any]:
                 f"{subjects.prefix}.v1.decisions.pod.{{preemptorUid}}",
                 "Decision records. " + kept(subjects.decisions_stream),
                 {"preemptorUid": "UID of the pod that was asked about."},
+                ["decision"],
+            ),
+            "groupDecisions": _channel(
+                f"{subjects.prefix}.v1.decisions.group.{{groupUid}}",
+                "Decision records of kind group. " + kept(subjects.decisions_stream),
+                {"groupUid": "UID of the PodGroup that was asked about."},
                 ["decision"],
             ),
             "comparisons": _channel(
@@ -220,7 +253,20 @@ def asyncapi() -> dict[str, Any]:
                 "summary": "The scheduler plugin asks which pods would make room.",
                 "reply": {"channel": _channel_ref("planReply")},
             },
+            "askShadow": {
+                "action": "send",
+                "channel": _channel_ref("verifiedPlan"),
+                "summary": "The nominator asks which pods would make room, with a scheduler's filters.",
+                "reply": {"channel": _channel_ref("planReply")},
+            },
+            "askPlannerAboutGroup": {
+                "action": "send",
+                "channel": _channel_ref("groupPlan"),
+                "summary": "The scheduler plugin asks which pods would make room for a pod group.",
+                "reply": {"channel": _channel_ref("groupPlanReply")},
+            },
             "commitPodOrder": _send("podOrders", "The scheduler plugin commits an order."),
+            "commitGroupOrder": _send("groupOrders", "The scheduler plugin commits an order for a PodGroup."),
             "commitQuotaOrder": _send("quotaOrders", "The planner commits an order."),
             "carryOutOrders": _receive(
                 "podOrders", "An evictor takes an order (durable consumer `evictor`)."
@@ -245,6 +291,8 @@ def asyncapi() -> dict[str, Any]:
             "messages": {
                 "planRequest": _bare("plan-request", "Plan request"),
                 "planReply": _bare("plan-reply", "Plan reply"),
+                "groupPlanRequest": _bare("group-plan-request", "Group plan request"),
+                "groupPlanReply": _bare("group-plan-reply", "Group plan reply"),
                 "repairProposal": _bare("repair-proposal", "Repair proposal"),
                 "order": _event("order", "Eviction order", TYPE_ORDER),
                 "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),

@@ -4,7 +4,7 @@ from makeway.dev import audit_policy
 from makeway.dev.api import AdminApi
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
-from makeway.dev.site import Site
+from makeway.dev.site import FRONT_PROXY, Site
 
 SERVICE_RANGE = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -53,10 +53,11 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             f"--tls-private-key-file={site.serving.key}",
             f"--client-ca-file={site.authority}",
             "--authorization-mode=RBAC",
-            # What aggregated API servers would be trusted with; no server here has such a certificate, but
-            # components that delegate authentication complain until it is told.
+            # By what an aggregated API server knows this one, whose word it takes for who asks.
             f"--requestheader-client-ca-file={site.authority}",
-            "--requestheader-allowed-names=front-proxy-client",
+            f"--requestheader-allowed-names={FRONT_PROXY}",
+            f"--proxy-client-cert-file={site.front_proxy.certificate}",
+            f"--proxy-client-key-file={site.front_proxy.key}",
             "--requestheader-username-headers=X-Remote-User",
             "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",

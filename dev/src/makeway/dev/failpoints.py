@@ -33,6 +33,8 @@ EVICTOR: Final = (
     "evictor.order-received",
     "evictor.before-mark",
     "evictor.after-mark",
+    "evictor.before-dry-run",
+    "evictor.barrier-passed",
     "evictor.before-delete",
     "evictor.after-delete",
     "evictor.before-clear",
@@ -46,20 +48,32 @@ EVICTOR: Final = (
     "evictor.before-repair",
     "evictor.after-repair",
 )
-"""In the order in which an order passes them; the last two are of the repair of a mark left behind."""
+"""In the order in which an order passes them; the last two are of the repair of a mark left behind. An order
+that tries its deletions first passes `before-dry-run`, one for a group `barrier-passed` as well."""
 
 PLANNER: Final = (
     "planner.request-received",
     "planner.before-reply",
     "planner.before-record",
     "planner.after-record",
+    "planner.group-request-received",
+    "planner.before-group-reply",
     "planner.before-proposal",
     "planner.before-quota-order",
     "planner.after-quota-order",
 )
-"""In the order in which a request passes them; then of the repair of a mark left behind, and of quotas."""
+"""In the order in which a request passes them, and one about a group; then of the repair of a mark left
+behind, and of quotas."""
 
-NAMES: Final = frozenset((*EVICTOR, *PLANNER))
+NOMINATOR: Final = (
+    "nominator.before-nominate",
+    "nominator.after-nominate",
+    "nominator.before-publish",
+    "nominator.after-publish",
+)
+"""In the order in which an order passes them."""
+
+NAMES: Final = frozenset((*EVICTOR, *PLANNER, *NOMINATOR))
 
 _HOLD_POLL_SECONDS: Final = 0.02
 

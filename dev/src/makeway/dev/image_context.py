@@ -10,20 +10,20 @@ from pathlib import Path
 
 import certifi
 
-from makeway.dev.binaries import MAKEWAY_SCHEDULER
+from makeway.dev.binaries import MAKEWAY_SCHEDULER, Binary
 from makeway.dev.build import ensure
 from makeway.dev.paths import CHECKOUT
 from makeway.dev.progress import ConsoleProgress, Progress
 
 
-def fill(directory: Path, progress: Progress) -> None:
+def fill(directory: Path, progress: Progress, scheduler: Binary = MAKEWAY_SCHEDULER) -> None:
     """Put binary, certificates and licence there.
 
     Raises:
         DevError: the binary could not be built.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    binary = ensure((MAKEWAY_SCHEDULER,), progress)[MAKEWAY_SCHEDULER.name]
+    binary = ensure((scheduler,), progress)[scheduler.name]
     for source, name, mode in (
         (binary, "makeway-scheduler", 0o555),
         (Path(certifi.where()), "cacert.pem", 0o444),

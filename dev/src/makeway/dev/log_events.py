@@ -13,7 +13,7 @@ from pathlib import Path
 
 from makeway.dev.paths import CHECKOUT
 
-PYTHON = ("runtime", "bus", "planner", "evictor")
+PYTHON = ("runtime", "bus", "planner", "evictor", "nominator")
 GO = "plugin"
 
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
@@ -25,7 +25,7 @@ _GO_KEY = re.compile(r', "([a-z_A-Z]+)", ')
 
 @dataclass(frozen=True, order=True)
 class LogEvent:
-    """One place that logs an event. `part`: runtime, bus, planner, evictor or scheduler."""
+    """One place that logs an event. `part`: runtime, bus, planner, evictor, nominator or scheduler."""
 
     event: str
     part: str

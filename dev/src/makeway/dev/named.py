@@ -89,7 +89,10 @@ def up(
     """
     directory = directory_of(name)
     wanted = binaries.needed(
-        options.components, failpoints=options.failpoints, test_plugins=options.test_plugins
+        options.components,
+        plugin=options.plugin,
+        failpoints=options.failpoints,
+        test_plugins=options.test_plugins,
     )
     ensure(wanted, progress)
     state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,9 +8,20 @@ SCHEDULER = "scheduler"
 KWOK = "kwok"
 PLANNER = "planner"
 EVICTOR = "evictor"
+NOMINATOR = "nominator"
+SHADOW = "shadow"
 STREAMS = "streams"
-COMPONENTS = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
-"""What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there."""
+USUAL = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
+COMPONENTS = (*USUAL, NOMINATOR, SHADOW)
+"""What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there.
+Nominator and shadow are left out where nothing is said."""
+
+BRIDGES = {
+    "none": frozenset(USUAL) - {EVICTOR},
+    "external": frozenset((*USUAL, NOMINATOR)),
+    "plugin": frozenset(USUAL),
+}
+"""The components of each form of makeway, by the chart's `bridge`; only `plugin` has the plugin."""
 
 MOST_NATS_SERVERS = 3
 
@@ -22,10 +33,11 @@ LIFTED_RATES = (("victimsPerMinute", 1_000_000), ("victimsPercentPerTenMinutes",
 class ClusterOptions:
     """How to start a cluster."""
 
-    components: frozenset[str] = frozenset(COMPONENTS)
+    components: frozenset[str] = frozenset(USUAL)
     """Which of COMPONENTS to start. Without NATS none of scheduler plugin, planner and evictor gets a bus."""
     plugin: bool = True
-    """Whether the scheduler runs the MakeWay plugin; without, it is kube-scheduler."""
+    """Whether the scheduler runs the MakeWay plugin; without, and without test plugins, it is
+    kube-scheduler's own binary."""
     fallback: bool = True
     """Whether MakeWayFallback follows MakeWay in PostFilter and the scheduler may delete pods."""
     nominated_sort: bool = False
@@ -74,8 +86,9 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         if unknown := self.components - set(COMPONENTS):
             raise ValueError(f"unknown components {sorted(unknown)}; there are {', '.join(COMPONENTS)}")
-        if no_proxy := set(self.faulty) - {PLANNER, EVICTOR, SCHEDULER}:
-            raise ValueError(f"no fault proxy for {sorted(no_proxy)}: only for planner, evictor, scheduler")
+        if no_proxy := set(self.faulty) - {PLANNER, EVICTOR, SCHEDULER, NOMINATOR}:
+            services = "planner, evictor, scheduler, nominator"
+            raise ValueError(f"no fault proxy for {sorted(no_proxy)}: only for {services}")
         if not 1 <= self.nats_servers <= MOST_NATS_SERVERS:
             raise ValueError(f"nats_servers is {self.nats_servers}; it must be 1 to {MOST_NATS_SERVERS}")
         if self.signatures not in ("off", "log", "require"):

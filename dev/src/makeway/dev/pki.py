@@ -58,10 +58,10 @@ class Authority:
             builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         )
 
-    def serving(self, name: str) -> KeyPair:
-        """Issue a certificate for a server on 127.0.0.1."""
+    def serving(self, name: str, *dns_names: str) -> KeyPair:
+        """Issue a certificate for a server on 127.0.0.1, that is also known by some names."""
         addresses = (x509.IPAddress(ipaddress.ip_address(address)) for address in _SERVING_ADDRESSES)
-        names = x509.SubjectAlternativeName([*map(x509.DNSName, _SERVING_NAMES), *addresses])
+        names = x509.SubjectAlternativeName([*map(x509.DNSName, (*_SERVING_NAMES, *dns_names)), *addresses])
         return self._issue(name, [x509.NameAttribute(NameOID.COMMON_NAME, name)], names)
 
     def client(self, user: str, group: str = "") -> KeyPair:

@@ -13,11 +13,21 @@ from typing import Final
 import msgspec
 
 from makeway.bus import codec
-from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.comparison import Choice, ComparedGroup, Comparison
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
+from makeway.bus.group_plan import (
+    MOST_TOPOLOGY_KEYS,
+    GroupPlan,
+    GroupPlanReply,
+    GroupPlanRequest,
+    GroupPreemptor,
+    GroupVictim,
+    MemberClass,
+)
 from makeway.bus.messages import (
     API_VERSION,
+    MOST_MEMBERS,
     MOST_REFUSED_VICTIMS,
     Awaited,
     Candidate,
@@ -26,18 +36,24 @@ from makeway.bus.messages import (
     Dependency,
     EvictionOrder,
     Fence,
+    GroupDecision,
+    GroupPrice,
     Limits,
     LiveOrder,
+    MemberPlacement,
     Message,
     NearNode,
     NodeSelection,
+    NominationToClear,
     Obstacle,
+    OrderedGroup,
+    OrderMember,
     Outcome,
     Placement,
     PlanReply,
     PlanRequest,
-    PodRef,
     Preemptor,
+    PricedDomain,
     Profile,
     QueueLimit,
     QueueShare,
@@ -49,6 +65,7 @@ from makeway.bus.messages import (
     Rules,
     SettledQuota,
     Spared,
+    TopologyDomain,
     Victim,
     VictimOutcome,
 )
@@ -175,6 +192,65 @@ _REPLY_CANDIDATES: Final = PlanReply(
     unmodelled=(Candidate(node="node-9", removable=(Removable(uid=_OTHER, rule="lower-priority"),)),),
     unmodelled_total=40,
 )
+_GROUP_REQUEST_MINIMAL: Final = GroupPlanRequest(
+    api_version=API_VERSION,
+    request_id=_REQUEST,
+    cluster_uid=_CLUSTER,
+    mode="enforce",
+    timeout_milliseconds=100,
+    profile=Profile(name="default-scheduler"),
+    group=GroupPreemptor(namespace="shop", name="train", uid=_URGENT, priority=1000),
+    classes=(MemberClass(pod=_POD, count=8, nodes=NodeSelection()),),
+    must_place=8,
+)
+_GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
+    _GROUP_REQUEST_MINIMAL,
+    mode="observe",
+    profile=Profile(
+        name="default-scheduler",
+        filters=("NodeResourcesFit",),
+        filter_args={"NodeResourcesFit": msgspec.Raw(b'{"ignoredResources":["example.com/<x>"]}')},
+    ),
+    classes=(
+        MemberClass(pod=_POD, count=1, nodes=NodeSelection(names=("node-7",), all_but=True)),
+        MemberClass(pod=_POD, count=7, nodes=NodeSelection(names=("node-1", "node-2"))),
+    ),
+    must_place=5,
+    topology=("topology.kubernetes.io/zone",),
+    placed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
+    nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
+    assumed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
+    live_orders=(LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A,)),),
+    seen={"nodes": 40_961, "pods": 41_003},
+    refused_victims=(_OTHER,),
+)
+_GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
+    api_version=API_VERSION,
+    request_id=_REQUEST,
+    planner=_PLANNER,
+    status="candidates",
+    snapshot_revision=17,
+    policy_revision="sha256:00ff",
+    decision_id=_DECISION,
+    plan=GroupPlan(
+        placements=(
+            MemberPlacement(member_class=1, node="node-1", count=4),
+            MemberPlacement(member_class=0, node="node-2", count=1),
+        ),
+        victims=(
+            GroupVictim(uid=_BATCH_B, node="node-1", rule="lower-priority", pdb_violating=True),
+            GroupVictim(
+                uid=_BATCH_A, node="node-7", rule="lower-group-priority", unit="PodGroup batch/train"
+            ),
+        ),
+        awaited=(_AWAITED,),
+        domains=(TopologyDomain(key="topology.kubernetes.io/zone", value=""),),
+        price=GroupPrice(
+            pdb_violations=1, highest_priority=-100, groups_broken=1, priority_sum=4_294_967_196, victims=2
+        ),
+    ),
+    left_to_verification=("pod-affinity",),
+)
 _ORDER_MINIMAL: Final = EvictionOrder(
     order_id=_ORDER,
     kind="quota",
@@ -199,8 +275,44 @@ _ORDER_FULL: Final = EvictionOrder(
     decision_id=_DECISION,
     victims=(_VICTIM_A, _VICTIM_B),
     awaited=(_AWAITED,),
-    nominations_to_clear=(PodRef(namespace="shop", name="earlier", uid=_OTHER),),
+    nominations_to_clear=(NominationToClear(namespace="shop", name="earlier", uid=_OTHER),),
     pdb_violations=1,
+)
+_ORDER_GROUP: Final = EvictionOrder(
+    order_id=_ORDER,
+    kind="group",
+    cluster_uid=_CLUSTER,
+    fence=Fence(kind="lease", name="makeway-scheduler", namespace="kube-system", epoch=3),
+    writer=_SCHEDULER,
+    created_at=_LATER,
+    not_after=_LATER + timedelta(seconds=60),
+    queue="root.shop",
+    decision_id=_DECISION,
+    victims=(_VICTIM_A, msgspec.structs.replace(_VICTIM_B, node="node-2", unit="PodGroup batch/train")),
+    awaited=(_AWAITED,),
+    nominations_to_clear=(NominationToClear(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
+    pdb_violations=1,
+    group=OrderedGroup(
+        namespace="shop",
+        name="train-7",
+        uid=_URGENT,
+        priority=1000,
+        scheduler_name="default-scheduler",
+        must_place=2,
+        min_count=3,
+    ),
+    members=(
+        OrderMember(
+            namespace="shop",
+            name="train-7-a",
+            uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c011",
+            node="node-1",
+            node_uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c0ff",
+        ),
+        OrderMember(
+            namespace="shop", name="train-7-b", uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c012", node="node-2"
+        ),
+    ),
 )
 _OUTCOME_MINIMAL: Final = Outcome(
     order_id=_ORDER,
@@ -250,6 +362,26 @@ _OUTCOME_FULL: Final = Outcome(
     ),
     nominations_cleared=(_OTHER,),
     rollback=Rollback(nomination_reverted=True, conditions_cleared=(_BATCH_B,)),
+)
+_OUTCOME_GROUP: Final = Outcome(
+    order_id=_ORDER,
+    kind="group",
+    cluster_uid=_CLUSTER,
+    epoch=3,
+    result="failed",
+    evictor=_EVICTOR,
+    started_at=_AT,
+    finished_at=_LATER,
+    preemptor_uid=_URGENT,
+    reason="delete-refused",
+    message="batch/batch-a: admission refused it",
+    deliveries=1,
+    victims=(
+        VictimOutcome(namespace="batch", name="batch-a", uid=_BATCH_A, result="failed", reason="refused"),
+    ),
+    rollback=Rollback(
+        conditions_cleared=(_BATCH_A,), nominations_reverted=("0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c011",)
+    ),
 )
 _DECISION_MINIMAL: Final = DecisionRecord(
     decision_id=_DECISION,
@@ -355,6 +487,43 @@ _DECISION_QUOTA: Final = DecisionRecord(
         blocked=(Obstacle(reason="queue-guaranteed", message="1 pod kept by the guarantee of root.shop"),),
     ),
 )
+_DECISION_GROUP: Final = DecisionRecord(
+    decision_id=_DECISION,
+    request_id=_REQUEST,
+    kind="group",
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    mode="enforce",
+    status="candidates",
+    snapshot_revision=19,
+    victims=(_VICTIM_A,),
+    group=OrderedGroup(
+        namespace="shop",
+        name="train",
+        uid="aa0e8400-e29b-41d4-a716-446655440000",
+        priority=1000,
+        scheduler_name="default-scheduler",
+        must_place=2,
+        min_count=4,
+    ),
+    group_plan=GroupDecision(
+        members=3,
+        objective=("budgets", "victims"),
+        placements=(MemberPlacement(member_class=0, node="node-1", count=2),),
+        awaited=(Awaited(uid="bb0e8400-e29b-41d4-a716-446655440000", order_id=_OTHER_ORDER),),
+        domains=(TopologyDomain(key="topology.kubernetes.io/zone", value="a"),),
+        price=GroupPrice(victims=1, priority_sum=5, highest_priority=5, groups_broken=0),
+        priced=(
+            PricedDomain(
+                domains=(TopologyDomain(key="topology.kubernetes.io/zone", value="b"),),
+                placeable=1,
+            ),
+        ),
+        placeable=1,
+        missing={"cpu": 500},
+    ),
+)
 _CONTROL_MINIMAL: Final = ControlState(revision=0, mode="off", cluster_uid=_CLUSTER)
 _CONTROL_FULL: Final = ControlState(
     revision=12,
@@ -416,7 +585,12 @@ _COMPARISON_FULL: Final = Comparison(
         latest_start=_AT,
     ),
     default_preemption=Choice(
-        node="node-2", victims=(_VICTIM_B,), pdb_violations=1, highest_priority=0, priority_sum=2**31
+        node="node-2",
+        victims=(_VICTIM_B,),
+        pdb_violations=1,
+        highest_priority=0,
+        priority_sum=2**31,
+        groups_broken=1,
     ),
     refusal=_REFUSAL,
     plan_duration_microseconds=1834,
@@ -429,6 +603,33 @@ _COMPARISON_FULL: Final = Comparison(
     past_complete=False,
     planned_after_microseconds=8000,
     note=_ODD_TEXT,
+)
+_COMPARISON_GROUP: Final = Comparison(
+    decision_id=_DECISION,
+    cluster_uid=_CLUSTER,
+    planner=_PLANNER,
+    at=_LATER,
+    planned_at=_AT,
+    preemptor=Preemptor(
+        namespace="shop", name="train", uid=_URGENT, priority=1000, scheduler_name="default-scheduler"
+    ),
+    result="better",
+    decided_by="lowest-priority-sum",
+    makeway=Choice(
+        node="node-1",
+        nodes=("node-1", "node-3"),
+        victims=(_VICTIM_A,),
+        highest_priority=-100,
+        priority_sum=2**31 - 100,
+    ),
+    default_preemption=Choice(
+        node="node-1",
+        nodes=("node-1", "node-2"),
+        victims=(_VICTIM_A, _VICTIM_B),
+        highest_priority=0,
+        priority_sum=2**32 - 100,
+    ),
+    group=ComparedGroup(members=2, must_place=2, objective=("budgets", "prioritySum")),
 )
 _STATUS_MINIMAL: Final = ComponentStatus(
     api_version=API_VERSION,
@@ -461,6 +662,7 @@ _STATUS_FULL: Final = ComponentStatus(
     breaker="everywhere: clock-skew",
     signatures="require; signs order by 0123456789abcdef",
     kubernetes="1.37",
+    loops="pods like shop/web-1 are preempted again and again for pods like batch/train-1",
 )
 
 
@@ -481,17 +683,30 @@ MESSAGES: Final[Mapping[str, Message]] = {
         refusal=_REFUSAL,
         sample=Candidate(node="node-4", removable=(Removable(uid=_BATCH_A, rule="lower-priority"),)),
     ),
+    "group-plan-request.minimal": _GROUP_REQUEST_MINIMAL,
+    "group-plan-request.full": _GROUP_REQUEST_FULL,
+    "group-plan-reply.not-synced": GroupPlanReply(
+        api_version=API_VERSION, request_id=_REQUEST, planner=_PLANNER, status="notSynced"
+    ),
+    "group-plan-reply.candidates": _GROUP_REPLY_CANDIDATES,
+    "group-plan-reply.refused": GroupPlanReply(
+        api_version=API_VERSION, request_id=_REQUEST, planner=_PLANNER, status="refused", refusal=_REFUSAL
+    ),
     "order.minimal": _ORDER_MINIMAL,
     "order.full": _ORDER_FULL,
+    "order.group": _ORDER_GROUP,
     "outcome.minimal": _OUTCOME_MINIMAL,
     "outcome.full": _OUTCOME_FULL,
+    "outcome.group": _OUTCOME_GROUP,
     "decision.minimal": _DECISION_MINIMAL,
     "decision.full": _DECISION_FULL,
     "decision.quota": _DECISION_QUOTA,
+    "decision.group": _DECISION_GROUP,
     "control.minimal": _CONTROL_MINIMAL,
     "control.full": _CONTROL_FULL,
     "comparison.minimal": _COMPARISON_MINIMAL,
     "comparison.full": _COMPARISON_FULL,
+    "comparison.group": _COMPARISON_GROUP,
     "component-status.minimal": _STATUS_MINIMAL,
     "component-status.full": _STATUS_FULL,
 }
@@ -504,14 +719,17 @@ def _envelope(message: codec.StreamMessage, component: str, identity: str) -> En
 
 
 _ORDER_EVENT: Final = _envelope(_ORDER_FULL, "scheduler", _SCHEDULER)
+_ORDER_GROUP_EVENT: Final = _envelope(_ORDER_GROUP, "scheduler", _SCHEDULER)
 
 ENVELOPES: Final[Mapping[str, Envelope]] = {
     "order-envelope.full": _ORDER_EVENT,
+    "order-envelope.group": _ORDER_GROUP_EVENT,
     "order-envelope.minimal": _envelope(_ORDER_MINIMAL, "planner", _PLANNER),
     "order-envelope.signed": msgspec.structs.replace(
         _ORDER_EVENT, keyid="UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", signature="c2lnbmVk"
     ),
     "outcome-envelope.full": _envelope(_OUTCOME_FULL, "evictor", _EVICTOR),
+    "outcome-envelope.group": _envelope(_OUTCOME_GROUP, "evictor", _EVICTOR),
     "decision-envelope.full": _envelope(_DECISION_FULL, "planner", _PLANNER),
     "comparison-envelope.full": _envelope(_COMPARISON_FULL, "planner", _PLANNER),
     "control-envelope.full": _envelope(_CONTROL_FULL, "planner", _PLANNER),
@@ -520,7 +738,10 @@ ENVELOPES: Final[Mapping[str, Envelope]] = {
 
 _REQUEST_BYTES: Final = codec.encode(_REQUEST_FULL)
 _REPLY_BYTES: Final = codec.encode(_REPLY_CANDIDATES)
+_GROUP_REQUEST_BYTES: Final = codec.encode(_GROUP_REQUEST_FULL)
+_GROUP_REPLY_BYTES: Final = codec.encode(_GROUP_REPLY_CANDIDATES)
 _EVENT_BYTES: Final = codec.encode(_ORDER_EVENT)
+_GROUP_EVENT_BYTES: Final = codec.encode(_ORDER_GROUP_EVENT)
 _CONTROL_EVENT: Final = codec.encode(ENVELOPES["control-envelope.full"])
 _TOO_DEEP: Final = b"[" * (codec.MAX_DEPTH + 1) + b"]" * (codec.MAX_DEPTH + 1)
 
@@ -542,6 +763,20 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     "plan-reply.invalid.empty-node": _REPLY_BYTES.replace(b'"node-1"', b'""'),
     "plan-reply.invalid.text-for-list": b'{"apiVersion":"makeway.dev/v1","requestId":"r","planner":"p",'
     b'"status":"candidates","candidates":"node-1"}',
+    "group-plan-request.invalid.no-group": _GROUP_REQUEST_BYTES.replace(b'"group":', b'"groups":'),
+    "group-plan-request.invalid.no-classes": _GROUP_REQUEST_BYTES.replace(b'"classes":', b'"class":'),
+    "group-plan-request.invalid.negative-count": _GROUP_REQUEST_BYTES.replace(b'"count":7', b'"count":-7'),
+    "group-plan-request.invalid.too-many-members": _GROUP_REQUEST_BYTES.replace(
+        b'"mustPlace":5', b'"mustPlace":' + str(MOST_MEMBERS + 1).encode()
+    ),
+    "group-plan-request.invalid.too-many-topology-keys": _GROUP_REQUEST_BYTES.replace(
+        b'"topology":[', b'"topology":[' + b'"x",' * MOST_TOPOLOGY_KEYS
+    ),
+    "group-plan-request.unknown-version.v2": _GROUP_REQUEST_BYTES.replace(
+        b"makeway.dev/v1", b"makeway.dev/v2"
+    ),
+    "group-plan-reply.invalid.empty-node": _GROUP_REPLY_BYTES.replace(b'"node-1"', b'""'),
+    "group-plan-reply.unknown-version.v2": b'{"apiVersion":"makeway.dev/v2","plan":42}',
     "order-envelope.not-json.cut": _EVENT_BYTES[:40],
     "order-envelope.invalid.no-data": _EVENT_BYTES.replace(b'"data":', b'"date":'),
     "order-envelope.invalid.no-id": _EVENT_BYTES.replace(f'"id":"{_ORDER}",'.encode(), b""),
@@ -556,6 +791,13 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     ),
     "order-envelope.invalid.another-content": _EVENT_BYTES.replace(b"application/json", b"text/plain"),
     "order-envelope.invalid.data-without-order-id": _EVENT_BYTES.replace(b'"orderId"', b'"orderID_"'),
+    "order-envelope.invalid.group-without-uid": _GROUP_EVENT_BYTES.replace(
+        f'"uid":"{_URGENT}"'.encode(), b'"uid":""'
+    ),
+    "order-envelope.invalid.negative-must-place": _GROUP_EVENT_BYTES.replace(
+        b'"mustPlace":2', b'"mustPlace":-2'
+    ),
+    "order-envelope.invalid.member-without-node": _GROUP_EVENT_BYTES.replace(b',"node":"node-2"}]', b"}]"),
     "order-envelope.unknown-version.v2": _EVENT_BYTES.replace(b"order.v1", b"order.v2"),
     "order-envelope.unknown-version.cloudevents-2": _EVENT_BYTES.replace(
         b'"specversion":"1.0"', b'"specversion":"2.0"'

@@ -13,19 +13,23 @@ from typing import Any
 import yaml
 
 from makeway.dev import signing_keys
-from makeway.dev.options import SCHEDULER, ClusterOptions
+from makeway.dev.options import SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
 LEASE_NAMESPACE = "kube-system"
 LEASE_NAME = "makeway-scheduler"
+STOCK_NAME = "kube-scheduler"
+"""Of the Lease, and of the kubeconfig, of a kube-scheduler that knows nothing of makeway."""
+
+STOCK_USER = "system:kube-scheduler"
+"""The user of such a scheduler, with the rights that Kubernetes itself gives it."""
 
 _ELECTION = {
     "leaderElect": True,
     "resourceLock": "leases",
     "resourceNamespace": LEASE_NAMESPACE,
-    "resourceName": LEASE_NAME,
     # Short, so that the successor of a killed scheduler leads within seconds.
     "leaseDuration": "6s",
     "renewDeadline": "4s",
@@ -36,6 +40,20 @@ QUEUE_SORT = {"enabled": [{"name": "NominatedSort"}], "disabled": [{"name": "Pri
 """NominatedSort in place of kube-scheduler's own order of the scheduling queue."""
 
 _TEST_PLUGINS = ["TestAloof", "TestPermit", "TestPreBind", "TestBind"]
+
+
+def is_stock(options: ClusterOptions) -> bool:
+    """Report whether the scheduler is kube-scheduler as it is, with its own user and Lease.
+
+    Behind a proxy or on lines of its own it has an account as a plugin's scheduler has.
+    """
+    hooked = SCHEDULER in options.faulty or options.partitions
+    return not (options.plugin or options.test_plugins or hooked)
+
+
+def lease_name(options: ClusterOptions) -> str:
+    """Return the name of the Lease that its schedulers stand for."""
+    return STOCK_NAME if is_stock(options) else LEASE_NAME
 
 
 def configuration(
@@ -54,7 +72,7 @@ def configuration(
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 300, "burst": 600, **_encoding(options)},
-        "leaderElection": _ELECTION,
+        "leaderElection": {**_ELECTION, "resourceName": lease_name(options)},
         # Pods that failed come back quickly, so that tests of recovery are short.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 10,
@@ -105,20 +123,53 @@ def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
 
     `name` and `port`: those of another scheduler beside the first, which stands for the same Lease.
     """
-    kubeconfig = site.kubeconfig(name if site.lines else SCHEDULER)
+    account = STOCK_NAME if is_stock(site.options) else SCHEDULER
+    kubeconfig = site.kubeconfig(name if site.lines else account)
     file = site.config(f"{name}.yaml")
     keys = signing_keys.directory(site.directory, SCHEDULER)
     written = configuration(site.options, kubeconfig, site.nats_urls_of(name), keys)
     file.write_text(yaml.safe_dump(written, sort_keys=False))
+    own = "makeway-scheduler" if site.options.plugin or site.options.test_plugins else "kube-scheduler"
+    command = (str(site.built[own]), *_access(file, kubeconfig))
+    return _program(site, name, command, port or site.ports[SCHEDULER])
+
+
+def shadow(site: Site) -> Program:
+    """`makeway-scheduler shadow`: a scheduler with the cluster's filters that schedules no pod."""
+    kubeconfig, file = site.kubeconfig(SHADOW), site.config(f"{SHADOW}.yaml")
+    arguments = {"natsURL": site.nats_urls_of(SHADOW), "subjectPrefix": site.options.subject_prefix}
+    profile: dict[str, Any] = {
+        "schedulerName": "makeway-shadow",
+        "pluginConfig": [{"name": "MakeWay", "args": arguments}],
+    }
+    if site.options.test_plugins:
+        profile["plugins"] = {"multiPoint": _enabled(["TestAloof"])}
+    written = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [profile],
+    }
+    file.write_text(yaml.safe_dump(written, sort_keys=False))
+    command = (str(site.built["makeway-scheduler"]), "shadow", *_access(file, kubeconfig))
+    return _program(site, SHADOW, command, site.ports[SHADOW])
+
+
+def _access(file: Path, kubeconfig: Path) -> tuple[str, ...]:
+    return (
+        f"--config={file}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+    )
+
+
+def _program(site: Site, name: str, command: tuple[str, ...], port: int) -> Program:
     gates = ",".join(f"{name}={str(value).lower()}" for name, value in site.options.scheduler_feature_gates)
-    port = port or site.ports[SCHEDULER]
     return Program(
         name=name,
         argv=(
-            str(site.built["makeway-scheduler"]),
-            f"--config={file}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
+            *command,
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",

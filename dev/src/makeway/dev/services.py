@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from makeway.dev import scheduler, signing_keys
-from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER, STREAMS
+from makeway.dev.options import EVICTOR, NOMINATOR, PLANNER, SCHEDULER, SHADOW, STREAMS
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -24,6 +24,11 @@ def planner(site: Site) -> Program:
 def evictor(site: Site) -> Program:
     """`makeway evictor`."""
     return _service(site, EVICTOR, _evictor_arguments(site), EVICTOR, site.ports[EVICTOR])
+
+
+def nominator(site: Site) -> Program:
+    """`makeway nominator`."""
+    return _service(site, NOMINATOR, _nominator_arguments(site), NOMINATOR, site.ports[NOMINATOR])
 
 
 def streams(site: Site) -> Program:
@@ -48,7 +53,11 @@ def replica(site: Site, service: str, name: str, port: int) -> Program:
     """Another planner, evictor or scheduler beside the first, under a name and on a port of its own."""
     if service == SCHEDULER:
         return scheduler.program(site, name, port)
-    extra = {PLANNER: site.options.planner_arguments, EVICTOR: _evictor_arguments(site)}
+    extra = {
+        PLANNER: site.options.planner_arguments,
+        EVICTOR: _evictor_arguments(site),
+        NOMINATOR: _nominator_arguments(site),
+    }
     return _service(site, service, extra[service], name, port)
 
 
@@ -62,6 +71,10 @@ def _evictor_arguments(site: Site) -> tuple[str, ...]:
         "--planner-fence=kv/makeway-planner",
         *site.options.evictor_arguments,
     )
+
+
+def _nominator_arguments(site: Site) -> tuple[str, ...]:
+    return ("--verify=shadow",) if SHADOW in site.options.components else ()
 
 
 def _signatures(site: Site, service: str) -> tuple[str, ...]:

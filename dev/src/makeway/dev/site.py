@@ -23,17 +23,22 @@ _PORTS = (
     "kwok",
     "planner",
     "evictor",
+    "nominator",
+    "shadow",
     "fault-proxy",
     "fault-proxy-planner",
     "fault-proxy-evictor",
     "fault-proxy-scheduler",
+    "fault-proxy-nominator",
 )
 
 
+FRONT_PROXY = "front-proxy-client"
+"""The common name by which aggregated API servers know kube-apiserver."""
 API_LINE = "api"
 """The end of a process's line to the API server; the others are the nats-servers."""
 
-_CUT = {"planner": 3, "evictor": 4, "scheduler": 2}
+_CUT = {"planner": 3, "evictor": 4, "scheduler": 2, "nominator": 2}
 """How many processes of a service may have lines of their own."""
 
 
@@ -75,6 +80,8 @@ class Site:
     serving: KeyPair
     """What every TLS server of the cluster presents."""
     admin: KeyPair
+    front_proxy: KeyPair
+    """By what aggregated API servers know the API server."""
     token_key: Path
     """Signs service account tokens."""
 
@@ -154,11 +161,13 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
         authority=authority.certificate,
         serving=authority.serving("serving"),
         admin=authority.client("makeway-dev-admin", "system:masters"),
+        front_proxy=authority.client(FRONT_PROXY),
         token_key=authority.signing_key("service-account"),
     )
     clients = {
         "admin": site.admin,
         "kube-controller-manager": authority.client("system:kube-controller-manager"),
+        "kube-scheduler": authority.client("system:kube-scheduler"),
         # A name of its own, so that the audit log tells the kubelets' deletes from all others'.
         "kwok": authority.client("makeway-dev-kwok", "system:masters"),
     }
