@@ -34,8 +34,9 @@ from makeway.bus.messages import (
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Planner, PlannerInfo
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import make_pod
@@ -121,12 +122,11 @@ def _planner(snapshot: Snapshot) -> Planner:
     journal = Journal()
     journal.begin("rec-bench")
     return Planner(
-        PlannerInfo(_CLUSTER, "bench"),
+        PlanRequests(PlannerInfo(_CLUSTER, "bench"), snapshot=snapshot, unsynced=str),
         snapshot=snapshot,
         ledger=Ledger(),
         decisions=Decisions(_Nowhere(), metrics, journal=journal),
         metrics=metrics,
-        unsynced=lambda: "",
         behind=lambda _: False,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from bench.side_by_side.workloads import UPSTREAM_MODULE, Workload, configuratio
 from makeway.dev.binaries import ETCD, GO_ENVIRONMENT, NATS_SERVER
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
+from makeway.dev.options import EVICTOR, LIFTED_RATES
 from makeway.dev.ports import Ports
 from makeway.dev.probes import http_ok
 from makeway.dev.process_set import ProcessSet
@@ -33,6 +35,15 @@ VARIANTS = (DEFAULT, MAKEWAY)
 BENCHMARK = "benchmark"
 _TIMED_DEFAULT = "TimedDefaultPreemption"
 _START_SECONDS = 120.0
+
+
+_MAKEWAY = Path(sys.executable).parent / "makeway"
+_POLICY = {
+    "apiVersion": "makeway.dev/v1",
+    "kind": "Policy",
+    "mode": "enforce",
+    "limits": dict(LIFTED_RATES),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +137,7 @@ def play(
         cases.write_text(yaml.safe_dump(configuration(workload, given.scheduler_perf, scheduler)))
         if variant == MAKEWAY:
             processes.start(_nats(given.nats, directory, nats_port)).wait_ready()
+            processes.start(_streams(nats_port)).wait_ready()
         began = time.monotonic()
         with _benchmark(workload, given, directory, profile) as child:
             pids = {BENCHMARK: child.pid}
@@ -149,7 +161,8 @@ def play(
                 code = child.wait()
             except BaseException:
                 # Its etcd, too, which would outlive it.
-                os.killpg(child.pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGTERM)
                 raise
         seconds = time.monotonic() - began
         written = directory / "results.json"
@@ -262,20 +275,32 @@ def _nats(program: Path, directory: Path, port: int) -> Program:
     return Program(name="nats", argv=(str(program), f"--config={configuration_file}"), ready=ready)
 
 
+def _streams(nats_port: int) -> Program:
+    """What makes the streams that the others wait for."""
+    url = f"--nats-url=nats://127.0.0.1:{nats_port}"
+    return Program(name="streams", argv=(str(_MAKEWAY), "streams", "--keep", url), ready=lambda: "")
+
+
 def _service(name: str, directory: Path, nats_port: int, port: int, profile: bool) -> Program:
     address = f"127.0.0.1:{port}"
+    policy = directory / "policy.yaml"
+    policy.write_text(yaml.safe_dump(_POLICY))
+    # scheduler_perf's scheduler runs without leader election, so a counter on NATS fences its orders.
+    fence = ("--scheduler-fence=kv/default-scheduler",) if name == EVICTOR else ()
     profiled = (sys.executable, "-m", "cProfile", "-o", str(directory / f"{name}.pstats")) if profile else ()
     return Program(
         name=name,
         argv=(
             *profiled,
-            str(Path(sys.executable).parent / "makeway"),
+            str(_MAKEWAY),
             name,
             f"--nats-url=nats://127.0.0.1:{nats_port}",
             f"--kubeconfig={directory / 'kubeconfig'}",
             f"--listen={address}",
             "--mode=enforce",
+            f"--policy-file={policy}",
             "--log-format=json",
+            *fence,
         ),
         ready=http_ok(f"http://{address}/readyz"),
         ready_seconds=_START_SECONDS,

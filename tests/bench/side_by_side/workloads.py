@@ -14,7 +14,7 @@ from makeway.dev.paths import CHECKOUT
 
 UPSTREAM_MODULE = CHECKOUT / "tests" / "upstream"
 _TEMPLATES = Path(__file__).parent / "templates"
-_GATES = {"SchedulerQueueingHints": True, "SchedulerAsyncAPICalls": True}
+_GATES = {"SchedulerAsyncAPICalls": True}
 """As in the workloads of kube-scheduler that are named AsyncAPICallsEnabled: its defaults to be."""
 
 
