@@ -26,6 +26,11 @@ class BusReader:
         subject = self._subjects.pod_order(preemptor_uid) if preemptor_uid else self._subjects.orders
         return [unwrap_order(data) async for data in self._read(self._subjects.orders_stream, subject)]
 
+    async def group_orders(self, group_uid: str) -> list[EvictionOrder]:
+        """All orders for one PodGroup, oldest first."""
+        subject = self._subjects.group_order(group_uid)
+        return [unwrap_order(data) async for data in self._read(self._subjects.orders_stream, subject)]
+
     async def outcomes(self, order_id: str = "") -> list[Outcome]:
         """All outcomes, or that of one order, oldest first."""
         subject = self._subjects.outcome(order_id) if order_id else self._subjects.outcomes

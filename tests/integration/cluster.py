@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import nats
@@ -10,15 +11,17 @@ from nats.js import JetStreamContext
 
 from integration.builders import NEVER_PREEMPTS, PRIORITY_CLASSES
 from integration.bus_reader import BusReader, read_bus
+from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.audit_log import AuditLog
+from makeway.dev.checker.history import Accounts
 from makeway.dev.cluster import DevCluster
 from makeway.dev.info import ClusterInfo
-from makeway.dev.options import EVICTOR, NATS, PLANNER, SCHEDULER
+from makeway.dev.options import EVICTOR, NATS, NOMINATOR, PLANNER, SCHEDULER
 from makeway.dev.processes import Process
-from makeway.dev.scheduler import LEASE_NAME, LEASE_NAMESPACE
+from makeway.dev.scheduler import LEASE_NAMESPACE, STOCK_USER, is_stock, lease_name
 from makeway.runtime.kube import Api
 
-_PROMISES_NEED = (NATS, SCHEDULER, EVICTOR, "kube-apiserver", "etcd")
+_PROMISES_NEED = (NATS, SCHEDULER, EVICTOR, NOMINATOR, "kube-apiserver", "etcd")
 """While one of these is away on purpose, nobody is expected to keep to a bound in time."""
 
 
@@ -31,14 +34,19 @@ class RunningCluster:
         self._replicas: dict[str, list[str]] = {}
         self._away: dict[str, datetime] = {}
         self._outages: list[tuple[datetime, datetime]] = []
+        self.external = NOMINATOR in owned.options.components
+        """Whether makeway preempts from outside the scheduler: all classes but one are opted in."""
         for name, value in PRIORITY_CLASSES.items():
+            opted_in = self.external and name != NEVER_PREEMPTS
             owned.api.apply(
                 {
                     "apiVersion": "scheduling.k8s.io/v1",
                     "kind": "PriorityClass",
-                    "metadata": {"name": name},
+                    "metadata": {"name": name, "annotations": {ANNOTATION: EXTERNAL} if opted_in else {}},
                     "value": value,
-                    "preemptionPolicy": "Never" if name == NEVER_PREEMPTS else "PreemptLowerPriority",
+                    "preemptionPolicy": "Never"
+                    if opted_in or name == NEVER_PREEMPTS
+                    else "PreemptLowerPriority",
                 }
             )
 
@@ -93,8 +101,9 @@ class RunningCluster:
     async def end_lease(self, service: str) -> None:
         """Give a dead leader's Lease back, as an orderly end does, so that nobody waits for its time."""
         elects = "--leader-elect" in self.owned.options.planner_arguments
-        leases = {SCHEDULER: f"{LEASE_NAMESPACE}/leases/{LEASE_NAME}"}
+        leases = {SCHEDULER: f"{LEASE_NAMESPACE}/leases/{lease_name(self.owned.options)}"}
         leases |= {PLANNER: "makeway-system/leases/makeway-planner"} if elects else {}
+        leases[NOMINATOR] = "makeway-system/leases/makeway-nominator"
         if lease := leases.get(service):
             async with self.connect() as api:
                 await api.request(
@@ -103,6 +112,11 @@ class RunningCluster:
                     body=b'{"spec": {"holderIdentity": null}}',
                     content_type="application/merge-patch+json",
                 )
+
+    def accounts(self) -> Accounts:
+        """The users of its parts, as the audit log names them."""
+        stock = is_stock(self.owned.options)
+        return replace(Accounts(), scheduler=STOCK_USER) if stock else Accounts()
 
     def outages(self, now: datetime) -> tuple[tuple[datetime, datetime], ...]:
         """When tests had stopped a part that promises with a bound in time need."""

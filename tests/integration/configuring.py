@@ -17,7 +17,7 @@ from integration.scraping import Samples, scrape
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
-from makeway.dev.options import EVICTOR, LIFTED_RATES, PLANNER
+from makeway.dev.options import EVICTOR, LIFTED_RATES, NOMINATOR, PLANNER
 from makeway.runtime.config import revision_of
 
 NAMESPACE = "makeway-system"
@@ -55,7 +55,7 @@ async def put_policy(cluster: RunningCluster, text: str) -> None:
 
 
 async def until_in_force(cluster: RunningCluster, revision: str) -> None:
-    """Wait until planner and evictor have a policy in force, and the control state that follows from it."""
+    """Wait until all have a policy in force, or the control state that follows from it."""
 
     async def in_force() -> bool:
         planner, evictor = await readings(cluster)
@@ -66,9 +66,21 @@ async def until_in_force(cluster: RunningCluster, revision: str) -> None:
         taken = evictor.total("makeway_evictor_control_revision")
         if not told or told != taken:
             raise NotYet(f"control state {told:.0f} was told, {taken:.0f} taken")
+        if NOMINATOR in cluster.owned.options.components and await _nominators_revision(cluster) != told:
+            raise NotYet(f"the nominator has not taken control state {told:.0f}")
         return True
 
     await until(f"policy {revision} is in force", in_force)
+
+
+async def _nominators_revision(cluster: RunningCluster) -> int:
+    """The least control state that a nominator goes by; 0 where none answers."""
+    bus = await Bus.connect(cluster.info.nats_url, name="tests/configuration")
+    try:
+        answers = await bus.components.ask(0.3)
+    finally:
+        await bus.close()
+    return min((one.revision for one in answers if one.component == "nominator"), default=0)
 
 
 async def readings(cluster: RunningCluster) -> tuple[Samples, Samples]:

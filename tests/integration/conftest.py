@@ -1,6 +1,8 @@
 """Fixtures of the tests on a real control plane.
 
-* `cluster`: one for the whole run, with everything in it. A test that stops a part of it starts it again.
+* `cluster`: one for the whole run, with everything in it; in tests marked `both_forms` first with the plugin,
+  then with the nominator beside kube-scheduler. A test that stops a part of it starts it again.
+* `race_cluster`: one whose parts can be held up; in tests marked `both_forms` also the nominator's.
 * `space`: a namespace and nodes of the test's own in that cluster, removed afterwards.
 * `plain_cluster`, `plain_space`: the same with kube-scheduler alone.
 * `private_cluster`: makes further clusters, with other options, for one test.
@@ -26,6 +28,7 @@ from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
 from integration.pod_groups import apiserver_arguments
+from integration.priority_classes import Classes
 from integration.space import Space, open_space
 from makeway.dev import binaries
 from makeway.dev.binaries import KUBERNETES
@@ -37,11 +40,19 @@ from makeway.dev.options import (
     KWOK,
     LIFTED_RATES,
     NATS,
+    NOMINATOR,
     PLANNER,
     SCHEDULER,
+    SHADOW,
+    USUAL,
     ClusterOptions,
 )
 from makeway.dev.progress import ConsoleProgress
+
+PLUGIN_FORM = "plugin"
+EXTERNAL_FORM = "external"
+SYNC_FORM = "sync-api-calls"
+ASYNC_FORM = "async-api-calls"
 
 _HERE = Path(__file__).parent
 _FAILED = pytest.StashKey[bool]()
@@ -99,13 +110,68 @@ def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(
+def shared_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
     """Give the control plane that the tests share."""
     running = _start(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
     yield running
     _stop(running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def external_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler is kube-scheduler: the nominator preempts from outside."""
+    options = ClusterOptions(
+        components=frozenset({*USUAL, NOMINATOR}),
+        plugin=False,
+        fallback=False,
+        failpoints=True,
+        admission_policies=True,
+    )
+    running = _start(tmp_path_factory.mktemp("external") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def shadow_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler has a filter of another author, with nominator and shadow."""
+    options = ClusterOptions(
+        components=frozenset({*USUAL, NOMINATOR, SHADOW}), plugin=False, fallback=False, test_plugins=True
+    )
+    running = _start(tmp_path_factory.mktemp("shadow") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest.fixture
+def form() -> str:
+    """Say which form of makeway a test runs on; tests marked `both_forms` run on each."""
+    return PLUGIN_FORM
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that are marked so with the plugin, and with the nominator beside kube-scheduler."""
+    marked = metafunc.definition.get_closest_marker("both_forms") is not None
+    if "race_form" in metafunc.fixturenames:
+        forms = [SYNC_FORM, pytest.param(ASYNC_FORM, marks=pytest.mark.slow)]
+        metafunc.parametrize("race_form", [*forms, EXTERNAL_FORM] if marked else forms, scope="session")
+    elif marked and "form" in metafunc.fixturenames:
+        metafunc.parametrize("form", [PLUGIN_FORM, EXTERNAL_FORM])
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
+    """Give the control plane that the tests of a form share."""
+    shared: RunningCluster = request.getfixturevalue(
+        "external_cluster" if form == EXTERNAL_FORM else "shared_cluster"
+    )
+    return shared
 
 
 @pytest_asyncio.fixture
@@ -115,6 +181,14 @@ async def space(cluster: RunningCluster) -> AsyncIterator[Space]:
         yield opened
         if opened.judged:
             await assert_invariants(opened, wait=False)
+
+
+@pytest_asyncio.fixture
+async def classes(space: Space) -> AsyncIterator[Classes]:
+    """Give the means to make PriorityClasses, and remove them after the test."""
+    made = Classes(space)
+    yield made
+    await made.remove()
 
 
 @pytest_asyncio.fixture
@@ -184,7 +258,7 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
 
 
 @pytest.fixture(scope="session")
-def crash_cluster(
+def plugin_crash_cluster(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[RunningCluster]:
     """Give a control plane whose parts can be killed between any two side effects.
@@ -210,6 +284,15 @@ def replicated_cluster(
     _stop(running, pytestconfig)
 
 
+@pytest.fixture
+def crash_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
+    """Give such a control plane, with the plugin or with the nominator."""
+    found: RunningCluster = request.getfixturevalue(
+        "external_cluster" if form == EXTERNAL_FORM else "plugin_crash_cluster"
+    )
+    return found
+
+
 @pytest_asyncio.fixture
 async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of that cluster to one test."""
@@ -217,22 +300,33 @@ async def crash_space(crash_cluster: RunningCluster) -> AsyncIterator[Space]:
         yield opened
 
 
-@pytest.fixture(
-    scope="session", params=["sync-api-calls", pytest.param("async-api-calls", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="session")
+def race_form() -> str:
+    """Say on which control plane a race is run; `pytest_generate_tests` names them."""
+    return SYNC_FORM
+
+
+@pytest.fixture(scope="session")
 def race_cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+    request: pytest.FixtureRequest,
+    race_form: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
 ) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler has test plugins and failpoints, and no preemption but makeway's.
 
     Once with the scheduler's API calls in its cycles, as kube-scheduler 1.36 does by default, and once with
-    SchedulerAsyncAPICalls, where a nomination may reach the API at any later time.
+    SchedulerAsyncAPICalls, where a nomination may reach the API at any later time. In the external form it is
+    the one that those tests share.
     """
+    if race_form == EXTERNAL_FORM:
+        yield request.getfixturevalue("external_cluster")
+        return
     options = ClusterOptions(
         fallback=False,
         failpoints=True,
         test_plugins=True,
-        scheduler_feature_gates=(("SchedulerAsyncAPICalls", request.param == "async-api-calls"),),
+        scheduler_feature_gates=(("SchedulerAsyncAPICalls", race_form == ASYNC_FORM),),
     )
     running = _start(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
     yield running
@@ -309,8 +403,9 @@ def chart_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 def installed(
     chart_control_plane: RunningCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
-    """Install the chart as it is, but for the mode, and one who may read the scheduler's metrics."""
+    """Install the chart with the plugin in mode enforce, and one who may read the scheduler's metrics."""
     manifests = render(
+        "bridge=plugin",
         "policy.document.mode=enforce",
         f"metrics.readers[0].namespace={NAMESPACE}",
         f"metrics.readers[0].name={READER}",
@@ -341,6 +436,23 @@ def group_cluster(
         apiserver_arguments=apiserver_arguments(*composite),
     )
     running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
+    yield running
+    _stop(running, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def gang_planning_cluster(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[RunningCluster]:
+    """Give a control plane whose scheduler places a gang as one, and asks makeway for room for it."""
+    if KUBERNETES.name != "1.37":
+        pytest.skip("kube-scheduler asks for room for a gang as one from 1.37 on")
+    options = ClusterOptions(
+        failpoints=True,
+        scheduler_feature_gates=(("GenericWorkload", True),),
+        apiserver_arguments=apiserver_arguments(),
+    )
+    running = _start(tmp_path_factory.mktemp("gangs") / "cluster", options, pytestconfig)
     yield running
     _stop(running, pytestconfig)
 

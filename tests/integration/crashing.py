@@ -48,12 +48,16 @@ ROLLING_BACK = (
     "evictor.after-unmark",
 )
 CLEARING = ("evictor.before-clear",)
+
+REHEARSING = ("evictor.before-dry-run", "evictor.barrier-passed")
+"""Points of orders whose deletions are tried first: for a group, or with a group among the victims."""
 PLANNING = (
     "planner.request-received",
     "planner.before-reply",
     "planner.before-record",
     "planner.after-record",
 )
+PLANNING_GROUPS = ("planner.group-request-received", "planner.before-group-reply")
 REPAIRING = ("planner.before-proposal", "evictor.before-repair", "evictor.after-repair")
 SCHEDULING = (
     "scheduler.nominated",
@@ -64,7 +68,24 @@ SCHEDULING = (
     "scheduler.before-activate",
 )
 QUOTA = ("planner.before-quota-order", "planner.after-quota-order")
-ALL_POINTS = {*EVICTING, *ROLLING_BACK, *CLEARING, *PLANNING, *REPAIRING, *QUOTA, *SCHEDULING}
+NOMINATING = (
+    "nominator.before-nominate",
+    "nominator.after-nominate",
+    "nominator.before-publish",
+    "nominator.after-publish",
+)
+ALL_POINTS = {
+    *EVICTING,
+    *ROLLING_BACK,
+    *CLEARING,
+    *REHEARSING,
+    *PLANNING,
+    *PLANNING_GROUPS,
+    *REPAIRING,
+    *QUOTA,
+    *SCHEDULING,
+    *NOMINATING,
+}
 """Every failpoint there is."""
 
 

@@ -60,11 +60,12 @@ class _Scope:
     async def history(self, now: datetime, lost: Streams) -> RecordedHistory:
         streams = await streams_of(self.cluster, since=self.since)
         return RecordedHistory(
-            await asyncio.to_thread(read_requests, self.audit, self.namespace),
+            await asyncio.to_thread(read_requests, self.audit, self.namespace, streams),
             streams.joined(lost).within(self.namespace),
             fallback=self.cluster.owned.options.fallback,
             simple_preemptor=self.simple_preemptor,
             outages=self.cluster.outages(now),
+            accounts=self.cluster.accounts(),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the tokens of evictor and scheduler cannot do where the chart's admission policies are installed.
+"""What tokens of makeway's parts cannot do where the chart's admission policies are installed.
 
 No part of makeway runs here: every request is made with a service account's own token, as whoever has stolen
 it would. What their owners do with them, with the same policies installed, is what all other tests show.
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from integration.builders import PodBuilder, make_node, make_pod
+from integration.builders import NEVER_PREEMPTS, PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
 from integration.space import Space
@@ -140,6 +140,14 @@ async def evictor(cluster: RunningCluster, space: Space) -> AsyncIterator[Stolen
 async def scheduler(cluster: RunningCluster, space: Space) -> AsyncIterator[StolenToken]:
     """Give the scheduler's token, and pod `a`, which runs."""
     async with _holder(cluster, space, "scheduler") as holder:
+        yield holder
+
+
+@pytest_asyncio.fixture
+async def nominator(cluster: RunningCluster, space: Space) -> AsyncIterator[StolenToken]:
+    """Give the nominator's token, pod `a`, which runs, and `b`, which waits and may not preempt."""
+    async with _holder(cluster, space, "nominator") as holder:
+        await space.create(make_pod("b").priority(NEVER_PREEMPTS).spec(schedulerName="none"))
         yield holder
 
 
@@ -360,6 +368,89 @@ class TestScheduler:
         self, scheduler: StolenToken, because: str, patch: Patch
     ) -> None:
         await scheduler.cannot_patch("a", because, patch)
+
+
+class TestNominator:
+    async def test_a_pod_that_may_not_preempt_is_nominated_and_it_is_taken_back(
+        self, nominator: StolenToken
+    ) -> None:
+        for node in ("n1", None):
+            await nominator.patch("b", {"status": {"nominatedNodeName": node}}, MERGE)
+
+            assert (await nominator.pod("b")).status.nominated_node_name == node
+
+    async def test_a_pod_that_may_preempt_by_itself_is_not_nominated(self, nominator: StolenToken) -> None:
+        await nominator.space.create(make_pod("c").priority("high").spec(schedulerName="none"))
+
+        await nominator.cannot_patch(
+            "c", "whose preemptionPolicy is Never", {"status": {"nominatedNodeName": "n1"}}
+        )
+
+    async def test_a_pod_that_is_bound_is_not_nominated(self, nominator: StolenToken) -> None:
+        await nominator.space.run(lasting("bound").priority(NEVER_PREEMPTS))
+
+        # Kubernetes 1.37 refuses it itself.
+        with pytest.raises(ApiError, match=r"bound to (no|a) node") as caught:
+            await nominator.patch("bound", {"status": {"nominatedNodeName": "n2"}})
+        assert caught.value.status in (403, 422)
+
+    async def test_a_nomination_that_stands_is_not_replaced(self, nominator: StolenToken) -> None:
+        await nominator.space.patch("b", {"status": {"nominatedNodeName": "n1"}}, "status")
+
+        await nominator.cannot_patch(
+            "b", "replaces no nomination", {"status": {"nominatedNodeName": "n2"}}, MERGE
+        )
+
+    @pytest.mark.parametrize(
+        ("because", "patch"),
+        [
+            ("no status but", {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}),
+            ("no status but", {"status": {"phase": "Failed"}}),
+            ("no status but", {"status": {"reason": "Evicted"}}),
+            ("no status but", {"status": {"nominatedNodeName": "n1", "message": "x"}}),
+            ("no status but", {"status": FOREIGN_ADDRESS}),
+            ("no labels", {"metadata": {"labels": {"app": "shop"}}}),
+            ("no labels", {"metadata": {"annotations": {"example.com/x": "1"}}}),
+            ("no labels", {"metadata": {"finalizers": ["example.com/x"]}}),
+        ],
+    )
+    async def test_a_status_is_changed_in_nothing_else(
+        self, nominator: StolenToken, because: str, patch: Patch
+    ) -> None:
+        await nominator.cannot_patch("b", because, patch)
+
+    async def test_it_deletes_evicts_binds_and_changes_no_pod(self, nominator: StolenToken) -> None:
+        await nominator.space.patch("a", {"status": {"conditions": [disruption_target()]}}, "status")
+        pod = f"/api/v1/namespaces/{nominator.space.namespace}/pods/b"
+        binding = {"metadata": {"name": "b"}, "target": {"kind": "Node", "name": "n1"}}
+
+        await nominator.cannot_delete("a", "cannot delete resource")
+        await nominator.cannot_delete("a", "cannot create resource", evict=True)
+        for verb, path, body in (
+            ("PATCH", pod, {"metadata": {"labels": {"app": "shop"}}}),
+            ("POST", f"{pod}/binding", {"apiVersion": "v1", "kind": "Binding", **binding}),
+        ):
+            with pytest.raises(ApiError) as caught:
+                await nominator.api.request(verb, path, body=json.dumps(body).encode(), content_type=MERGE)
+            assert caught.value.status == 403
+
+
+async def test_a_large_pod_is_nominated_within_the_limits_of_what_policies_may_cost(
+    nominator: StolenToken,
+) -> None:
+    space = nominator.space
+    containers = [{"name": f"c{n}", "image": "example.com/none:1"} for n in range(MANY)]
+    large = make_pod("large").priority(NEVER_PREEMPTS).spec(schedulerName="none", containers=containers)
+    for number in range(MANY):
+        large.annotation(f"example.com/a{number}", "x" * 100)
+    await space.create(large)
+    conditions = [{"type": f"example.com/c{n}", "status": "True", "message": "x" * 50} for n in range(MANY)]
+    await space.patch("large", {"status": {"conditions": conditions}}, "status")
+
+    await nominator.cannot_patch("large", "no status but", {"status": {"conditions": conditions[1:]}}, MERGE)
+    await nominator.patch("large", {"status": {"nominatedNodeName": "n1"}}, MERGE)
+
+    assert (await nominator.pod("large")).status.nominated_node_name == "n1"
 
 
 @pytest.mark.parametrize("account", ["evictor", "scheduler"])

@@ -105,7 +105,7 @@ async def test_the_audit_log_tells_who_deleted_what_on_which_condition(plain_spa
         plain_space.audit.events(subresource="binding", namespace=plain_space.namespace, name="a")
     )
     assert [plain_space.short(event.target) for event in bindings] == ["n1"]
-    assert bindings[0].user == "system:serviceaccount:makeway-system:makeway-scheduler"
+    assert bindings[0].user == "system:kube-scheduler"
 
 
 async def test_controllers_keep_deployments_and_budgets(plain_space: Space) -> None:

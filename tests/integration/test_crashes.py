@@ -23,14 +23,16 @@ VICTIMS = 5
     [
         ("evictor.after-delete", 3),
         ("planner.before-reply", 1),
-        ("scheduler.after-publish", 1),
+        ("writer.after-publish", 1),
     ],
 )
+@pytest.mark.both_forms
 async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
     crash_cluster: RunningCluster, crash_space: Space, point: str, hit: int
 ) -> None:
     await full_nodes(crash_space, 1, VICTIMS)
 
+    point = point.replace("writer", "nominator" if crash_cluster.external else "scheduler")
     async with Crashes(crash_cluster, point.partition(".")[0]).at(point, KILL, hit=hit):
         pod = await taker(crash_space, "p", VICTIMS)
 
@@ -39,6 +41,7 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
     await assert_invariants(crash_space, wait=False)
 
 
+@pytest.mark.both_forms
 async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
     crash_cluster: RunningCluster, crash_space: Space
 ) -> None:
@@ -54,6 +57,7 @@ async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
     await assert_invariants(crash_space, wait=False, lost=lost)
 
 
+@pytest.mark.both_forms
 async def test_a_mark_that_nobody_remembers_is_cleared(crash_space: Space) -> None:
     await full_nodes(crash_space, 1, 1)
 

@@ -18,6 +18,8 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
 from makeway.runtime.kube import ApiError
 
+pytestmark = pytest.mark.both_forms
+
 START_DELAY_SECONDS = 1
 ON = {
     "enabled": True,

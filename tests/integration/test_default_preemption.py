@@ -22,6 +22,8 @@ from integration.space import Space
 from makeway.bus.messages import DecisionRecord
 from makeway.core.k8s.objects import Pod
 
+pytestmark = pytest.mark.both_forms
+
 S, M, L, XL = 100, 200, 300, 500
 
 

@@ -24,7 +24,7 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, PodRef, Preemptor, Victim
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Preemptor, Victim
 from makeway.bus.publishing import Published
 from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
@@ -469,7 +469,7 @@ class TestWholeOrders:
         await scene.set(make_pod("a"))
         [low] = await scene.space.create(waiting_pod("low", priority="low"))
         await nominate(scene.space, "low", scene.node)
-        ref = PodRef(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
+        ref = NominationToClear(namespace=scene.space.namespace, name="low", uid=low.metadata.uid)
         order = await scene.order("a", nominations_to_clear=(ref,))
 
         await scene.give(order)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
@@ -20,6 +22,7 @@ STALE_SECONDS = 15.0
 BUDGETS_WATCH = r"/poddisruptionbudgets\?"
 
 
+@pytest.mark.both_forms
 async def test_a_hard_budget_holds_though_another_eviction_comes_between_plan_and_delete(
     cluster: RunningCluster, space: Space
 ) -> None:

@@ -17,6 +17,8 @@ from integration.preempting import (
 )
 from integration.space import Space
 
+pytestmark = pytest.mark.both_forms
+
 NODES = 200
 BATCH = 25
 ZONE = "topology.kubernetes.io/zone"

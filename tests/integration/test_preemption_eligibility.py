@@ -56,6 +56,7 @@ async def nominated_by_another(space: Space, *, preempted: bool) -> Pod:
     return pod
 
 
+@pytest.mark.both_forms
 async def test_dp_16_a_pod_waits_for_a_pod_that_was_preempted_on_its_node(race_space: Space) -> None:
     space = race_space
     pod = await nominated_by_another(space, preempted=True)
@@ -100,6 +101,7 @@ async def test_dp_16_a_nominated_node_that_is_no_place_any_more_does_not_hold_a_
     assert [victim.name for victim in (await until_ordered(space, pod)).victims] == ["other"]
 
 
+@pytest.mark.both_forms
 @pytest.mark.slow
 async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace_period_and_a_minute(
     race_space: Space,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from integration.asking import ask, run
-from integration.builders import make_node, make_pod
+from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
 from integration.forbidding import UNDELETABLE, deletes_refused
@@ -325,42 +325,3 @@ async def _command(cluster: RunningCluster, *arguments: str) -> str:
     out, _ = await process.communicate()
     assert process.returncode == 0
     return out.decode()
-
-
-async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    own = path(space)
-    await space.add_nodes(make_node("n1").cpu(4))
-    await put_queues(
-        crash_cluster,
-        queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p"))),
-    )
-    await space.run(
-        *(in_queue(space, f"a{number}", 1, f"{own}.a") for number in range(2)),
-        *(in_queue(space, f"b{number}", 1, f"{own}.b").priority("mid") for number in range(2)),
-    )
-    await settle()
-
-    await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
-
-    assert await space.until_bound("p") == "n1"
-    assert {"a0", "a1"} <= (await living(space)).keys()
-
-
-async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(
-    crash_cluster: RunningCluster, space: Space
-) -> None:
-    own = path(space)
-    await space.add_nodes(make_node("n1").cpu(4))
-    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
-    await space.run(
-        *(in_queue(space, f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),
-        *(in_queue(space, f"b{number}", 1, f"{own}.b") for number in range(2)),
-    )
-    await settle()
-
-    await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
-
-    assert await space.until_bound("p") == "n1"
-    assert {"b0", "b1"} <= (await living(space)).keys()

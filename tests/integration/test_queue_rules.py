@@ -1,0 +1,66 @@
+"""Queues in plans: a guarantee spares pods, a maximum keeps a preemptor to its own queue.
+
+Cases Q-1 and Q-2 of docs/conformance.md.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from integration.builders import make_node, make_pod
+from integration.cluster import RunningCluster
+from integration.configuring import NO_LIMITS, put_queues
+from integration.invariants import assert_invariants
+from integration.preempting import settle
+from integration.queueing import in_queue, living, queue, queues_yaml
+from integration.space import Space
+
+pytestmark = pytest.mark.both_forms
+
+
+@pytest_asyncio.fixture
+async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncIterator[Space]:
+    """Give a space in a cluster where makeway alone preempts; no limits are left behind."""
+    yield crash_space
+    await put_queues(crash_cluster, NO_LIMITS)
+    await assert_invariants(crash_space, wait=False)
+
+
+async def test_a_queue_at_its_guarantee_is_spared_though_its_pods_are_less_important(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    own = f"root.{space.namespace}"
+    await space.add_nodes(make_node("n1").cpu(4))
+    await put_queues(
+        crash_cluster,
+        queues_yaml(queue(space.namespace, queue("a", guaranteed=2), queue("b"), queue("p"))),
+    )
+    await space.run(
+        *(in_queue(space, f"a{number}", 1, f"{own}.a") for number in range(2)),
+        *(in_queue(space, f"b{number}", 1, f"{own}.b").priority("mid") for number in range(2)),
+    )
+    await settle()
+
+    await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
+
+    assert await space.until_bound("p") == "n1"
+    assert {"a0", "a1"} <= (await living(space)).keys()
+
+
+async def test_a_preemptor_whose_queue_is_at_max_evicts_only_from_its_own_queue(
+    crash_cluster: RunningCluster, space: Space
+) -> None:
+    own = f"root.{space.namespace}"
+    await space.add_nodes(make_node("n1").cpu(4))
+    await put_queues(crash_cluster, queues_yaml(queue(space.namespace, queue("p", max=2), queue("b"))))
+    await space.run(
+        *(in_queue(space, f"p{number}", 1, f"{own}.p").priority("mid") for number in range(2)),
+        *(in_queue(space, f"b{number}", 1, f"{own}.b") for number in range(2)),
+    )
+    await settle()
+
+    await space.create(make_pod("p").priority("high").cpu(1).label("queue", f"{own}.p"))
+
+    assert await space.until_bound("p") == "n1"
+    assert {"b0", "b1"} <= (await living(space)).keys()
