@@ -14,6 +14,8 @@ from fixtures_nats import NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.jetstream import Ack, JetStream
 from makeway.bus.permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.samples import MESSAGES
@@ -206,3 +208,41 @@ async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_q
         assert info["state"]["messages"] == 0
     for bus in (streams, viewer, operator, *buses):
         await bus.close()
+
+
+async def test_a_planner_goes_on_recording_where_the_acknowledgement_of_a_part_was_lost(
+    guarded: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams, planner = await _bus(guarded, "streams"), await _bus(guarded, "planner")
+    await streams.ensure_streams()
+    stored: list[int] = []
+
+    async def lose_the_first_answer(*args: Any, **options: Any) -> Ack:
+        ack = await JetStream.publish(planner.jetstream, *args, **options)
+        stored.append(ack.sequence)
+        raise BusUnavailable("no answer in time")
+
+    monkeypatch.setattr(planner.jetstream, "publish", lose_the_first_answer)
+
+    first = await planner.publish_recording("rec-1", 0, b"first", 0)
+    second = await planner.publish_recording("rec-1", 1, b"second", first)
+
+    assert [first, second] == stored
+    assert planner.healthy() == ""
+    await streams.close()
+    await planner.close()
+
+
+async def test_a_planner_tells_that_a_part_is_lost_without_reading_the_recordings(
+    guarded: NatsServer,
+) -> None:
+    streams, planner = await _bus(guarded, "streams"), await _bus(guarded, "planner")
+    await streams.ensure_streams()
+    first = await planner.publish_recording("rec-1", 0, b"first", 0)
+
+    with pytest.raises(BusUnavailable, match="part 1 of recording rec-1 is not the last one stored"):
+        await planner.publish_recording("rec-1", 2, b"third", first + 1)
+
+    assert planner.healthy() == ""
+    await streams.close()
+    await planner.close()

@@ -49,7 +49,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "sleep", at_once)
 
 
-async def order(stream: ScriptedStream) -> Published | AlreadyExists:
+async def order(stream: ScriptedStream, *, only_writer: bool = False) -> Published | AlreadyExists:
     return await publish(
         stream,  # type: ignore[arg-type] # what publishing needs of it
         "order",
@@ -58,6 +58,7 @@ async def order(stream: ScriptedStream) -> Published | AlreadyExists:
         message_id="ord-1",
         data=b"ours",
         expected_last_sequence=3,
+        only_writer=only_writer,
     )
 
 
@@ -73,6 +74,23 @@ async def test_every_attempt_is_the_same_message_with_the_same_expectation() -> 
 
 async def test_an_attempt_that_was_stored_after_all_is_found_to_be_ours() -> None:
     assert await order(ScriptedStream(NO_ANSWER, WRONG_SEQUENCE, holds=b"ours")) == Published(4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sequence"), [(WRONG_SEQUENCE, 4), (Ack(5, duplicate=True), 5)], ids=["one-server", "cluster"]
+)
+async def test_the_only_writer_of_a_subject_knows_an_earlier_attempt_by_its_sequence(
+    answer: Exception | Ack, sequence: int
+) -> None:
+    stream = ScriptedStream(NO_ANSWER, answer, holds=b"never read")
+
+    assert await order(stream, only_writer=True) == Published(sequence)
+
+
+async def test_the_only_writer_of_a_subject_is_told_where_the_expected_message_is_gone() -> None:
+    gone = JetStreamError("publish", 400, 10071, "wrong last sequence: 2")
+
+    assert await order(ScriptedStream(gone), only_writer=True) == AlreadyExists(None)
 
 
 async def test_anothers_message_is_handed_back() -> None:

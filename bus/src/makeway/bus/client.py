@@ -360,8 +360,9 @@ class Bus:
         )
 
     async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
-        """Write a part of a recording, `number` from 0, and return its sequence.
+        """Write a part of a recording, `number` from 0, and return its sequence. Reads nothing.
 
+        name: of the recording, to which no other writes.
         after: the sequence of the part before; 0 for the first.
 
         Raises:
@@ -376,6 +377,7 @@ class Bus:
             message_id=f"{name}.{number}",
             data=data,
             expected_last_sequence=after,
+            only_writer=True,
         )
         if isinstance(published, AlreadyExists):
             raise BusUnavailable(f"part {number - 1} of recording {name} is not the last one stored")

@@ -64,6 +64,15 @@ class JetStreamError(BusError):
         """A compare-and-set publish came second."""
         return self.err_code == _WRONG_LAST_SEQUENCE
 
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the subject's last message, where that is the wrong one; 0 where there is none.
+
+        It stands in the description alone: "wrong last sequence: 4" (`JSStreamWrongLastSequenceErrF`).
+        """
+        digits = self.description.rpartition(":")[2].strip()
+        return int(digits) if self.wrong_last_sequence and digits.isascii() and digits.isdigit() else 0
+
 
 @dataclass(frozen=True)
 class Ack:

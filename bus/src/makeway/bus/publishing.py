@@ -4,7 +4,8 @@ An attempt that was not answered may have been stored, or may yet be. So it is r
 same id and the same expected sequence, which the stream stores at most once: within the duplicate
 window by the id, after it by the sequence. Where the stream then says that a message of this id is
 stored already, or another came first, that message is read: it may be our own, or, as all
-evictors give an order's outcome the same id, another's.
+evictors give an order's outcome the same id, another's. The only writer of a subject reads nothing: what is
+stored behind the message that it expected is its own.
 """
 
 from __future__ import annotations
@@ -43,9 +44,19 @@ class Published:
 
 @dataclass(frozen=True)
 class AlreadyExists:
-    """Another message is the subject's last; `existing` is it, or None where it is gone again already."""
+    """Another message is the subject's last, or the one that was expected is gone.
+
+    `existing` is the last one, or None where it is gone again already, or nothing was read back.
+    """
 
     existing: StoredMessage | None
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """The subject's last message is not the one that was expected; `last`: its sequence, 0 for none."""
+
+    last: int
 
 
 class PublishRefused(BusError):  # noqa: N818 - a state, like the bus's other errors
@@ -62,6 +73,7 @@ async def publish(
     data: bytes,
     expected_last_sequence: int | None,
     headers: Mapping[str, str] | None = None,
+    only_writer: bool = False,
 ) -> Published | AlreadyExists:
     """Store one message, in at most `_ATTEMPTS` bounded attempts (about 10 s).
 
@@ -74,6 +86,8 @@ async def publish(
         data: the envelope.
         expected_last_sequence: of the subject's last message, 0 for none; None to append without asking.
         headers: further ones.
+        only_writer: no other writes to this subject. What is stored behind the expected sequence is an
+            earlier attempt then, so nothing is read back, for which a writer may have no permission.
 
     Raises:
         BusUnavailable: it is unknown whether it is stored.
@@ -90,6 +104,7 @@ async def publish(
             data=data,
             expected=expected_last_sequence,
             headers=headers or {},
+            only_writer=only_writer,
         )
         result = "published" if isinstance(answer, Published) else "already_exists"
     except PublishRefused:
@@ -111,27 +126,32 @@ async def _publish(
     data: bytes,
     expected: int | None,
     headers: Mapping[str, str],
+    only_writer: bool,
 ) -> Published | AlreadyExists:
     headers = {**headers, MSG_ID: message_id}
     if expected is not None:
         headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
 
-    async def attempt() -> Ack | None:
-        """Return the acknowledgement; None where the subject's last message is another."""
+    async def attempt() -> Ack | _Behind:
+        """Return the acknowledgement; where the subject's last message is another, which one."""
         try:
             return await jetstream.publish(subject, data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS)
         except JetStreamError as error:
             if error.wrong_last_sequence:
-                return None
+                return _Behind(error.last_sequence)
             raise (BusUnavailable if error.temporary else PublishRefused)(str(error)) from error
 
-    ack: Ack | None = await AsyncRetrying(
+    ack: Ack | _Behind = await AsyncRetrying(
         retry=retry_if_exception_type(BusUnavailable),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_incrementing(_PAUSE_SECONDS, _PAUSE_SECONDS),
         reraise=True,
     )(attempt)
-    if ack is None or (ack.duplicate and expected is not None):
+    if only_writer and expected is not None:
+        # A single server says so by the subject's last sequence, servers that agree by the duplicate's.
+        sequence = ack.sequence if isinstance(ack, Ack) else ack.last
+        return Published(sequence) if sequence > expected else AlreadyExists(None)
+    if isinstance(ack, _Behind) or (ack.duplicate and expected is not None):
         return await _who_was_first(jetstream, stream, subject, data)
     return Published(ack.sequence)
 
