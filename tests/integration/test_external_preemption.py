@@ -82,7 +82,7 @@ async def test_room_is_made_and_all_that_the_nominator_writes_is_one_nomination(
     assert await space.until_bound("p") in ("n1", "n2")
     assert nominators_writes(space) == [("patch", "pods/status", "p")]
     (order,) = await space.bus.orders(pod.metadata.uid)
-    assert order.writer.startswith("makeway/nominator/")
+    assert order.is_external
     assert order.fence.name == "makeway-nominator"
     await assert_only_ordered_pods_were_deleted(space, [pod])
     assert_bound_once(space, "p")

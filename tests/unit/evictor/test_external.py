@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from makeway.bus.codec import source
 from makeway.bus.messages import EvictionOrder, Fence
 from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.evictor import decide
@@ -35,6 +36,23 @@ def judged(
         now=NOW,
         priority_class=priority_class,
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "external"),
+    [
+        (make_order("v", writer=source("nominator", "n1")), True),
+        (make_order("v", writer=source("nominators", "n1")), False),
+        (make_order("v", writer="makeway-scheduler"), False),
+        (make_order("v", writer=source("nominator", "n1"), kind="group"), False),
+        (make_order("v", writer=source("nominator", "n1"), kind="quota"), False),
+    ],
+    ids=["nominator", "another-name", "scheduler", "group", "quota"],
+)
+def test_an_order_for_a_pod_is_external_where_a_nominator_wrote_it(
+    order: EvictionOrder, *, external: bool
+) -> None:
+    assert order.is_external is external
 
 
 def test_a_class_that_is_opted_in_lets_a_nominator_preempt() -> None:

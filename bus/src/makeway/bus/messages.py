@@ -38,6 +38,9 @@ PAST_DEADLINE = timedelta(seconds=2)
 LIVE_LOOK_BACK = timedelta(minutes=15)
 """An order that was stored longer ago lives no more; see `LONGEST_NOT_AFTER`."""
 
+_NOMINATORS = "makeway/nominator/"
+"""What the `writer` of a nominator's orders begins with."""
+
 LONGEST_NOT_AFTER = timedelta(minutes=11)
 """How far ahead an order's `not_after` may lie when it is stored.
 
@@ -393,6 +396,11 @@ class EvictionOrder(Message, frozen=True):
     def preemptor_uid(self) -> str:
         """UID of the pod or PodGroup that room is made for; empty for a quota order."""
         return self.room_for.uid if self.room_for is not None else ""
+
+    @property
+    def is_external(self) -> bool:
+        """Whether it says that a nominator wrote it, for a pod of a scheduler without the plugin."""
+        return self.kind == "pod" and self.writer.startswith(_NOMINATORS)
 
 
 class VictimOutcome(Message, frozen=True):

@@ -36,7 +36,7 @@ from makeway.core.policy.rules import (
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
 from makeway.evictor import gang
-from makeway.evictor.fences import LEASE, Fences, is_external
+from makeway.evictor.fences import LEASE, Fences
 from makeway.evictor.groups import POD_GROUP, exempt_by_group
 from makeway.evictor.verdicts import (
     Await,
@@ -197,7 +197,7 @@ def _may_preempt(
 ) -> Refused | None:
     """Return why no room is made for a pod: by its preemptionPolicy, and by who preempts for its class."""
     never = preemptor.spec.preemption_policy == external.NEVER
-    if is_external(order):
+    if order.is_external:
         if never and external.is_external(priority_class):
             return None
         name = preemptor.spec.priority_class_name or "without a name"

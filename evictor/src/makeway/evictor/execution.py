@@ -31,7 +31,6 @@ from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.fences import is_external
 from makeway.evictor.groups import exempt_by_group, groups_in, incomplete_unit, key_of, membership_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -450,7 +449,7 @@ class Execution:
         priority_class: PriorityClass | None = None
         if pod is not None:
             await self._read_daemonset(pod)
-            if is_external(self.order) and pod.spec.priority_class_name:
+            if self.order.is_external and pod.spec.priority_class_name:
                 priority_class = await self._cluster.get_priority_class(pod.spec.priority_class_name)
         return decide.still_wanted(
             self.order,
@@ -622,7 +621,7 @@ class Execution:
     def _may_act(self) -> None:
         """Called right before every effect, with no await in between."""
         self._may_begin()
-        lasts = EXTERNAL_CHECK_LASTS if is_external(self.order) else CHECK_LASTS
+        lasts = EXTERNAL_CHECK_LASTS if self.order.is_external else CHECK_LASTS
         if (age := self._clock.now() - self._checked_at) > lasts:
             raise TemporaryError(
                 "stale", f"preemptor, node and fence were read {age.total_seconds():.0f} s ago"

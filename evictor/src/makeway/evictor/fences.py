@@ -19,9 +19,6 @@ PLANNER_FENCES: Final = ("lease/makeway-system/makeway-planner",)
 NOMINATOR_FENCES: Final = ("lease/makeway-system/makeway-nominator",)
 """Where nothing is configured: those of the chart."""
 
-NOMINATOR: Final = "makeway/nominator/"
-"""What the writer of a nominator's orders begins with."""
-
 _FORM: Final = "lease/NAMESPACE/NAME, or kv/NAME for a counter on NATS where there is no leader election"
 
 
@@ -55,16 +52,11 @@ class Fences:
         """Return why an order's fence is none of its writer's; empty where it is one."""
         written = _written(order.fence)
         known = self.of_planners if order.kind == "quota" else self.of_schedulers
-        if is_external(order):
+        if order.is_external:
             known = self.of_nominators
         if written in known:
             return ""
         return f"the fence {written} is none of {', '.join(sorted(known))}"
-
-
-def is_external(order: EvictionOrder) -> bool:
-    """Report whether an order says that a nominator wrote it; its fence must be a nominator's then."""
-    return order.kind == "pod" and order.writer.startswith(NOMINATOR)
 
 
 def _written(fence: Fence) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
 
 import structlog
 
@@ -15,9 +14,6 @@ from makeway.bus.follow import Start
 from makeway.bus.messages import LIVE_LOOK_BACK, ControlState, EvictionOrder, Outcome
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
-
-WRITER: Final = "makeway/nominator/"
-"""What the writer of each of its orders begins with."""
 
 _log = structlog.get_logger()
 
@@ -122,6 +118,6 @@ async def live_orders(bus: Bus, cluster_uid: str, metrics: NominatorMetrics) -> 
             continue
         if order.preemptor is None or bus.subjects.order(order) != message.subject:
             continue
-        if order.cluster_uid == cluster_uid and order.writer.startswith(WRITER):
+        if order.cluster_uid == cluster_uid and order.is_external:
             found[order.preemptor.uid] = order
     return list(found.values())

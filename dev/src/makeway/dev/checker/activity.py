@@ -40,7 +40,7 @@ def _idle(
     preemptor = case.pods.get(uid)
     if order.outcome is not None and order.ended_at is not None and preemptor is not None:
         begin = _released(case, order, order.ended_at)
-        due = case.outages.due(begin, ACTIVE + BACK_OFF if order.external else ACTIVE)
+        due = case.outages.due(begin, ACTIVE + BACK_OFF if order.order.is_external else ACTIVE)
         leaving = preemptor.leaving_at
         if leaving is not None and leaving <= due:
             return

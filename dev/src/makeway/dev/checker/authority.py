@@ -42,7 +42,7 @@ def rules(case: OrderCase) -> Iterator[Finding]:
             yield Violation(Invariant.ORDER_OF_ANOTHER_CLUSTER, objects, event.at, evidence)
         preemptor = case.pods.get(order.preemptor_uid)
         # A nominator serves exactly the pods for which the scheduler does not preempt.
-        if preemptor is not None and (preemptor.preemption_policy == "Never") != order.external:
+        if preemptor is not None and (preemptor.preemption_policy == "Never") != order.order.is_external:
             policy = preemptor.preemption_policy or "not set"
             evidence = f"its preemptionPolicy is {policy}, the order is by {order.order.writer}"
             yield Violation(Invariant.PREEMPTOR_MAY_NOT, objects, event.at, evidence)

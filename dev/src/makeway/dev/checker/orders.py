@@ -58,11 +58,6 @@ class OrderHistory:
         return frozenset(victim.uid for victim in self.order.victims)
 
     @property
-    def external(self) -> bool:
-        """Whether a nominator wrote it, for a pod of a scheduler without the plugin."""
-        return self.order.writer.startswith("makeway/nominator/")
-
-    @property
     def made_no_room(self) -> bool:
         """Whether it has an outcome that is not a success."""
         return self.outcome is not None and self.outcome.result != "succeeded"
