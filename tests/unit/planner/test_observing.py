@@ -461,18 +461,32 @@ def owned(owner: str, created: datetime) -> PodFacts:
     return PodFacts(owners=(owner,), created_micros=microseconds(created))
 
 
-async def test_a_group_that_others_broke_and_the_plan_spares_is_counted() -> None:
-    members = [
-        msgspec.structs.replace(make_pod(uid, node, LOW, XL), group="train")
-        for uid, node in (("a", "n1"), ("b", "n2"))
-    ]
-    snapshot = make_snapshot(["n1", "n2", "n3"], [make_pod("c", "n3", MID, XL)])
+async def test_a_victim_that_goes_with_its_group_is_told_on_the_node_where_it_runs() -> None:
+    bench = Bench(unit_on_two_nodes())
+
+    bench.decide(nodes=["n1"])
+    bench.nominate("n1")
+    bench.mark("a", group="train")
+
+    (comparison,) = await bench.told()
+    assert comparison.makeway is not None
+    assert comparison.makeway.node == "n1"
+    assert {(victim.name, victim.node) for victim in comparison.makeway.victims} == {("a", "n1"), ("b", "n2")}
+
+
+def unit_on_two_nodes(*others: PodRecord) -> Snapshot:
+    """A group that goes whole has a pod on n1 and one on n2; n3 has other pods."""
+    snapshot = make_snapshot(["n1", "n2", "n3"], list(others))
     snapshot.apply(KnowPodGroups(True, True, True))
     train = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True, priority=LOW)
     snapshot.apply(PutPodGroup(train))
-    for one in members:
-        snapshot.apply(PutPod(one))
-    bench = Bench(snapshot)
+    for uid, node in (("a", "n1"), ("b", "n2")):
+        snapshot.apply(PutPod(msgspec.structs.replace(make_pod(uid, node, LOW, XL), group="train")))
+    return snapshot
+
+
+async def test_a_group_that_others_broke_and_the_plan_spares_is_counted() -> None:
+    bench = Bench(unit_on_two_nodes(make_pod("c", "n3", MID, XL)))
 
     bench.decide(nodes=["n1", "n3"])
     bench.nominate("n1")

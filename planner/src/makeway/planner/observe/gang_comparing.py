@@ -1,25 +1,25 @@
-"""From a pair of a group to a comparison: both choices judged by the terms of the plan. Pure."""
+"""What is compared of a group: its plan and its pair as both sides, judged by the terms of the plan. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeAlias
 
-from makeway.bus import messages
-from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
-from makeway.core.comparison import Judgement, RelativeRank, RemovedPod, judge
-from makeway.core.k8s.importance import NOT_STARTED, moment_of
+from makeway.bus.comparison import ComparedGroup, Comparison
+from makeway.bus.messages import Preemptor
+from makeway.core.comparison import Judgement, RelativeRank
 from makeway.core.policy.document import GroupTerm
-from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.observe.comparing import UNSEEN, Certainty, gone, since
+from makeway.planner.observe.comparing import Certainty, Observed, Sides, comparison, gone
 from makeway.planner.observe.gang_pairing import ComparedGang, ExpectedGang
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.gang.reply import refusal_of
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
-from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+
+ObservedGang: TypeAlias = Observed[GangDecision]
 
 RULE_OF: Final[Mapping[GroupTerm, str]] = {
     "budgets": "fewest-pdb-violations",
@@ -31,22 +31,13 @@ RULE_OF: Final[Mapping[GroupTerm, str]] = {
 """What decides between two choices, as comparisons of pods name it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedGang:
-    """A decision about a group, as it is kept until it is known what others did; as `Observed`."""
-
-    decision: GangDecision
-    own: tuple[RemovedPod, ...] | None
-    certainty: Certainty | None = None
-
-
 def observed_gang(
     snapshot: Snapshot, decision: GangDecision, certainty: Certainty | None = None
 ) -> ObservedGang:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
     result = decision.result
     own = tuple(gone(snapshot, one.pod) for one in result.victims) if isinstance(result, GangPlan) else None
-    return ObservedGang(decision, own, certainty)
+    return Observed(decision, own, certainty)
 
 
 def expected_gang(snapshot: Snapshot, decision: GangDecision) -> ExpectedGang:
@@ -79,67 +70,31 @@ def compare_gangs(
 
 
 def comparison_of_gang(
-    seen: ObservedGang, pair: ComparedGang, planner: str, now: messages.Time
+    seen: ObservedGang, pair: ComparedGang, planner: str, now: datetime
 ) -> Comparison | None:
-    """Return what a pair comes to; None where there is nothing to compare, as of a pod."""
-    decision, allowed, certainty = seen.decision, pair.expected.allowed, seen.certainty
-    if certainty is not None and not pair.evicted:
-        return None
-    ours = None if seen.own is None else judge(seen.own, allowed)
-    theirs = judge((mark.gone for mark in pair.evicted), allowed) if pair.evicted else None
-    if theirs is None and (pair.bound or (ours is None and pair.nominated_at is None)):
-        return None
-    result, decided_by, note = _verdict(seen, pair, ours, theirs)
-    group, question = decision.request.group, decision.question
-    refused = decision.result if isinstance(decision.result, GangRefusal) else None
-    last = max((mark.at for mark in pair.evicted), default=None)
-    return Comparison(
-        decision_id=decision.decision_id,
-        cluster_uid=decision.request.cluster_uid,
-        planner=planner,
-        at=now,
-        planned_at=decision.at,
-        preemptor=messages.Preemptor(
+    """Return what the pair of a group comes to; None where there is nothing to compare."""
+    decision, result, group = seen.decision, seen.decision.result, seen.decision.request.group
+    plan = result if isinstance(result, GangPlan) else None
+    sides = Sides(
+        preemptor=Preemptor(
             namespace=group.namespace,
             name=group.name,
             uid=group.uid,
             priority=group.priority,
             scheduler_name=pair.expected.scheduler,
         ),
-        result=result,
-        queue=decision.queue,
-        decided_by=decided_by,
-        makeway=_own_choice(decision.result, ours),
-        default_preemption=_their_choice(pair, theirs),
-        refusal=refusal_of(refused) if refused is not None else None,
-        plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
-        nominated_after_microseconds=since(decision.at, pair.nominated_at),
-        evicted_after_microseconds=since(decision.at, last),
-        shared=pair.shared,
-        note=note,
-        asked=certainty is None,
-        left_to_verification=certainty.left_out if certainty else decision.result.left_out,
-        restored_pods=certainty.restored if certainty else 0,
-        past_complete=certainty.complete if certainty else True,
-        planned_after_microseconds=round(certainty.after.total_seconds() * 1_000_000) if certainty else 0,
+        own_nodes=tuple(sorted({one.node for one in plan.placements})) if plan is not None else (),
+        own_victims=tuple((one.pod, one.rule) for one in plan.victims) if plan is not None else (),
+        nodes=pair.nodes,
+        rank=partial(compare_gangs, objective=decision.objective),
+        refusal=refusal_of(result) if isinstance(result, GangRefusal) else None,
         group=ComparedGroup(
-            members=question.total, must_place=question.must_place, objective=decision.objective
+            members=decision.question.total,
+            must_place=decision.question.must_place,
+            objective=decision.objective,
         ),
     )
-
-
-def _verdict(
-    seen: ObservedGang, pair: ComparedGang, ours: Judgement | None, theirs: Judgement | None
-) -> tuple[ComparisonResult, str, str]:
-    if theirs is None:
-        return ("undetermined", "", UNSEEN) if pair.nominated_at is not None else ("makewayOnly", "", "")
-    result = seen.decision.result
-    if ours is None or isinstance(result, GangRefusal):
-        return "defaultOnly", "", ""
-    if pair.expected.victims == {mark.gone.uid for mark in pair.evicted} and _nodes(result) == pair.nodes:
-        return "same", "", ""
-    found, rule = compare_gangs(ours, theirs, seen.decision.objective)
-    return found, rule, ""
+    return comparison(seen, pair, sides, planner, now)
 
 
 def _term(judgement: Judgement, term: GroupTerm) -> int:
@@ -154,47 +109,3 @@ def _term(judgement: Judgement, term: GroupTerm) -> int:
             return judgement.priority_sum
         case "victims":
             return judgement.victims
-
-
-def _nodes(plan: GangPlan) -> tuple[str, ...]:
-    return tuple(sorted({one.node for one in plan.placements}))
-
-
-def _own_choice(result: GangPlan | GangRefusal, judgement: Judgement | None) -> Choice | None:
-    if judgement is None or not isinstance(result, GangPlan):
-        return None
-    return _choice(_nodes(result), [(one.pod, one.rule) for one in result.victims], judgement)
-
-
-def _their_choice(pair: ComparedGang, judgement: Judgement | None) -> Choice | None:
-    if judgement is None:
-        return Choice(node=pair.nodes[0], nodes=pair.nodes) if pair.nodes else None
-    return _choice(pair.nodes, [(mark.pod, LOWER_PRIORITY) for mark in pair.evicted], judgement)
-
-
-def _choice(nodes: tuple[str, ...], pods: list[tuple[PodRecord, str]], judgement: Judgement) -> Choice | None:
-    nodes = nodes or tuple(sorted({pod.node for pod, _ in pods}))
-    victims = tuple(
-        messages.Victim(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            node=pod.node,
-            priority=pod.priority,
-            grace_period_seconds=pod.grace_period_seconds,
-            rule=rule,
-            pdb_violating=pod.uid in judgement.violating,
-        )
-        for pod, rule in sorted(pods, key=lambda one: one[0].importance)
-    )
-    start = judgement.start_micros
-    return Choice(
-        node=nodes[0],
-        nodes=nodes,
-        victims=victims,
-        pdb_violations=len(judgement.violating),
-        groups_broken=judgement.groups_broken,
-        highest_priority=judgement.highest_priority if victims else 0,
-        priority_sum=judgement.priority_sum,
-        latest_start=None if start == NOT_STARTED else moment_of(start),
-    )

@@ -143,7 +143,7 @@ class ObserveLoop:
             ours=orders.remove,
             preempted=self._preempted,
         )
-        self._observed: dict[str, Observed] = {}
+        self._observed: dict[str, Observed[Decision]] = {}
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
@@ -366,7 +366,7 @@ class ObserveLoop:
             if comparison is not None and not self._said_before(comparison):
                 self._say(comparison)
 
-    def _look_for_loops(self, seen: Observed, pair: ComparedPair) -> None:
+    def _look_for_loops(self, seen: Observed[Decision], pair: ComparedPair) -> None:
         for mark in pair.evicted:
             self._preempted(seen.decision.question.preemptor, mark.pod, mark.at, mark.scheduler)
 
