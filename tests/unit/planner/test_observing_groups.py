@@ -14,11 +14,14 @@ from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.planner.observe import gang_unasked
 from makeway.planner.observe import loop as module
+from makeway.planner.observe.gang_unasked import MEMBERS_A_TURN, reading_members
 from makeway.planner.observe.pairing import WINDOW
 from makeway.planner.plan.gang.decision import gang_decision
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, XL, ask, make_pod, make_snapshot
@@ -276,6 +279,47 @@ async def test_members_without_a_nomination_are_waited_for_a_second() -> None:
     await bench.planned(timedelta(seconds=1))
 
     assert (waits, len(bench.observing)) == (0, 1)
+
+
+def test_members_are_read_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def count(*args: Any) -> Question:
+        read[-1] += 1
+        return question_of(*args)
+
+    monkeypatch.setattr(gang_unasked, "question_of", count)
+    spec = {"schedulerName": SCHEDULER, "containers": [{"name": "c"}]}
+    pods = (pod_object(f"g{n}", spec=spec) for n in range(3 * MEMBERS_A_TURN + 1))
+    steps = reading_members(pods, cluster_uid="cluster-1", request_id="req-1")
+
+    classes = None
+    while classes is None:
+        read.append(0)
+        classes = next(steps)
+
+    assert read == [MEMBERS_A_TURN] * 3 + [1]
+    assert [one.count for one in classes] == [3 * MEMBERS_A_TURN + 1]
+
+
+async def test_what_changes_while_members_are_read_is_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_unasked, "MEMBERS_A_TURN", 1)
+    bench = Groups(cluster())
+    bench.observing.following = True
+    bench.mark_for_group("a", "b")
+    bench.place(g0="n1", g1="n2")
+    await bench.told(timedelta())
+    planning = asyncio.create_task(bench.observing.plan_forever())
+    await asyncio.sleep(0)
+
+    bench.nominate("n4", uid="another")
+    bench.apply(RemovePod("a"))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    planning.cancel()
+    (found,) = await bench.told()
+
+    assert (found.result, found.restored_pods) == ("same", 1)
 
 
 async def test_a_planner_that_does_not_lead_plans_for_nothing_unasked() -> None:

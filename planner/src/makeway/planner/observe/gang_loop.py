@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ from makeway.planner.observe.gang_comparing import (
     observed_gang,
 )
 from makeway.planner.observe.gang_pairing import ComparedGang, GangPairing, UnaskedGang
-from makeway.planner.observe.gang_unasked import TOPOLOGY, unasked_gang
+from makeway.planner.observe.gang_unasked import TOPOLOGY, reading_members, unasked_gang
 from makeway.planner.observe.pairing import Evicted
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.cache import PlanCache
@@ -43,6 +43,8 @@ MOST_SECONDS: Final = 10.0
 
 OBSERVED: Final = "observed"
 """Stands for an order: a member that has been bound since the first mark counts as one that leaves."""
+
+_T = TypeVar("_T")
 
 Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
 """Told of a member, of a victim, and when and by which scheduler it was marked for the member's group."""
@@ -123,38 +125,53 @@ class GangComparer:
         now: datetime,
         *,
         name: str,
-        nominated: Iterable[tuple[Pod, str]],
-        in_flight: Mapping[str, str],
+        nominated: Callable[[], Iterable[tuple[Pod, str]]],
+        in_flight: Callable[[], Mapping[str, str]],
         unsynced: Callable[[], str],
     ) -> list[Comparison]:
-        """Plan as of before the first mark, and wait for the rest of the preemption."""
-        snapshot, group = self._snapshot, self._record(seen.group)
-        if group is None or unsynced():
+        """Plan as of before the first mark, and wait for the rest of the preemption.
+
+        `nominated`, `in_flight`: asked once the members have been read, since they may change meanwhile.
+        """
+        snapshot, began = self._snapshot, time.perf_counter()
+
+        async def run(steps: Iterable[_T | None]) -> _T | None:
+            """Return what the steps come to, with a turn for others after each; None where it is too late."""
+            for found in steps:
+                if found is not None:
+                    return found
+                await asyncio.sleep(0)
+                if unsynced() or time.perf_counter() - began > MOST_SECONDS:
+                    break
+            return None
+
+        if unsynced():
             return []
-        began = time.perf_counter()
+        pods = (pod for pod, _ in seen.members)
+        try:
+            classes = await run(reading_members(pods, cluster_uid=self._cluster_uid, request_id=name))
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
+            return []  # the snapshot's own feed says so
+        group = self._record(seen.group)
+        if classes is None or group is None:
+            return []
         past = self._past.before(snapshot, seen.revision)
         members = (snapshot.pods.get(pod.metadata.uid) for pod, _ in seen.members)
         came = {pod.uid: OBSERVED for pod in members if pod is not None and pod.node}
-        try:
-            asked = unasked_gang(
-                seen,
-                group,
-                past,
-                cluster_uid=self._cluster_uid,
-                request_id=name,
-                nominated=nominated,
-                in_flight={**in_flight, **came},
-            )
-        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
-            return []  # the snapshot's own feed says so
-        result: GangPlan | GangRefusal | None = None
+        asked = unasked_gang(
+            seen,
+            group,
+            classes,
+            past,
+            cluster_uid=self._cluster_uid,
+            request_id=name,
+            nominated=nominated(),
+            in_flight={**in_flight(), **came},
+        )
         with snapshot.restoring(past.left):
-            for result in planning_gang(snapshot, asked.question, seen.at, self._cache):
-                if result is not None:
-                    break
-                await asyncio.sleep(0)
-                if unsynced() or time.perf_counter() - began > MOST_SECONDS:
-                    return []
+            result: GangPlan | GangRefusal | None = await run(
+                planning_gang(snapshot, asked.question, seen.at, self._cache)
+            )
             if result is None:
                 return []
             decision = gang_decision(

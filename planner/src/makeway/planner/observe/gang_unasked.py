@@ -5,9 +5,9 @@ Who is to be placed are the members that others nominated. What topology the gro
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from makeway.planner.plan.request import Question, question_of
 TOPOLOGY = "schedulingConstraints"
 """What a plan leaves out: a group's constraints are in no watch of the planner."""
 
+MEMBERS_A_TURN: Final = 50
+"""Members that are read before other tasks get a turn: some 5 ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskedGang:
@@ -33,28 +36,17 @@ class AskedGang:
     question: GangQuestion
 
 
-def unasked_gang(
-    seen: UnaskedGang,
-    group: GroupRecord,
-    past: Past,
-    *,
-    cluster_uid: str,
-    request_id: str,
-    nominated: Iterable[tuple[Pod, str]],
-    in_flight: Mapping[str, str],
-) -> AskedGang:
-    """Put the question of a preemption for a group; raises as `question_of`.
+def reading_members(
+    pods: Iterable[Pod], *, cluster_uid: str, request_id: str
+) -> Generator[tuple[GangClass, ...] | None, None, None]:
+    """Read members into classes of equal ones, and pause with None after every `MEMBERS_A_TURN`.
 
-    `nominated`: all nominated pods, each with its node. `in_flight`: what makeway's own orders remove.
+    What is in flight the classes are told later, by `unasked_gang`. Raises as `question_of`.
     """
-    own = {pod.metadata.uid for pod, _ in seen.members}
-    nominations = tuple(
-        Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
-        for pod, node in nominated
-        if pod.metadata.uid not in own
-    )
-    classes: defaultdict[object, list[Question]] = defaultdict(list)
-    for pod, _ in seen.members:
+    classes: dict[object, GangClass] = {}
+    for place, pod in enumerate(pods):
+        if place and place % MEMBERS_A_TURN == 0:
+            yield None
         request = PlanRequest(
             api_version=API_VERSION,
             request_id=request_id,
@@ -65,13 +57,49 @@ def unasked_gang(
             profile=Profile(name=pod.spec.scheduler_name or ""),
             pod=msgspec.Raw(msgspec.json.encode(pod)),
             nodes=ALL_NODES,
-            nominations=nominations,
         )
-        one = question_of(request, in_flight)
-        preemptor = msgspec.structs.replace(one.preemptor, priority=group.priority)
-        one = replace(one, preemptor=preemptor, restored=past.left, allowed_before=dict(past.allowed or {}))
-        requests = tuple(sorted(preemptor.requests.items()))
-        classes[requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt].append(one)
+        one = question_of(request, {})
+        requests = tuple(sorted(one.preemptor.requests.items()))
+        key = requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt
+        known = classes.get(key)
+        classes[key] = GangClass(one, 1) if known is None else replace(known, count=known.count + 1)
+    yield tuple(classes.values())
+
+
+def unasked_gang(
+    seen: UnaskedGang,
+    group: GroupRecord,
+    classes: Iterable[GangClass],
+    past: Past,
+    *,
+    cluster_uid: str,
+    request_id: str,
+    nominated: Iterable[tuple[Pod, str]],
+    in_flight: Mapping[str, str],
+) -> AskedGang:
+    """Put the question of a preemption for a group. O(classes + members + nominated pods), a µs or two each.
+
+    `classes`: as `reading_members` reads them. `nominated`: all nominated pods, each with its node.
+    `in_flight`: what makeway's own orders remove.
+    """
+    own = {pod.metadata.uid for pod, _ in seen.members}
+    nominations = tuple(
+        Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
+        for pod, node in nominated
+        if pod.metadata.uid not in own
+    )
+    allowed = dict(past.allowed or {})
+
+    def then(question: Question) -> Question:
+        return replace(
+            question,
+            preemptor=msgspec.structs.replace(question.preemptor, priority=group.priority),
+            nominations=nominations,
+            in_flight=in_flight,
+            restored=past.left,
+            allowed_before=allowed,
+        )
+
     asked = GroupPlanRequest(
         api_version=API_VERSION,
         request_id=request_id,
@@ -87,7 +115,7 @@ def unasked_gang(
     )
     question = GangQuestion(
         name=seen.group,
-        classes=tuple(GangClass(alike[0], len(alike)) for alike in classes.values()),
+        classes=tuple(GangClass(then(alike.question), alike.count) for alike in classes),
         must_place=len(seen.members),
     )
     return AskedGang(asked, question)

@@ -300,8 +300,8 @@ class ObserveLoop:
             seen,
             now,
             name=decision_id(now),
-            nominated=self._nominees.all(),
-            in_flight=self._orders.in_flight("", now),
+            nominated=self._nominees.all,
+            in_flight=lambda: self._orders.in_flight("", self._now()),
             unsynced=self._unsynced,
         )
         self._say_all(found)
