@@ -16,6 +16,7 @@ from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.observe import gang_unasked
 from makeway.planner.observe import loop as module
+from makeway.planner.observe.comparing import UNSEEN
 from makeway.planner.observe.gang_unasked import MEMBERS_A_TURN, reading_members
 from makeway.planner.observe.pairing import WINDOW
 from makeway.planner.plan.gang.decision import gang_decision
@@ -214,6 +215,24 @@ async def test_victims_of_makeways_own_orders_are_left_out() -> None:
     (found,) = await bench.told(WINDOW)
 
     assert found.result == "makewayOnly"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_marks_of_makeways_own_order_that_failed_at_once_are_no_preemption_by_others(
+    *, asked: bool
+) -> None:
+    bench = Groups(cluster())
+    bench.observing.following = True
+    if asked:
+        bench.decide_group()
+    bench.own = {"a": "g0", "b": "g0"}
+    bench.mark_for_group("a", "b")
+    bench.own = {}
+    bench.place(g0="n1", g1="n2")
+
+    await bench.planned()
+
+    assert [found.note for found in await bench.told(WINDOW)] == ([UNSEEN] if asked else [])
 
 
 async def test_of_two_plans_a_mark_belongs_to_the_one_that_would_take_it_and_is_shared() -> None:

@@ -162,8 +162,11 @@ class GangPairing:
             self.drop(uid)
 
     def evicted(self, mark: Evicted) -> None:
-        """Take in that a pod was marked for a group."""
-        if len(self._marks) < MOST_MARKS:
+        """Take in that a pod was marked for a group.
+
+        One of makeway's own orders is looked at now: once such an order fails, its mark looks like another's.
+        """
+        if len(self._marks) < MOST_MARKS and not self._ours(mark.gone.uid):
             self._marks.setdefault(mark.gone.uid, mark)
 
     def due(self, now: datetime) -> list[ComparedGang]:
