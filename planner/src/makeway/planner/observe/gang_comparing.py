@@ -12,7 +12,8 @@ from makeway.bus.messages import Preemptor
 from makeway.core.comparison import Judgement, RelativeRank
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.observe.comparing import Certainty, Observed, Sides, comparison, gone
-from makeway.planner.observe.gang_pairing import ComparedGang, ExpectedGang
+from makeway.planner.observe.gang_marks import ExpectedGang
+from makeway.planner.observe.gang_pairing import ComparedGang
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.gang.reply import refusal_of

@@ -1,24 +1,20 @@
 """Which of the pods that kube-scheduler's own preemption evicts for pod groups belong to which group's plan.
 
-A mark for a group says so, and by which scheduler; it names no group. It belongs to a group of higher
-priority and of that scheduler that was planned for before: the first whose own plan takes that pod, else the
-last that has a member on that node, else the last. A unit's pods run where no member goes. Each mark belongs
-to one group at most. Pure state: it is told what the watch sees, and the time.
+`gang_marks` says which mark belongs to which group. Pure state: it is told what the watch sees, and the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
-from makeway.core.comparison import BudgetKey
 from makeway.core.k8s.objects import Pod
+from makeway.planner.observe.gang_marks import ExpectedGang, GangMarks, OpenMark
 from makeway.planner.observe.pairing import QUIET, WINDOW, Evicted
-
-MOST_MARKS: Final = 10_000
-"""Marks that belong to no group yet; they are kept for seconds."""
 
 MOST_MEMBERS: Final = 10_000
 """Members with a nomination that are followed, of all groups."""
@@ -28,22 +24,6 @@ MOST_WAITING: Final = 32
 
 SETTLED: Final = timedelta(seconds=1)
 """So long after its first mark a preemption waits for nominations of members that have none yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedGang:
-    """A plan for a group whose counterpart is waited for. `victims`: UIDs of those that it would take.
-
-    `group`: namespace/name. `allowed`: what each budget allowed when it was made.
-    """
-
-    decision_id: str
-    group: str
-    priority: int
-    scheduler: str
-    at: datetime
-    victims: frozenset[str] = frozenset()
-    allowed: Mapping[BudgetKey, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +72,8 @@ class _Open:
 class GangPairing:
     """The groups that wait, their members, and the marks that belong to none yet.
 
-    A pod event costs O(1), `due` and `unasked` O(marks · groups that wait + members). `ours`: whether one of
-    makeway's own orders removes a pod.
+    A member costs O(1), a mark O(plans that wait), a plan O(marks), `due` and `unasked` O(marks + members).
+    `ours`: whether one of makeway's own orders removes a pod.
     """
 
     def __init__(self, ours: Callable[[str], bool] = lambda _: False) -> None:
@@ -101,7 +81,7 @@ class GangPairing:
         self._open: dict[str, _Open] = {}
         self._members: dict[str, dict[str, _Member]] = {}
         self._group_of: dict[str, str] = {}
-        self._marks: dict[str, Evicted] = {}
+        self._marks = GangMarks()
         self._told: dict[str, datetime] = {}
 
     def __len__(self) -> int:
@@ -120,11 +100,12 @@ class GangPairing:
         """
         pairs = []
         if expected.group in self._open:
-            pairs.append(self._close(expected.group))
+            pairs = self._close([expected.group], self._owned())
         elif len(self._open) >= MOST_WAITING:
-            del self._open[next(iter(self._open))]
+            self._end([next(iter(self._open))])
         before = frozenset(self._members.get(expected.group, {})) if asked else frozenset[str]()
         self._open[expected.group] = _Open(expected, before)
+        self._marks.expect(expected)
         return pairs
 
     def put(self, group: str, pod: Pod, now: datetime) -> None:
@@ -166,26 +147,22 @@ class GangPairing:
 
         One of makeway's own orders is looked at now: once such an order fails, its mark looks like another's.
         """
-        if len(self._marks) < MOST_MARKS and not self._ours(mark.gone.uid):
-            self._marks.setdefault(mark.gone.uid, mark)
+        if not self._ours(mark.gone.uid):
+            self._marks.add(mark)
 
     def due(self, now: datetime) -> list[ComparedGang]:
         """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
         self._forget_own()
-        last: dict[str, datetime] = {}
-        nodes = self._nodes()
-        for mark in self._marks.values():
-            for group in self._owners(mark, nodes)[:1]:
-                last[group] = max(mark.at, last.get(group, mark.at))
+        owned = self._owned()
         ended = []
         for group, waiting in self._open.items():
-            since = self._nominated_at(waiting)
-            signs = [sign for sign in (since, last.get(group)) if sign is not None]
+            last = max((one.mark.at for one in owned.get(group, ())), default=None)
+            signs = [sign for sign in (self._nominated_at(waiting), last) if sign is not None]
             if now - max((*signs, waiting.expected.at)) >= (QUIET if signs else WINDOW):
                 ended.append(group)
-        pairs = [self._close(group) for group in ended]
+        pairs = self._close(ended, owned)
         oldest = now - WINDOW - QUIET
-        self._marks = {uid: mark for uid, mark in self._marks.items() if mark.at >= oldest}
+        self._marks.forget(lambda mark: mark.at < oldest)
         return pairs
 
     def unasked(
@@ -196,82 +173,84 @@ class GangPairing:
         `priority_of`: a group's, None where it is not known. `waiting`: how many of its members have no node.
         """
         self._forget_own()
-        open_nodes = self._nodes()
-        marks = sorted(
-            (mark for mark in self._marks.values() if not self._owners(mark, open_nodes)),
-            key=lambda mark: (mark.at, mark.gone.uid),
-        )
+        marks = self._marks.unowned()
+        on_node: defaultdict[str, list[Evicted]] = defaultdict(list)
+        for mark in marks:
+            on_node[mark.pod.node].append(mark)
         found: list[UnaskedGang] = []
         for group, members in self._members.items() if marks else ():
-            priority = priority_of(group)
-            if group in self._open or priority is None:
-                continue
             nodes = {one.node for one in members.values()}
-            told = self._told.get(group)
-            mine = [
-                mark
-                for mark in marks
-                if mark.gone.priority < priority
-                and mark.scheduler in {one.pod.spec.scheduler_name for one in members.values()}
-                and (told is None or mark.at > told + WINDOW)
-            ]
-            if not mine or not any(mark.pod.node in nodes for mark in mine):
+            if group in self._open or on_node.keys().isdisjoint(nodes):
                 continue
-            fresh = [one for one in members.values() if abs(one.at - mine[0].at) <= WINDOW]
+            priority = priority_of(group)
+            if priority is None:
+                continue
+            schedulers = {one.pod.spec.scheduler_name for one in members.values()}
+            may_be = partial(_may_be_for, priority, schedulers, self._told.get(group))
+            here = (mark for node in nodes for mark in on_node.get(node, ()))
+            if not any(may_be(mark) for mark in here):
+                continue
+            first = next(mark for mark in marks if may_be(mark))
+            fresh = [one for one in members.values() if abs(one.at - first.at) <= WINDOW]
             seen = sum(not one.bound for one in fresh)
-            if not fresh or (seen < waiting(group) and now - mine[0].at < SETTLED):
+            if not fresh or (seen < waiting(group) and now - first.at < SETTLED):
                 continue
             self._told[group] = now
             members_then = tuple((one.pod, one.node) for one in fresh)
-            found.append(UnaskedGang(group, members_then, mine[0].at, mine[0].revision))
+            found.append(UnaskedGang(group, members_then, first.at, first.revision))
         return found
 
     # -------------------------------------------------------------------------------- inner work
 
     def _forget_own(self) -> None:
-        self._marks = {uid: mark for uid, mark in self._marks.items() if not self._ours(uid)}
+        self._marks.forget(lambda mark: self._ours(mark.gone.uid))
 
     def _nominated_at(self, waiting: _Open) -> datetime | None:
         members = self._members.get(waiting.expected.group, {})
         return max((one.at for uid, one in members.items() if uid not in waiting.begun), default=None)
 
-    def _nodes(self) -> dict[str, set[str]]:
-        """Return where the members of the groups that wait are nominated to or bound."""
-        return {group: {one.node for one in self._members.get(group, {}).values()} for group in self._open}
+    def _owned(self) -> Mapping[str, Sequence[OpenMark]]:
+        """Return the marks that belong to each group that waits. O(marks + members)."""
+        nodes: defaultdict[str, set[str]] = defaultdict(set)
+        for group in self._open:
+            for one in self._members.get(group, {}).values():
+                nodes[one.node].add(group)
+        return self._marks.owned(nodes)
 
-    def _owners(self, mark: Evicted, nodes: Mapping[str, set[str]]) -> list[str]:
-        """Return the groups that may be behind a mark, first the one that it belongs to."""
-        able = [
-            waiting.expected
-            for waiting in self._open.values()
-            if waiting.expected.at <= mark.at
-            and waiting.expected.priority > mark.gone.priority
-            and waiting.expected.scheduler == mark.scheduler
-        ]
+    def _close(self, groups: Collection[str], owned: Mapping[str, Sequence[OpenMark]]) -> list[ComparedGang]:
+        """Return the pairs of groups, and wait for them no longer; their marks go with them."""
+        pairs = [self._pair(self._open[group], owned.get(group, ())) for group in groups]
+        self._marks.drop(one.mark.gone.uid for group in groups for one in owned.get(group, ()))
+        self._end(groups)
+        return pairs
 
-        def rank(expected: ExpectedGang) -> tuple[bool, bool, float, str]:
-            planned = mark.gone.uid in expected.victims
-            elsewhere = mark.pod.node not in nodes[expected.group]
-            since = expected.at.timestamp()
-            return not planned, elsewhere, since if planned else -since, expected.decision_id
+    def _end(self, groups: Collection[str]) -> None:
+        self._marks.end(groups)
+        for group in groups:
+            del self._open[group]
 
-        return [expected.group for expected in sorted(able, key=rank)]
-
-    def _close(self, group: str) -> ComparedGang:
-        waiting = self._open[group]
-        nodes = self._nodes()
-        owners = {uid: self._owners(mark, nodes) for uid, mark in sorted(self._marks.items())}
-        own = [uid for uid, groups in owners.items() if groups and groups[0] == group]
-        marks = tuple(self._marks.pop(uid) for uid in own)
-        del self._open[group]
+    def _pair(self, waiting: _Open, owned: Sequence[OpenMark]) -> ComparedGang:
+        group = waiting.expected.group
         members = self._members.get(group, {})
         if members:
-            self._told[group] = max((mark.at for mark in marks), default=waiting.expected.at)
+            self._told[group] = max((one.mark.at for one in owned), default=waiting.expected.at)
+        marks = sorted((one.mark for one in owned), key=lambda mark: mark.gone.uid)
         return ComparedGang(
             expected=waiting.expected,
             nodes=tuple(sorted({one.node for one in members.values()})),
             evicted=tuple(mark for mark in marks if not self._ours(mark.gone.uid)),
             nominated_at=self._nominated_at(waiting),
             bound=any(one.bound for one in members.values()),
-            shared=any(len(owners[uid]) > 1 for uid in own),
+            shared=any(one.shared for one in owned),
         )
+
+
+def _may_be_for(
+    priority: int, schedulers: Collection[str | None], told: datetime | None, mark: Evicted
+) -> bool:
+    """Report whether a mark may be for a group; `told`: when its last preemption was."""
+    return (
+        mark.gone.priority < priority
+        and mark.scheduler in schedulers
+        and (told is None or mark.at > told + WINDOW)
+    )
