@@ -68,6 +68,7 @@ type engine struct {
 	orderLimitQueue *orderLimitQueue
 	prefetchHistory *prefetchHistory
 	delays          *delays
+	gangSize        func(namespace, name string) (there, needed int)
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -165,6 +166,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		orderLimitQueue: newOrderLimitQueue(clock),
 		prefetchHistory: newPrefetchHistory(),
 		delays:          newDelays(),
+		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
 		pods:            core.Pods().Lister(),
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),

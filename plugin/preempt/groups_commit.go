@@ -154,6 +154,19 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(all, func(other *v1.Pod) bool { return minor.GroupName(other) != group })
 }
 
+// lookForMembers gives up the room of gangs that have had too few pods for a while, and tells so.
+func (e *engine) lookForMembers(ctx context.Context) {
+	for orderID, group := range e.inflight.releasedGroups() {
+		there, needed := e.gangSize(group.Namespace, group.Name)
+		note := fmt.Sprintf("%d of the %d pods that the gang needs are there: the room that was made for it is free for others", there, needed)
+		if !e.inflight.membersMissing(orderID, note, there < needed, e.clock.Now()) || !e.leadership.now(ctx) {
+			continue
+		}
+		minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(minor.GroupReference(group.Namespace, group.Name, types.UID(group.UID)), nil,
+			v1.EventTypeWarning, "RoomGivenUp", "MakeWay", "%s", note)
+	}
+}
+
 // groupChanged takes in a change of a PodGroup. One that is gone needs no room.
 func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -518,20 +519,7 @@ func TestAPanicEndsAsUnschedulable(t *testing.T) {
 func TestARestartedSchedulerAdoptsTheOrderOfAGang(t *testing.T) {
 	g1, g2 := gangMember("g1"), gangMember("g2")
 	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
-	now := time.Now()
-	order := &wire.EvictionOrder{
-		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)),
-		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
-		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
-		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
-		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
-	}
-	data, err := wire.WrapOrder(order, "other", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.bus.put("makeway.v1.orders.group.gang-uid", data)
-	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.hasOrder(order.OrderID) })
+	w.groupStored()
 	if w.groupGated(g1) {
 		t.Error("held before its first cycle: a gated pod is not entered into the nominator")
 	}
@@ -544,6 +532,26 @@ func TestARestartedSchedulerAdoptsTheOrderOfAGang(t *testing.T) {
 	if !w.groupGated(g2) || len(w.bus.asked) != 0 {
 		t.Error("a gang with an order is held, and no other plan asked for")
 	}
+}
+
+// groupStored puts an order of gang "gang" into the stream as another process would, for members g1 on n1 and g2 on n2; v1 is its victim.
+func (w *world) groupStored() *wire.EvictionOrder {
+	w.t.Helper()
+	now := time.Now()
+	order := &wire.EvictionOrder{
+		OrderID: wire.NewOrderID(now), Kind: wire.KindGroup, ClusterUID: "cluster", Writer: "other", CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)),
+		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
+		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
+		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
+		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
+	}
+	data, err := wire.WrapOrder(order, "other", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.bus.put("makeway.v1.orders.group.gang-uid", data)
+	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.hasOrder(order.OrderID) })
+	return order
 }
 
 // groupOrder is an order of gang "gang" for member a on node n1 and b on n2.
@@ -648,6 +656,136 @@ func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
 	}
 	if len(f.live()) != 1 {
 		t.Error("an order that is stored may still remove its victims")
+	}
+}
+
+// madeRoom is a state in which the room for gang "gang" was made, and the gang activated at a time.
+func madeRoom(t *testing.T, now time.Time) (*inflight, *countedPlaces) {
+	t.Helper()
+	f, places := newInflight(), &countedPlaces{}
+	f.holds = places
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", now, now.Add(time.Minute), notGone)
+	f.leftCache("a", "v1")
+	expectWakes(t, f, now, activation{orderID: "o"})
+	return f, places
+}
+
+func TestTheRoomOfAGangThatHasTooFewPodsForAWhileIsGivenUp(t *testing.T) {
+	f, places := madeRoom(t, at(0))
+	f.forget("b") // a member was deleted
+	lasts := int(missingLasts.Milliseconds())
+	for _, now := range []int{0, lasts / 2, lasts - 1} {
+		if f.membersMissing("o", "1 of 2", true, at(now)) || f.groupClosed(at(now)) {
+			t.Fatalf("given up after %d ms", now)
+		}
+		expectWakes(t, f, at(now))
+	}
+
+	if !f.membersMissing("o", "1 of 2", true, at(lasts)) {
+		t.Fatal("the room is kept")
+	}
+
+	got, _ := f.due(at(lasts))
+	if len(got) != 1 || !got[0].revert || got[0].reason != "1 of 2" || len(got[0].members) != 1 || got[0].members[0].UID != "a" {
+		t.Fatalf("activations %+v", got)
+	}
+	if !f.groupClosed(at(lasts)) {
+		t.Error("a cycle before the nominations are deleted in memory would begin with them")
+	}
+	if f.membersMissing("o", "1 of 2", true, at(lasts)) {
+		t.Error("given up twice")
+	}
+	f.finish("o")
+	if f.has("gang-uid") || f.has("a") || f.groupClosed(at(lasts)) || places.held != places.released {
+		t.Errorf("the order is still known, or %d of %d places in queues are released", places.released, places.held)
+	}
+}
+
+func TestAGangWhoseMemberIsMadeAnewInTimeKeepsItsRoom(t *testing.T) {
+	f, _ := madeRoom(t, at(0))
+	f.forget("b")
+	lasts := int(missingLasts.Milliseconds())
+	f.membersMissing("o", "1 of 2", true, at(0))
+	f.membersMissing("o", "2 of 2", false, at(lasts-1))
+
+	for _, now := range []int{lasts, 2*lasts - 1} {
+		if f.membersMissing("o", "1 of 2", true, at(now)) {
+			t.Errorf("given up at %d ms", now)
+		}
+	}
+	if got := f.placesOf("gang-uid"); len(got) != 1 || got[0].UID != "a" {
+		t.Errorf("places %v", got)
+	}
+}
+
+func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
+	f := newInflight()
+	f.begin(order("pod", "v0"))
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.succeed("o", at(0), at(60000), notGone)
+	if got := f.releasedGroups(); len(got) != 0 {
+		t.Fatalf("%v with a victim left", got)
+	}
+	f.leftCache("a", "v1")
+	f.due(at(0))
+
+	if got := f.releasedGroups(); len(got) != 1 || got["o"].UID != "gang-uid" {
+		t.Errorf("%v", got)
+	}
+}
+
+// missingLong has a gang have too few pods for long enough by now.
+func (w *world) missingLong() {
+	f := w.plugin.engine.inflight
+	w.plugin.engine.lookForMembers(w.ctx)
+	f.mu.Lock()
+	if e := f.byPod["gang-uid"]; e != nil && !e.missingSince.IsZero() {
+		e.missingSince = e.missingSince.Add(-missingLasts)
+	}
+	f.mu.Unlock()
+	w.plugin.engine.lookForMembers(w.ctx)
+}
+
+func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
+	for name, adopted := range map[string]bool{"own order": false, "order of a scheduler before": true} {
+		t.Run(name, func(t *testing.T) {
+			g1, g2, g3 := gangMember("g1"), gangMember("g2"), gangMember("g3")
+			w, c := gangWorld(t, setup{gangSize: func(string, string) (there, needed int) { return 2, 3 }}, 2, 2, g1, g2)
+			w.show(g1, "n1")
+			w.show(g2, "n2")
+			w.bus.group = plans(gangPlan("n1", "n2"))
+			if adopted {
+				w.end(w.groupStored(), wire.ResultSucceeded)
+			} else {
+				w.gang(c)
+				w.end(w.order(1), wire.ResultSucceeded)
+			}
+			w.delete(g2)
+			w.delete(pod("v1", "n1", low, whole).Obj())
+			w.delete(pod("v2", "n2", low, whole).Obj())
+			w.eventually("the room is made", func() bool { return len(w.plugin.engine.inflight.releasedGroups()) == 1 })
+
+			w.missingLong()
+
+			w.eventually("the order is over", func() bool { return w.entry("gang-uid") == nil })
+			w.eventually("no nomination is left", func() bool {
+				p, err := w.plugin.engine.pods.Pods("default").Get("g1")
+				return err == nil && p.Status.NominatedNodeName == "" && len(w.plugin.engine.inflight.nominated()) == 0
+			})
+			if minor.GroupName(g1) != "" && w.gated(g3) {
+				t.Error("a member that is made later is held")
+			}
+			recorder, ok := w.framework.EventRecorder().(*events.FakeRecorder)
+			if !ok {
+				t.Fatal("no recorder of a test")
+			}
+			if told := <-recorder.Events; !strings.Contains(told, "RoomGivenUp 2 of the 3 pods that the gang needs are there") {
+				t.Errorf("the Event is %q", told)
+			}
+		})
 	}
 }
 

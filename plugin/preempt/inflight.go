@@ -63,6 +63,7 @@ type inFlightPreemption struct {
 	opensAt         time.Time // whatever happens, the gate opens then
 	notBefore       time.Time // an activation that is put off until then
 	reservedUntil   time.Time // of a released one: when it loses its place in its queue
+	missingSince    time.Time // of a released gang: since when it has too few pods; zero where it has enough
 	early           int       // how often a cycle came too early
 	awaitedFailed   bool      // an order that this one counted on failed
 	nominationTaken bool      // the API shows the pod nominated elsewhere, or not at all

@@ -9,6 +9,9 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+// missingLasts is how long a gang whose room was made may have too few pods. A Job makes a pod anew 10 s after it was lost.
+const missingLasts = 15 * time.Second
+
 // groupKey names a pod group. A member knows no more of its group than that.
 type groupKey struct{ namespace, name string }
 
@@ -141,6 +144,41 @@ func (f *inflight) placesOf(group types.UID) []wire.Placement {
 		return e.places()
 	}
 	return nil
+}
+
+// releasedGroups are the pod groups that were activated once their room was made, and have come to no cycle since, by their orders.
+func (f *inflight) releasedGroups() map[string]wire.PodRef {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	groups := map[string]wire.PodRef{}
+	for _, e := range f.byPod {
+		if e.phase == released && e.isGroup() {
+			groups[e.orderID] = e.preemptor
+		}
+	}
+	return groups
+}
+
+// membersMissing notes whether a gang whose room was made has fewer pods than it needs. The scheduler does not try such a gang, so that
+// its nominations would stay for ever: where that has lasted, they are taken back. It reports whether that begins now.
+func (f *inflight) membersMissing(orderID, reason string, missing bool, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(orderID)
+	switch {
+	case e == nil:
+		return false
+	case !missing:
+		e.missingSince = time.Time{}
+		return false
+	case e.missingSince.IsZero():
+		e.missingSince = now
+	}
+	if now.Sub(e.missingSince) < missingLasts || !f.happens(e, onMembersMissing) {
+		return false
+	}
+	e.revertFrom(reason, now)
+	return true
 }
 
 // places are the pods that an activation is about, each with its node.

@@ -63,6 +63,7 @@ func (f *inflight) unanswered(before, now time.Time) []unanswered {
 func (e *engine) runReconcile(ctx context.Context) {
 	for ctx.Err() == nil {
 		goroutines.Sleep(ctx, reconcileEvery)
+		e.lookForMembers(ctx)
 		e.reconcile(ctx)
 	}
 }

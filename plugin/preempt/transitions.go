@@ -30,7 +30,7 @@ package preempt
 //	leaving         -> reverting       : failed (fail dependents), awaitedFailed, nodeDeleted
 //	released        -> absent          : expired, preemptorGone, cycleFailed, cycleEnded
 //	released        -> leaving         : cycleTooEarly (close gate)
-//	released        -> reverting       : failed (fail dependents)
+//	released        -> reverting       : failed (fail dependents), membersMissing (close gate)
 //	reverting       -> absent          : preemptorGone
 //	reverting       -> clearing        : expired (revert), nominationGone (revert)
 //	clearing        -> absent          : reverted, preemptorGone
@@ -102,6 +102,7 @@ const (
 	onCycleFailed          // a cycle of the pod failed
 	onCycleTooEarly        // a cycle of the pod failed, with a victim still in the scheduler's snapshot
 	onCycleEnded           // a cycle of the pod has ended
+	onMembersMissing       // its gang has had too few pods for a while, and comes to no cycle
 	eventCount
 )
 
@@ -110,7 +111,7 @@ var eventNames = [...]string{
 	onNotNeeded: "notNeeded", onSuperseded: "superseded", onSucceeded: "succeeded", onFailed: "failed", onExpired: "expired",
 	onAwaitedFailed: "awaitedFailed", onNodeDeleted: "nodeDeleted", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
 	onReverted: "reverted", onRevertFailed: "revertFailed", onPreemptorGone: "preemptorGone", onCycleFailed: "cycleFailed",
-	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded",
+	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded", onMembersMissing: "membersMissing",
 }
 
 func (e event) String() string { return eventNames[e] }
@@ -173,6 +174,7 @@ var table = []transition{
 	{from(released), onCycleFailed, absent, then(releasePlace)},
 	{from(released), onCycleEnded, absent, then(releasePlace)},
 	{from(released), onExpired, absent, then(releasePlace)},
+	{from(released), onMembersMissing, reverting, then(closeGate)}, // nothing else would take the nominations back
 
 	{from(reverting), onNominationGone, clearing, then(revert)},
 	{from(reverting), onExpired, clearing, then(revert)},

@@ -109,6 +109,10 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 		onCycleEnded:    func(f *inflight) { f.cycled("p") },
 		onCycleFailed:   func(f *inflight) { f.refuse("p", at(10), notThere) },
 		onReplaced:      func(f *inflight) { f.begin(order("o3")) },
+		onMembersMissing: func(f *inflight) {
+			f.membersMissing("o1", "", true, at(10))
+			f.membersMissing("o1", "", true, at(10).Add(missingLasts))
+		},
 	}
 	for happened, call := range calls {
 		for _, at := range phases() {

@@ -77,6 +77,7 @@ type setup struct {
 	extenders []fwk.Extender
 	gate      bool // the queue gate is one of the profile's filters
 	wrapGate  func(queueGate) queueGate
+	gangSize  func(namespace, name string) (there, needed int)
 	findsOut  bool // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
 	// configMaps answers reads of ConfigMaps; set before anything reads one.
@@ -166,6 +167,11 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
 	if given.wrapGate != nil {
 		engine.gate = given.wrapGate(engine.gate)
+	}
+	// The framework of a test knows no pod groups.
+	engine.gangSize = func(string, string) (there, needed int) { return 0, 0 }
+	if given.gangSize != nil {
+		engine.gangSize = given.gangSize
 	}
 	if err := engine.start(klog.NewContext(ctx, logger)); err != nil {
 		t.Fatal(err)

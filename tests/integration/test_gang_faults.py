@@ -32,6 +32,7 @@ from integration.pod_groups import form
 from integration.preempting import assert_bound_once, deletes_of, run_victims, sized
 from integration.queueing import never, queue, queues_yaml
 from integration.space import Space, open_space
+from integration.test_evictor_api import events_of
 from integration.waiting import NotYet, until
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 
@@ -251,6 +252,42 @@ async def test_a_change_after_the_last_look_leaves_nothing_behind(
 
     await until("the unit is whole, or gone", whole)
     await assert_nothing_left_behind(space)
+
+
+@pytest.mark.parametrize("restarted", ["", pytest.param(SCHEDULER, marks=pytest.mark.slow)])
+async def test_room_that_a_gang_has_too_few_members_for_is_free_again(space: Space, restarted: str) -> None:
+    train = await while_it_runs(space, remove_member, "evictor.before-outcome")
+    assert await first_end(space, train) == "succeeded"
+    assert await evicted(space) == set(VICTIMS)
+    if restarted:
+        await space.cluster.kill(restarted)
+        await space.cluster.start(restarted)
+
+    await space.create(*(sized(f"other-{number}", "low", 1000) for number in range(len(VICTIMS))))
+
+    for number in range(len(VICTIMS)):
+        await space.until_bound(f"other-{number}", seconds=RECOVERY_SECONDS)
+    await assert_nothing_left_behind(space)
+    pods = await space.pods()
+    assert [name for name in train.members if name in pods and pods[name].spec.node_name] == []
+    assert len(await space.bus.group_orders(train.uid)) == 1
+    [told] = [one["note"] for one in await events_of(space, "gang") if one["reason"] == "RoomGivenUp"]
+    assert "2 of the 3 pods that the gang needs are there" in told
+
+
+async def test_a_gang_whose_member_is_made_anew_within_seconds_keeps_its_room(space: Space) -> None:
+    train = await while_it_runs(space, remove_member, "evictor.before-outcome")
+    assert await first_end(space, train) == "succeeded"
+
+    async def lost() -> bool:
+        pods = await space.pods()
+        return not all(pods[name].status.nominated_node_name for name in ("gang-0", "gang-1"))
+
+    await never(5, "a member that waits loses its place", lost)
+    await space.create(sized("gang-2", "high", 1000).spec(**in_group("gang")))
+
+    await until_all_run(space, train)
+    assert len(await space.bus.group_orders(train.uid)) == 1
 
 
 # ------------------------------------------------------------------------------------------ a part is killed

@@ -4,6 +4,7 @@ package minor
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -26,6 +27,14 @@ func NewGroupFallback(fwk.Handle, *defaultpreemption.DefaultPreemption, func(Gro
 
 // GroupName is empty: members of a group make room one by one in this version.
 func GroupName(*v1.Pod) string { return "" }
+
+// GangSize is 0: no gang is placed as one in this version.
+func GangSize(fwk.Handle, string, string) (there, needed int) { return 0, 0 }
+
+// GroupReference names a PodGroup in an Event.
+func GroupReference(namespace, name string, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
+}
 
 // WatchGroups watches nothing.
 func WatchGroups(informers.SharedInformerFactory, func(GroupChange)) (cache.InformerSynced, error) {

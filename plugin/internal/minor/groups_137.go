@@ -200,6 +200,26 @@ func GroupName(pod *v1.Pod) string {
 	return *pod.Spec.SchedulingGroup.PodGroupName
 }
 
+// GangSize returns how many pods a gang has, and how many it needs for the scheduler to try it; 0 and 0 where that is not known, or
+// the group is no gang. It locks the scheduler's cache.
+func GangSize(handle fwk.Handle, namespace, name string) (there, needed int) {
+	groups := handle.PodGroupManager()
+	group, err := groups.PodGroups().Get(namespace, name)
+	if err != nil || group.Spec.SchedulingPolicy.Gang == nil {
+		return 0, 0
+	}
+	state, err := groups.PodGroupStates().Get(namespace, name)
+	if err != nil {
+		return 0, 0
+	}
+	return state.AllPodsCount(), int(group.Spec.SchedulingPolicy.Gang.MinCount)
+}
+
+// GroupReference names a PodGroup in an Event.
+func GroupReference(namespace, name string, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
+}
+
 // WatchGroups tells of every change of a PodGroup, and returns what reports whether all have been told. Where the scheduler
 // places no groups, nothing is watched.
 func WatchGroups(factory informers.SharedInformerFactory, changed func(GroupChange)) (cache.InformerSynced, error) {

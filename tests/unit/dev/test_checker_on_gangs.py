@@ -15,6 +15,7 @@ from makeway.dev.checker.gangs import LOOK
 from unit.dev.recorded_history import (
     EVICTOR,
     GANG,
+    SCHEDULER,
     Recording,
     gang_made_no_room,
     gang_made_room,
@@ -118,6 +119,25 @@ def test_a_member_that_is_not_tried_again_is_found() -> None:
     recording.requests = [e for e in recording.requests if e.resource != "events" or e.name != "train-2.1"]
 
     assert recording.found() == ["preemptor-idle"]
+
+
+def short_of_a_pod() -> Recording:
+    """Room is made, and then one of two members goes for good, before any is bound."""
+    recording = gang_made_room()
+    recording.requests = [e for e in recording.requests if e.subresource != "binding"]
+    return recording.deleted("train-2", 2.85, "user").removed("train-2", 2.86)
+
+
+def test_a_gang_with_too_few_pods_need_not_be_tried_but_gives_its_room_up() -> None:
+    assert short_of_a_pod().cleared("train-1", 22, SCHEDULER).found() == []
+    assert short_of_a_pod().found() == ["preemptor-idle"]
+    assert short_of_a_pod().cleared("train-1", 40, SCHEDULER).found() == ["preemptor-idle"]
+
+
+def test_a_gang_with_enough_pods_is_tried_at_once() -> None:
+    recording = short_of_a_pod().pod("train-3", 3, priority=1000, group="train")
+
+    assert recording.cleared("train-1", 22, SCHEDULER).found() == ["preemptor-idle"]
 
 
 def _clears(event: AuditEvent, name: str) -> bool:

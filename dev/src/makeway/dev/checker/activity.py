@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase, uid_of
 from makeway.dev.checker.findings import Invariant
 from makeway.dev.checker.orders import OrderHistory
+from makeway.dev.checker.units import Groups
 
 ACTIVE = timedelta(seconds=10)
 BACK_OFF = timedelta(seconds=10)
 """kube-scheduler's podMaxBackoffSeconds. The plugin moves its preemptor past it; the nominator cannot."""
+TOO_FEW = timedelta(seconds=20)
+"""kube-scheduler tries no gang that has too few pods. The plugin waits 15 s for more, and then takes its
+nominations back: that is what shows."""
 RELEASE = timedelta(seconds=60)
 """A preemptor is released at the longest grace period of its victims + this, whatever they do."""
 
@@ -26,21 +31,23 @@ RELEASE = timedelta(seconds=60)
 def rules(case: OrderCase) -> Iterator[Finding]:
     """Every preemptor is tried again within 10 s of its outcome, or of its last victim's leaving.
 
-    A nominator's has kube-scheduler's back-off before it.
+    A nominator's has kube-scheduler's back-off before it. A gang that has too few pods then is given up.
     """
-    seen = _signs(case)
+    seen, groups = _signs(case), Groups(case)
     for order in case.orders:
         for uid in order.nominations:
-            yield from _idle(case, order, uid, seen)
+            yield from _idle(case, order, uid, seen, groups)
 
 
 def _idle(
-    case: OrderCase, order: OrderHistory, uid: str, seen: dict[str, list[datetime]]
+    case: OrderCase, order: OrderHistory, uid: str, seen: dict[str, list[datetime]], groups: Groups
 ) -> Iterator[Finding]:
     preemptor = case.pods.get(uid)
     if order.outcome is not None and order.ended_at is not None and preemptor is not None:
         begin = _released(case, order, order.ended_at)
         due = case.outages.due(begin, ACTIVE + BACK_OFF if order.order.is_external else ACTIVE)
+        if any(_too_few(case, order, groups, moment) for moment in (begin, due)):
+            due = case.outages.due(begin, ACTIVE + TOO_FEW)
         leaving = preemptor.leaving_at
         if leaving is not None and leaving <= due:
             return
@@ -57,6 +64,20 @@ def _idle(
             due,
             f"no attempt since its order {order.outcome.result} at {order.ended_at.isoformat()}",
         )
+
+
+def _too_few(case: OrderCase, order: OrderHistory, groups: Groups, moment: datetime) -> bool:
+    """Whether the gang of an order has fewer pods at a moment than it needs."""
+    group = order.order.group
+    if group is None:
+        return False
+    record = groups.at(GroupKey(group.namespace, group.name), moment)
+    there = 0
+    for pod in case.pods:
+        shown = pod.at(moment)
+        same = (pod.namespace, pod.group) == (group.namespace, group.name)
+        there += same and shown is not None and not shown.gone
+    return there < (group.min_count if record is None else record.min_count)
 
 
 def _released(case: OrderCase, order: OrderHistory, ended_at: datetime) -> datetime:
