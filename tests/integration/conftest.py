@@ -13,7 +13,7 @@ logs and audit log, is kept where a test failed, and its path is shown."""
 import asyncio
 import itertools
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from integration.cluster import RunningCluster
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
+from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, order
 from integration.pod_groups import apiserver_arguments
 from integration.priority_classes import Classes
 from integration.space import Space, open_space
@@ -50,27 +51,30 @@ from makeway.dev.options import (
 from makeway.dev.progress import ConsoleProgress
 
 PLUGIN_FORM = "plugin"
-EXTERNAL_FORM = "external"
 SYNC_FORM = "sync-api-calls"
 ASYNC_FORM = "async-api-calls"
 
 _HERE = Path(__file__).parent
 _FAILED = pytest.StashKey[bool]()
 _DIRECTORIES = pytest.StashKey[list[Path]]()
+_LIFETIMES = pytest.StashKey[Lifetimes]()
 
 PrivateCluster = Callable[[ClusterOptions], Awaitable[RunningCluster]]
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test here, so that `-m 'not integration'` leaves it out."""
+    """Mark every test here, so that `-m 'not integration'` leaves it out, and have those of a cluster in a row."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.integration)
+    order(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the binaries where a test here will run."""
     session.config.stash[_DIRECTORIES] = []
+    session.config.stash[_LIFETIMES] = Lifetimes(session.items)
     if session.config.option.collectonly or not any(
         item.path.is_relative_to(_HERE) for item in session.items
     ):
@@ -78,6 +82,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         ensure(binaries.needed(COMPONENTS), ConsoleProgress())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Stop the clusters that are not needed any more. Not in the teardown before: a test may be run again."""
+    item.config.stash[_LIFETIMES].before(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -109,20 +119,30 @@ def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
         config.stash[_DIRECTORIES].remove(directory)
 
 
-@pytest.fixture(scope="session")
-def shared_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+def _share(
+    request: pytest.FixtureRequest, options: ClusterOptions, *, replicas: Sequence[str] = ()
 ) -> Iterator[RunningCluster]:
-    """Give the control plane that the tests share."""
-    running = _start(tmp_path_factory.mktemp("shared") / "cluster", ClusterOptions(), pytestconfig)
+    """Start the cluster of a fixture in `SHARED`; it is stopped after the last test that needs it."""
+    name, config = request.fixturename, request.config
+    assert name is not None
+    directories: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    running = _start(directories.mktemp(name.removesuffix("_cluster")) / "cluster", options, config)
+    lifetimes = config.stash[_LIFETIMES]
+    lifetimes.add(name, lambda: _stop(running, config))
+    for service in replicas:
+        running.start_replica(service)
     yield running
-    _stop(running, pytestconfig)
+    lifetimes.stop(name)
 
 
 @pytest.fixture(scope="session")
-def external_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def shared_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+    """Give the control plane that the tests share."""
+    yield from _share(request, ClusterOptions())
+
+
+@pytest.fixture(scope="session")
+def external_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler is kube-scheduler: the nominator preempts from outside."""
     options = ClusterOptions(
         components=frozenset({*USUAL, NOMINATOR}),
@@ -131,22 +151,16 @@ def external_cluster(
         failpoints=True,
         admission_policies=True,
     )
-    running = _start(tmp_path_factory.mktemp("external") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture(scope="session")
-def shadow_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def shadow_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler has a filter of another author, with nominator and shadow."""
     options = ClusterOptions(
         components=frozenset({*USUAL, NOMINATOR, SHADOW}), plugin=False, fallback=False, test_plugins=True
     )
-    running = _start(tmp_path_factory.mktemp("shadow") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture
@@ -169,7 +183,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
     """Give the control plane that the tests of a form share."""
     shared: RunningCluster = request.getfixturevalue(
-        "external_cluster" if form == EXTERNAL_FORM else "shared_cluster"
+        "external_cluster" if form == EXTERNAL_FORM else BY_FORM["cluster"]
     )
     return shared
 
@@ -200,14 +214,10 @@ async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncI
 
 
 @pytest.fixture(scope="session")
-def plain_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def plain_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler is kube-scheduler, without MakeWay."""
     options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-    running = _start(tmp_path_factory.mktemp("plain") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -218,27 +228,19 @@ async def plain_space(plain_cluster: RunningCluster) -> AsyncIterator[Space]:
 
 
 @pytest.fixture(scope="session")
-def drawn_plain_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def drawn_plain_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane for drawn clusters: kube-scheduler with the tests' own filters."""
     options = ClusterOptions(
         components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False, test_plugins=True, failpoints=True
     )
-    running = _start(tmp_path_factory.mktemp("drawn-plain") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture(scope="session")
-def drawn_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def drawn_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give the same with MakeWay, and a fallback for when there is no plan."""
     options = ClusterOptions(test_plugins=True, failpoints=True)
-    running = _start(tmp_path_factory.mktemp("drawn") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -258,37 +260,27 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
 
 
 @pytest.fixture(scope="session")
-def plugin_crash_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def plugin_crash_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose parts can be killed between any two side effects.
 
     Nobody preempts there but makeway, so that a pod that is bound was helped by makeway.
     """
     options = ClusterOptions(failpoints=True, fallback=False)
-    running = _start(tmp_path_factory.mktemp("crashes") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture(scope="session")
-def replicated_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def replicated_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give such a control plane with three planners, of which one leads, and four evictors."""
     options = ClusterOptions(failpoints=True, fallback=False, planner_arguments=("--leader-elect",))
-    running = _start(tmp_path_factory.mktemp("replicas") / "cluster", options, pytestconfig)
-    for service in (PLANNER, PLANNER, EVICTOR, EVICTOR, EVICTOR):
-        running.start_replica(service)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options, replicas=(PLANNER, PLANNER, EVICTOR, EVICTOR, EVICTOR))
 
 
 @pytest.fixture
 def crash_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
     """Give such a control plane, with the plugin or with the nominator."""
     found: RunningCluster = request.getfixturevalue(
-        "external_cluster" if form == EXTERNAL_FORM else "plugin_crash_cluster"
+        "external_cluster" if form == EXTERNAL_FORM else BY_FORM["crash_cluster"]
     )
     return found
 
@@ -307,12 +299,7 @@ def race_form() -> str:
 
 
 @pytest.fixture(scope="session")
-def race_cluster(
-    request: pytest.FixtureRequest,
-    race_form: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    pytestconfig: pytest.Config,
-) -> Iterator[RunningCluster]:
+def race_cluster(request: pytest.FixtureRequest, race_form: str) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler has test plugins and failpoints, and no preemption but makeway's.
 
     Once with the scheduler's API calls in its cycles, as kube-scheduler 1.36 does by default, and once with
@@ -328,9 +315,7 @@ def race_cluster(
         test_plugins=True,
         scheduler_feature_gates=(("SchedulerAsyncAPICalls", race_form == ASYNC_FORM),),
     )
-    running = _start(tmp_path_factory.mktemp("races") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -342,18 +327,14 @@ async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
 
 
 @pytest.fixture(scope="session")
-def queue_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def queue_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler has two profiles, and no planner: tests say what is in force."""
     options = ClusterOptions(
         components=frozenset({NATS, SCHEDULER, KWOK}),
         fallback=False,
         profiles=("default-scheduler", "second"),
     )
-    running = _start(tmp_path_factory.mktemp("queues") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -364,16 +345,12 @@ async def queue_space(queue_cluster: RunningCluster) -> AsyncIterator[Space]:
 
 
 @pytest.fixture(scope="session")
-def fault_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def fault_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose planner, evictor and scheduler go through the fault proxy."""
     options = ClusterOptions(
         fallback=False, faulty=(PLANNER, EVICTOR, SCHEDULER), plugin_arguments=(("notAfter", "20s"),)
     )
-    running = _start(tmp_path_factory.mktemp("faults") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -391,17 +368,16 @@ async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
 
 
 @pytest.fixture(scope="session")
-def chart_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+def chart_control_plane(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane that has none of makeway's parts."""
-    options = ClusterOptions(components=frozenset({KWOK}))
-    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("chart") / "cluster", options).start())
-    yield running
-    running.owned.stop()
+    yield from _share(request, ClusterOptions(components=frozenset({KWOK})))
 
 
 @pytest.fixture(scope="session")
 def installed(
-    chart_control_plane: RunningCluster, tmp_path_factory: pytest.TempPathFactory
+    chart_control_plane: RunningCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    pytestconfig: pytest.Config,
 ) -> Iterator[Installed]:
     """Install the chart with the plugin in mode enforce, and one who may read the scheduler's metrics."""
     manifests = render(
@@ -411,18 +387,18 @@ def installed(
         f"metrics.readers[0].name={READER}",
     )
     release = Release(chart_control_plane, manifests, tmp_path_factory.mktemp("release"))
+    lifetimes = pytestconfig.stash[_LIFETIMES]
+    lifetimes.add("installed", release.stop)
     try:
         new = Installed(chart_control_plane, release)
         asyncio.run(new.come_up())
         yield new
     finally:
-        release.stop()
+        lifetimes.stop("installed")
 
 
 @pytest.fixture(scope="session")
-def group_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def group_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose API server has PodGroups; its scheduler takes no notice of them.
 
     Nobody preempts there but makeway, within the chart's admission policies.
@@ -435,15 +411,11 @@ def group_cluster(
         admission_policies=True,
         apiserver_arguments=apiserver_arguments(*composite),
     )
-    running = _start(tmp_path_factory.mktemp("groups") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture(scope="session")
-def gang_planning_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def gang_planning_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler places a gang as one, and asks makeway for room for it."""
     if KUBERNETES.name != "1.37":
         pytest.skip("kube-scheduler asks for room for a gang as one from 1.37 on")
@@ -452,15 +424,11 @@ def gang_planning_cluster(
         scheduler_feature_gates=(("GenericWorkload", True),),
         apiserver_arguments=apiserver_arguments(),
     )
-    running = _start(tmp_path_factory.mktemp("gangs") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)
 
 
 @pytest.fixture(scope="session")
-def gang_cluster(
-    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[RunningCluster]:
+def gang_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     """Give a control plane whose scheduler places a gang together, and preempts for each of its pods."""
     if KUBERNETES.name != "1.36":
         pytest.skip("only kube-scheduler 1.36 evicts for a gang pod by pod")
@@ -468,6 +436,4 @@ def gang_cluster(
         scheduler_feature_gates=(("GenericWorkload", True), ("GangScheduling", True)),
         apiserver_arguments=apiserver_arguments(),
     )
-    running = _start(tmp_path_factory.mktemp("gangs") / "cluster", options, pytestconfig)
-    yield running
-    _stop(running, pytestconfig)
+    yield from _share(request, options)

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_PATIENT_SECONDS = 60.0
+"""No promise: what takes a second on a machine of its own may take twenty on a busy one."""
 _LONGEST_SECONDS = 0.5
 """Between two times of asking."""
 _MOST_CHARACTERS = 2000
@@ -18,7 +20,7 @@ class NotYet(Exception):  # noqa: N818 - a state, not an error
 
 
 async def until(
-    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = 15.0, every: float = 0.05
+    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = _PATIENT_SECONDS, every: float = 0.05
 ) -> T:
     """Ask again and again until the probe gives a true value, and give that.
 

@@ -1,0 +1,82 @@
+"""Tests that share a control plane run one after another, and it is stopped after the last of them.
+
+A dozen idle control planes take one of two cores, so that what runs last would be slow for no fault of its own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+SHARED = (
+    "shared_cluster",
+    "external_cluster",
+    "shadow_cluster",
+    "plugin_crash_cluster",
+    "replicated_cluster",
+    "race_cluster",
+    "queue_cluster",
+    "fault_cluster",
+    "group_cluster",
+    "gang_planning_cluster",
+    "gang_cluster",
+    "plain_cluster",
+    "drawn_plain_cluster",
+    "drawn_cluster",
+    "installed",
+    "chart_control_plane",
+)
+"""The session's fixtures that start processes. Tests run in this order, by the first that they need."""
+EXTERNAL_FORM = "external"
+BY_FORM = {
+    "cluster": "shared_cluster",
+    "crash_cluster": "plugin_crash_cluster",
+    "race_cluster": "race_cluster",
+}
+"""Fixtures that give the cluster named, or in the external form `external_cluster`."""
+
+_FORMS = ("form", "race_form")
+
+
+def needed(item: pytest.Item) -> set[str]:
+    """Return the shared clusters that a test uses, directly or through other fixtures."""
+    names: Iterable[str] = getattr(item, "fixturenames", ())
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    external = any(params.get(form) == EXTERNAL_FORM for form in _FORMS)
+    found = {name for name in names if name in SHARED and name not in BY_FORM}
+    for name in BY_FORM.keys() & set(names):
+        found.add("external_cluster" if external else BY_FORM[name])
+    return found
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Sort tests in place by the clusters that they need; those that need none run first."""
+
+    def place(item: pytest.Item) -> list[int]:
+        return sorted(SHARED.index(name) for name in needed(item))
+
+    items.sort(key=place)
+
+
+class Lifetimes:
+    """Stops what the tests to come do not need."""
+
+    def __init__(self, items: Sequence[pytest.Item]) -> None:
+        self._at = {item.nodeid: index for index, item in enumerate(items)}
+        self._last: dict[str, int] = {}
+        for index, item in enumerate(items):
+            self._last.update(dict.fromkeys(needed(item), index))
+        self._stops: dict[str, Callable[[], None]] = {}
+
+    def add(self, name: str, stop: Callable[[], None]) -> None:
+        """Keep how to stop a fixture of `SHARED` that was started."""
+        self._stops[name] = stop
+
+    def stop(self, name: str) -> None:
+        """Stop it; does nothing where it was stopped already."""
+        if stop := self._stops.pop(name, None):
+            stop()
+
+    def before(self, item: pytest.Item) -> None:
+        """Stop what no test needs from this one on, the last started first."""
+        for name in [name for name in reversed(self._stops) if self._last[name] < self._at[item.nodeid]]:
+            self.stop(name)
