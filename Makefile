@@ -231,7 +231,7 @@ browser-test: setup ## The page in a real browser, where there is one
 .PHONY: integration
 integration: setup ## Integration tests on the real control plane (built on first use)
 	$(BIN)/makeway dev build
-	$(BIN)/pytest -v tests/integration -m "not slow" $(ARGS)
+	$(BIN)/pytest -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: test
 test: check contract differential-test protocol-test chart browser-test integration ## Everything a change must pass (about 15 minutes)

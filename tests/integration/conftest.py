@@ -27,7 +27,7 @@ from integration.cluster import RunningCluster
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
-from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, order
+from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, group, order
 from integration.pod_groups import apiserver_arguments
 from integration.priority_classes import Classes
 from integration.space import Space, open_space
@@ -62,12 +62,14 @@ _LIFETIMES = pytest.StashKey[Lifetimes]()
 PrivateCluster = Callable[[ClusterOptions], Awaitable[RunningCluster]]
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test here, so that `-m 'not integration'` leaves it out, and have those of a cluster in a row."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark every test here, so that `-m 'not integration'` leaves it out; sort them by cluster."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.xdist_group(group(item)))
+    yield
     order(items)
 
 

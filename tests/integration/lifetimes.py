@@ -1,6 +1,7 @@
 """Tests that share a control plane run one after another, and it is stopped after the last of them.
 
-A dozen idle control planes take one of two cores, so that what runs last would be slow for no fault of its own.
+A dozen idle control planes take one of two cores, so that what runs last would be slow for no fault of its
+own. Where two processes run the tests (`pytest -n 2 --dist loadgroup`), each has its own of what both need.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +47,17 @@ def needed(item: pytest.Item) -> set[str]:
     for name in BY_FORM.keys() & set(names):
         found.add("external_cluster" if external else BY_FORM[name])
     return found
+
+
+def group(item: pytest.Item) -> str:
+    """Return the name of what one process runs as a whole: a test with all its parameters, or a module that
+    has a fixture of its own.
+    """
+    definitions = getattr(item, "_fixtureinfo", None)
+    found = definitions.name2fixturedefs.values() if definitions else ()
+    whole = any(definition.scope == "module" for of_name in found for definition in of_name)
+    name = item.originalname if isinstance(item, pytest.Function) and not whole else ""
+    return f"{item.path.stem}.{name}"
 
 
 def order(items: list[pytest.Item]) -> None:

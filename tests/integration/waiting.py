@@ -20,7 +20,11 @@ class NotYet(Exception):  # noqa: N818 - a state, not an error
 
 
 async def until(
-    what: str, probe: Callable[[], Awaitable[T | None]], *, seconds: float = _PATIENT_SECONDS, every: float = 0.05
+    what: str,
+    probe: Callable[[], Awaitable[T | None]],
+    *,
+    seconds: float = _PATIENT_SECONDS,
+    every: float = 0.05,
 ) -> T:
     """Ask again and again until the probe gives a true value, and give that.
 
