@@ -17,9 +17,11 @@ async def mode(cluster: RunningCluster, *arguments: str) -> tuple[int, str, str]
 
 
 async def command(cluster: RunningCluster, called: Typer, *arguments: str) -> tuple[int, str, str]:
-    """Call a command; return its exit code, stdout and stderr."""
+    """Call a command as in a pipe that bounds no width; return its exit code, stdout and stderr."""
     result = await asyncio.to_thread(
-        CliRunner().invoke, called, [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"]
+        CliRunner(env={"COLUMNS": None}).invoke,
+        called,
+        [*arguments, f"--kubeconfig={cluster.info.kubeconfig}"],
     )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout, result.stderr

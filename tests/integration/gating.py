@@ -10,7 +10,7 @@ from integration.cluster import RunningCluster
 from integration.scraping import scrape
 from integration.signing import signatures_of
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState, Limits, QueueLimit
 from makeway.bus.publishing import Published
@@ -132,7 +132,7 @@ async def bound(space: Space) -> list[str]:
     return sorted(name for name, pod in (await space.pods()).items() if pod.spec.node_name)
 
 
-async def until_bound_count(space: Space, count: int, *, seconds: float = 30.0) -> None:
+async def until_bound_count(space: Space, count: int, *, seconds: float = PATIENT_SECONDS) -> None:
     """Wait until exactly so many pods are on a node."""
 
     async def counted() -> bool:
@@ -144,7 +144,7 @@ async def until_bound_count(space: Space, count: int, *, seconds: float = 30.0) 
     await until(f"{count} pods are on a node", counted, seconds=seconds)
 
 
-async def until_waiting(space: Space, name: str, *parts: str, seconds: float = 15.0) -> str:
+async def until_waiting(space: Space, name: str, *parts: str, seconds: float = PATIENT_SECONDS) -> str:
     """Wait until a pod's condition says that it does not fit, with these words; gives the message."""
 
     async def said() -> str:

@@ -11,7 +11,7 @@ from integration.bus_reader import BusReader, read_bus
 from integration.charting import NAMESPACE, Release
 from integration.cluster import RunningCluster
 from integration.space import Space, open_space
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.messages import EvictionOrder
 from makeway.dev.audit_log import AuditEvent, AuditLog
 from makeway.dev.processes import Process
@@ -103,7 +103,7 @@ def ours(name: str, priority: str, cpu: int) -> PodBuilder:
     return make_pod(name).priority(priority).cpu(cpu).spec(schedulerName=SCHEDULER_NAME)
 
 
-async def until_ended(bus: BusReader, uid: str, *, seconds: float = 20) -> EvictionOrder:
+async def until_ended(bus: BusReader, uid: str, *, seconds: float = PATIENT_SECONDS) -> EvictionOrder:
     """Wait until the one order for a pod has succeeded."""
 
     async def ask() -> EvictionOrder:

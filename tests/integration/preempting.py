@@ -9,7 +9,7 @@ import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.dev.audit_log import AuditEvent
@@ -69,7 +69,7 @@ async def ordered(space: Space, pod: PodBuilder) -> Pod:
 
 
 async def until_ordered(
-    space: Space, preemptor: Pod, *, seconds: float = 15.0, every: float = 0.05
+    space: Space, preemptor: Pod, *, seconds: float = PATIENT_SECONDS, every: float = 0.05
 ) -> EvictionOrder:
     """Wait until an order for a pod is committed; gives the last one."""
 
@@ -112,7 +112,7 @@ def deletes_of(space: Space, name: str) -> list[AuditEvent]:
     ]
 
 
-async def first_decision(space: Space, preemptor: Pod, *, seconds: float = 15.0) -> DecisionRecord:
+async def first_decision(space: Space, preemptor: Pod, *, seconds: float = PATIENT_SECONDS) -> DecisionRecord:
     """The first decision record about a pod."""
 
     async def ask() -> DecisionRecord | None:
@@ -123,7 +123,7 @@ async def first_decision(space: Space, preemptor: Pod, *, seconds: float = 15.0)
 
 
 async def outcome_of_order(
-    space: Space, preemptor: Pod, number: int = 0, *, seconds: float = 15.0
+    space: Space, preemptor: Pod, number: int = 0, *, seconds: float = PATIENT_SECONDS
 ) -> tuple[EvictionOrder, Outcome]:
     """A preemptor's order, counted from 0, and its outcome."""
 

@@ -13,7 +13,7 @@ from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.preempting import settle
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord, EvictionOrder
@@ -75,7 +75,7 @@ async def until_state(
     what: str,
     wanted: Callable[[QueueState], bool],
     *,
-    seconds: float = 15,
+    seconds: float = PATIENT_SECONDS,
 ) -> QueueState:
     """Wait until a queue is as wanted."""
 
@@ -91,7 +91,7 @@ async def until_state(
     return await until(f"{path}: {what}", ask, seconds=seconds)
 
 
-async def until_ended(cluster: RunningCluster, path: str, *, seconds: float = 15) -> QueueState:
+async def until_ended(cluster: RunningCluster, path: str, *, seconds: float = PATIENT_SECONDS) -> QueueState:
     """Wait until a queue's process has ended."""
     return await until_state(
         cluster,

@@ -13,7 +13,7 @@ import msgspec
 from integration.builders import Manifest, NodeBuilder, PodBuilder
 from integration.bus_reader import BusReader
 from integration.cluster import RunningCluster
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.core.k8s.objects import Node, Pod
 from makeway.dev.audit_log import AuditLog
 from makeway.dev.options import NATS
@@ -185,7 +185,7 @@ class Space:
         """A node's name in the test's own words."""
         return (node_name or "").removeprefix(f"{self.namespace}-")
 
-    async def until_bound(self, name: str, *, seconds: float = 15.0) -> str:
+    async def until_bound(self, name: str, *, seconds: float = PATIENT_SECONDS) -> str:
         """Wait until a pod is bound; gives the node in the test's own words."""
 
         async def bound() -> str:
@@ -198,7 +198,7 @@ class Space:
 
         return await until(f"pod {name} is bound", bound, seconds=seconds)
 
-    async def until_running(self, name: str, *, seconds: float = 15.0) -> Pod:
+    async def until_running(self, name: str, *, seconds: float = PATIENT_SECONDS) -> Pod:
         """Wait until a pod runs."""
 
         async def running() -> Pod:
@@ -209,7 +209,7 @@ class Space:
 
         return await until(f"pod {name} runs", running, seconds=seconds)
 
-    async def until_gone(self, name: str, *, uid: str = "", seconds: float = 15.0) -> None:
+    async def until_gone(self, name: str, *, uid: str = "", seconds: float = PATIENT_SECONDS) -> None:
         """Wait until a pod is gone, or where a UID is given, until another has its name."""
 
         async def gone() -> bool:
@@ -220,7 +220,7 @@ class Space:
 
         await until(f"pod {name} is gone", gone, seconds=seconds)
 
-    async def until_nominated(self, name: str, *, seconds: float = 15.0) -> str:
+    async def until_nominated(self, name: str, *, seconds: float = PATIENT_SECONDS) -> str:
         """Wait until a pod is nominated or bound; gives the node in the test's own words."""
 
         async def nominated() -> str:

@@ -207,7 +207,7 @@ async def test_every_counterfactual_once_applied_unblocks_the_pod(
             group = groups[number]
             (change,) = found[group][number]["changes"]
             await applied(space, group, change)
-            assert await space.until_bound(f"asks-{group}", seconds=30)
+            assert await space.until_bound(f"asks-{group}")
 
 
 async def test_cordons_and_taints_are_told_and_lifting_them_helps(space: Space) -> None:
@@ -225,7 +225,7 @@ async def test_cordons_and_taints_are_told_and_lifting_them_helps(space: Space) 
     for number, group in enumerate(groups):
         (change,) = found[group][number]["changes"]
         await applied(space, group, change)
-        assert await space.until_bound(f"asks-{group}", seconds=30)
+        assert await space.until_bound(f"asks-{group}")
 
 
 async def tried(space: Space, names: list[str]) -> bool:

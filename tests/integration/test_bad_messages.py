@@ -242,7 +242,7 @@ async def preempt_once(space: Space, name: str) -> float:
     (preemptor,) = await space.create(
         make_pod(f"p-{name}").priority("high").cpu("500m").spec(nodeSelector=here)
     )
-    order, outcome = await outcome_of_order(space, preemptor, seconds=30)
+    order, outcome = await outcome_of_order(space, preemptor)
     assert outcome.result == "succeeded"
     await space.until_bound(f"p-{name}")
     return (outcome.finished_at - order.created_at).total_seconds()
@@ -318,7 +318,7 @@ async def bad_messages_do_no_harm(private_cluster: PrivateCluster, repeat: int) 
                 raise NotYet(f"{found}, want {expected}")
             return True
 
-        await until("all is in quarantine", all_parked, seconds=30, every=0.5)
+        await until("all is in quarantine", all_parked, every=0.5)
         assert slowest < usual + 1.0
         assert {name: cluster.process(name).pid for name in SERVICES} == pids
         await assert_untouched(space, forger)
@@ -349,7 +349,7 @@ async def ended(space: Space, bad: Bad) -> None:
         assert [(o.result, o.reason) for o in found] == [bad.outcome], (bad.name, found)
         return True
 
-    await until(f"the outcome of {bad.name}", outcome, seconds=40)
+    await until(f"the outcome of {bad.name}", outcome)
 
 
 async def assert_untouched(space: Space, forger: Forger) -> None:

@@ -57,7 +57,7 @@ async def test_the_brake_works_while_the_policy_is_refused_and_its_release_bring
 
     code, _, err = await mode(enforcing, "--release")
     assert code == 0, err
-    await crash_space.until_bound("urgent", seconds=30)
+    await crash_space.until_bound("urgent")
     assert len(deletes_of(crash_space, "low")) == 1
     code, out, _ = await mode(enforcing)
     assert out.startswith("mode: enforce, by the last good policy"), out
@@ -99,4 +99,4 @@ async def test_a_brake_for_one_namespace_leaves_the_others_alone(
     assert "there is no namespace no-such-namespace" in err
     code, _, err = await mode(enforcing, "--release", "-n", crash_space.namespace)
     assert code == 0, err
-    await crash_space.until_bound("urgent", seconds=30)
+    await crash_space.until_bound("urgent")

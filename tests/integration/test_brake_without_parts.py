@@ -49,7 +49,7 @@ async def test_with_the_brake_set_the_protected_pod_stays_and_another_makes_room
 
         (urgent,) = await space.create(sized("urgent", "high", 500))
 
-        assert await space.until_bound("urgent", seconds=30) == "n2"
+        assert await space.until_bound("urgent") == "n2"
         assert await space.pod("kept") is not None
         if "deleted" in brake:  # without one a planner does not become ready again
             await put(protecting, {"policy.yaml": PROTECTING})

@@ -71,7 +71,7 @@ async def test_it_preempts_with_the_rights_it_grants_and_uses_all_of_them(instal
         await space.run(ours("first", "low", 2))
         await installed.start_services()
         (second,) = await space.create(ours("second", "mid", 2))
-        assert await space.until_bound("second", seconds=30) == "n1"
+        assert await space.until_bound("second") == "n1"
         async with installed.bus() as bus:
             order = await until_ended(bus, second.metadata.uid)
         assert [victim.name for victim in order.victims] == ["first"]
@@ -80,7 +80,7 @@ async def test_it_preempts_with_the_rights_it_grants_and_uses_all_of_them(instal
         for planner, _ in installed.planners:
             planner.pause()
         await space.create(ours("third", "high", 2))
-        assert await space.until_bound("third", seconds=30) == "n1"
+        assert await space.until_bound("third") == "n1"
         assert await space.pod("second") is None
         for planner, _ in installed.planners:
             planner.resume()
@@ -126,8 +126,8 @@ async def test_the_successor_of_a_killed_planner_plans_within_ten_seconds_and_do
         took = time.monotonic() - killed
 
         (after,) = await space.create(ours("after", "mid", 1))
-        await space.until_bound("before", seconds=30)
-        await space.until_bound("after", seconds=30)
+        await space.until_bound("before")
+        await space.until_bound("after")
         orders = [await until_ended(bus, pod.metadata.uid) for pod in (before, after)]
         assert [len(await bus.orders(pod.metadata.uid)) for pod in (before, after)] == [1, 1]
 
@@ -146,7 +146,7 @@ async def _until_somebody_plans(space: Space, bus: BusReader) -> None:
         asked.append(pod.metadata.uid)
         return any([await bus.decisions(uid) for uid in asked])
 
-    await until("the successor plans", planned, seconds=30, every=0.5)
+    await until("the successor plans", planned, every=0.5)
 
 
 async def _leader(installed: Installed) -> tuple[Process, str]:

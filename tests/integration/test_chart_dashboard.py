@@ -89,7 +89,7 @@ async def test_every_panel_has_data_where_the_scheduler_in_kube_system_has_the_p
         )
         (pod,) = await space.create(ours("high", "high", 1))
         await until_ended(bus, pod.metadata.uid)
-        await space.until_bound("high", seconds=30)
+        await space.until_bound("high")
 
         empty = await empty_panels(url, len(installed.planners) + len(installed.evictors) + 1)
 
@@ -120,7 +120,7 @@ async def test_every_panel_has_data_beside_a_scheduler_that_is_not_touched(
             url = await prometheus_for(release, services, tmp_path)
             (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
             await until_ended(bus, pod.metadata.uid)
-            await space.until_bound("high", seconds=30)
+            await space.until_bound("high")
 
             empty = await empty_panels(url, len(services))
     finally:
@@ -145,8 +145,8 @@ async def test_every_panel_has_data_where_preemptions_of_others_are_compared(
             await space.run(make_pod("low").priority("low").cpu(1))
             url = await prometheus_for(release, installed.planners, tmp_path)
             (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
-            await space.until_bound("high", seconds=30)
-            await until("it is compared", lambda: bus.comparisons(pod.metadata.uid), seconds=30)
+            await space.until_bound("high")
+            await until("it is compared", lambda: bus.comparisons(pod.metadata.uid))
 
             empty = await empty_panels(url, len(installed.planners))
     finally:
@@ -161,7 +161,7 @@ async def empty_panels(url: str, targets: int) -> set[str]:
     async def scraped() -> bool:
         return len(await query(url, "count_over_time(up[30s]) >= 3")) == targets
 
-    await until("every component was scraped three times", scraped, seconds=30)
+    await until("every component was scraped three times", scraped)
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     found = {

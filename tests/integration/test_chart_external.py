@@ -52,7 +52,7 @@ async def test_it_makes_room_beside_a_scheduler_that_is_not_touched(
             await space.run(make_pod("low").priority("low").cpu(1))
             (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
             order = await until_ended(bus, pod.metadata.uid)
-            assert await space.until_bound("high", seconds=30) == "n1"
+            assert await space.until_bound("high") == "n1"
 
             for account, exceptions in RARELY_USED.items():
                 granted = grants(manifests, account)
@@ -64,7 +64,7 @@ async def test_it_makes_room_beside_a_scheduler_that_is_not_touched(
                         raise NotYet(f"{account}: unused {sorted(found - left)}, used {sorted(left - found)}")
                     return True
 
-                await until(f"{account} has used what it is granted", used, seconds=30, every=0.5)
+                await until(f"{account} has used what it is granted", used, every=0.5)
     finally:
         release.stop()
 

@@ -103,20 +103,20 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(
     try:
         await installed.come_up(scheduler=False)
         process, _ = await asyncio.to_thread(release.start_service, "planner")
-        await until("the planner leads", leads, seconds=30, every=0.5)
+        await until("the planner leads", leads, every=0.5)
         async with installed.space() as space, installed.bus() as bus:
             await space.add_nodes(make_node("n1").cpu(1))
             await space.run(make_pod("low").priority("low").cpu(1))
             (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
-            assert await space.until_bound("high", seconds=30) == "n1"
+            assert await space.until_bound("high") == "n1"
 
             async def compared() -> bool:
                 if not await bus.comparisons(pod.metadata.uid):
                     raise NotYet("no comparison")
                 return True
 
-            await until("the preemption is compared", compared, seconds=30)
-        await until("the planner has used what it is granted", all_used, seconds=30, every=0.5)
+            await until("the preemption is compared", compared)
+        await until("the planner has used what it is granted", all_used, every=0.5)
         wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]
         assert await allowed(Grant("update", "coordination.k8s.io", "leases", NAMESPACE, PLANNER))
         log = release.log(process)

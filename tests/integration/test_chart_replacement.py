@@ -36,7 +36,7 @@ async def test_it_preempts_for_every_pod_as_the_clusters_own_scheduler(
             await space.run(make_pod("low").priority("low").cpu(1))
             (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
             order = await until_ended(bus, pod.metadata.uid)
-            assert await space.until_bound("high", seconds=30) == "n1"
+            assert await space.until_bound("high") == "n1"
     finally:
         release.stop()
 

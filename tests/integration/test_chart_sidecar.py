@@ -52,7 +52,7 @@ async def test_a_pod_of_scheduler_planner_and_nats_preempts(
             await space.run(ours("low", "low", 1))
             (pod,) = await space.create(ours("high", "high", 1))
             await until_ended(bus, pod.metadata.uid, seconds=60)
-            assert await space.until_bound("high", seconds=30) == "n1"
+            assert await space.until_bound("high") == "n1"
         admitted = await _admitted(installed)
     finally:
         release.stop()
@@ -119,7 +119,7 @@ async def test_a_static_pod_beside_kube_scheduler_preempts(
             await space.run(make_pod("low").priority("low").cpu(1))
             (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
             await until_ended(bus, pod.metadata.uid, seconds=60)
-            assert await space.until_bound("high", seconds=30) == "n1"
+            assert await space.until_bound("high") == "n1"
     finally:
         release.stop()
 

@@ -178,7 +178,7 @@ async def test_off_stops_a_running_order_before_its_next_delete_and_rolls_it_bac
             assert pod is not None
             assert "DisruptionTarget" not in {c.type for c in pod.status.conditions or ()}
 
-    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    assert await fault_space.until_bound("urgent") == "n1"
     await assert_invariants(fault_space, wait=False)
 
 
@@ -203,8 +203,8 @@ async def test_a_namespace_that_only_observes_evicts_nobody_while_others_do(
 
         assert deletes_of(fault_space, "low") == []
 
-    await fault_space.until_gone("low", uid=low.metadata.uid, seconds=30)
-    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    await fault_space.until_gone("low", uid=low.metadata.uid)
+    assert await fault_space.until_bound("urgent") == "n1"
     await assert_invariants(fault_space, wait=False)
 
 
@@ -232,8 +232,8 @@ async def test_a_policy_holds_where_there_are_more_pods_than_it_is_applied_to_at
         await settle()
         assert deletes_of(fault_space, "low") == []
 
-    await fault_space.until_gone("low", uid=low.metadata.uid, seconds=30)
-    assert await fault_space.until_bound("urgent", seconds=30) == "n1"
+    await fault_space.until_gone("low", uid=low.metadata.uid)
+    assert await fault_space.until_bound("urgent") == "n1"
     await assert_invariants(fault_space, wait=False)
 
 

@@ -141,7 +141,7 @@ async def test_where_the_first_choice_may_not_be_deleted_the_other_pod_goes(spac
 
     async with policy(space.cluster, daemonSets=ON), deletes_refused(space, "kept"):
         pod = await daemon(space, "high", 100)
-        assert await space.until_bound(pod.metadata.name, seconds=20) == "n1"
+        assert await space.until_bound(pod.metadata.name) == "n1"
 
     orders = await space.bus.orders(pod.metadata.uid)
     assert [[victim.name for victim in order.victims] for order in orders] == [["kept"], ["other"]]

@@ -21,7 +21,7 @@ from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
 from integration.signing import signatures_of
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Preemptor, Victim
@@ -324,7 +324,7 @@ class Scene:
         answer = await self.bus.publish_order(order, last.sequence if last else 0)
         assert isinstance(answer, Published)
 
-    async def outcome(self, order: EvictionOrder, *, seconds: float = 20) -> Outcome:
+    async def outcome(self, order: EvictionOrder, *, seconds: float = PATIENT_SECONDS) -> Outcome:
         async def ended() -> Outcome:
             last = await self.bus.outcome(order.order_id)
             if last is None:
@@ -544,7 +544,7 @@ class TestWholeOrders:
         await cluster.kill(EVICTOR)
         await cluster.start(EVICTOR)
 
-        outcome = await scene.outcome(order, seconds=50)
+        outcome = await scene.outcome(order)
         assert outcome.result == "expired"
         assert outcome.deliveries == 2
         assert scene.deletes() == []

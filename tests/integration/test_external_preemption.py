@@ -71,7 +71,7 @@ async def until_not_nominated(space: Space, name: str) -> None:
             raise NotYet(str(pod and pod.status.nominated_node_name))
         return True
 
-    await until(f"{name} is not nominated", ask, seconds=15)
+    await until(f"{name} is not nominated", ask)
 
 
 async def test_room_is_made_and_all_that_the_nominator_writes_is_one_nomination(space: Space) -> None:
@@ -114,7 +114,7 @@ async def test_a_class_that_may_preempt_by_itself_is_refused_and_told_why(
             assert "preemptionPolicy: Never" in text
             return True
 
-        await until("the class is told", told, seconds=15)
+        await until("the class is told", told)
     finally:
         await space.api.request("DELETE", f"{CLASSES}/{name}")
 
@@ -136,7 +136,7 @@ async def test_a_delay_of_the_class_is_waited_for(space: Space) -> None:
 
         await assert_stays_pending(space, "p", seconds=3)
         assert nominators_writes(space) == []
-        assert await space.until_bound("p", seconds=15) == "n1"
+        assert await space.until_bound("p") == "n1"
     finally:
         await space.api.request("DELETE", f"{CLASSES}/{name}")
 
@@ -328,5 +328,5 @@ async def test_the_room_is_asked_for_once_though_the_victim_takes_long_to_leave(
 
     pod = await ordered(space, sized("p", "high", 500))
 
-    assert await space.until_bound("p", seconds=20) == "n1"
+    assert await space.until_bound("p") == "n1"
     assert len(await space.bus.orders(pod.metadata.uid)) == 1

@@ -53,7 +53,7 @@ async def checked(cluster: RunningCluster, text: str) -> None:
             raise NotYet(told)
         return True
 
-    await until(f"check says {text!r}", ask, seconds=20)
+    await until(f"check says {text!r}", ask)
 
 
 async def annotate(space: Space, name: str, value: str | None) -> None:
@@ -72,7 +72,7 @@ async def test_a_4_a_pod_of_higher_priority_takes_the_node_and_one_victim_serves
     await ordered(space, sized("higher", "high", 500))
     await cluster.start("evictor")
 
-    assert await space.until_bound("higher", seconds=30) == "n1"
+    assert await space.until_bound("higher") == "n1"
     await outcome_of_order(space, lower)
     await assert_stays_pending(space, "p")
     assert len(deletes_of(space, "victim")) == 1

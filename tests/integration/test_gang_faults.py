@@ -157,7 +157,7 @@ async def first_end(space: Space, train: Gang) -> str:
             raise NotYet(f"{len(orders)} orders")
         return outcomes[0].result
 
-    return await until("the first order has ended", ended, seconds=30)
+    return await until("the first order has ended", ended)
 
 
 BEFORE_ANY_DELETE = (

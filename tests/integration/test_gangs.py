@@ -58,7 +58,7 @@ async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_sa
                     raise NotYet(str(conditions))
             return True
 
-        await until("every pod of the gang is told that it is held", told, seconds=30)
+        await until("every pod of the gang is told that it is held", told)
         pods = await space.pods()
         _, text, error = await run(gang_cluster, "why", f"{space.namespace}/gang-0")
 
@@ -75,4 +75,4 @@ async def test_kube_schedulers_own_preemption_evicts_for_a_gang_that_cannot_run(
             raise NotYet("all are there")
         return True
 
-    await until("pods went for nothing", evicted, seconds=30)
+    await until("pods went for nothing", evicted)

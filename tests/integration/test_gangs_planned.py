@@ -45,7 +45,7 @@ async def test_a_gang_takes_the_room_that_costs_the_fewest_pods(space: Space) ->
     train = await gang(space)
 
     for name in train.members:
-        await space.until_bound(name, seconds=30)
+        await space.until_bound(name)
     (order,) = await space.bus.group_orders(train.uid)
     assert order.kind == "group"
     assert sorted(victim.name for victim in order.victims) == ["large-n0", "large-n1", "large-n2"]
@@ -81,7 +81,7 @@ async def test_a_group_of_mode_all_goes_whole_for_a_gang(space: Space) -> None:
 
     train = await gang(space, members=1)
 
-    await space.until_bound("gang-0", seconds=30)
+    await space.until_bound("gang-0")
     (order,) = await space.bus.group_orders(train.uid)
     assert sorted(victim.name for victim in order.victims) == ["old-0", "old-1"]
     assert len({victim.unit for victim in order.victims} - {""}) == 1
@@ -100,7 +100,7 @@ async def test_two_gangs_that_need_the_same_room_get_it_one_after_the_other(spac
             raise NotYet(f"{len(bound)} run")
         return bound[0].uid
 
-    placed = await until("one gang is placed", one_runs, seconds=30)
+    placed = await until("one gang is placed", one_runs)
     waiting = second if placed == first.uid else first
     pods = await space.pods()
     assert [name for name in waiting.members if pods[name].spec.node_name] == [], "half a gang runs"
@@ -121,7 +121,7 @@ async def test_a_gang_gets_no_room_where_a_victim_may_not_be_deleted(space: Spac
                 raise NotYet(f"{len(found)} orders")
             return outcomes[0].result in {"failed", "refused"}
 
-        assert await until("the order is refused", refused, seconds=30)
+        assert await until("the order is refused", refused)
         assert {"low-0", "low-1"} <= set(await space.pods())
 
         async def cleared() -> bool:
@@ -131,7 +131,7 @@ async def test_a_gang_gets_no_room_where_a_victim_may_not_be_deleted(space: Spac
                 raise NotYet(str(shown))
             return True
 
-        await until("no nomination is left", cleared, seconds=15)
+        await until("no nomination is left", cleared)
 
 
 async def test_a_scheduler_killed_after_the_order_is_stored_goes_on_with_it(

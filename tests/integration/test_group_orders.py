@@ -23,7 +23,7 @@ from integration.pod_groups import apiserver_arguments, form
 from integration.signing import signatures_of
 from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
-from integration.waiting import NotYet, until
+from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus, Last
 from makeway.bus.messages import EvictionOrder, OrderedGroup, OrderMember, Outcome
 from makeway.bus.publishing import Published
@@ -145,7 +145,7 @@ class GangScene(Scene):
         answer = await self.bus.publish_order(order, last.sequence if isinstance(last, Last) else 0)
         assert isinstance(answer, Published)
 
-    async def carried_out(self, order: EvictionOrder, *, seconds: float = 20) -> Outcome:
+    async def carried_out(self, order: EvictionOrder, *, seconds: float = PATIENT_SECONDS) -> Outcome:
         await self.give(order)
         return await self.outcome(order, seconds=seconds)
 

@@ -44,7 +44,7 @@ async def test_a_hard_budget_holds_though_another_eviction_comes_between_plan_an
         assert (await healthy(space, "web"))[0] >= 1
         await run_victims(space, sized("web-3", "low", 500).on("n2").label("app", "web"))
 
-        assert await space.until_bound("urgent", seconds=30) == "n1"
+        assert await space.until_bound("urgent") == "n1"
         _, outcome = await outcome_of_order(space, urgent)
         assert [(one.name, one.result) for one in outcome.victims] == [("web-1", "deleted")]
         current, desired = await healthy(space, "web")

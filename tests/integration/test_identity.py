@@ -54,7 +54,7 @@ async def recreate(space: Space, pod: PodBuilder) -> Pod:
                 raise
             raise NotYet(str(error)) from error
 
-    return (await until(f"{pod.name} is there again", created, seconds=20, every=0.002))[0]
+    return (await until(f"{pod.name} is there again", created, every=0.002))[0]
 
 
 async def recreated(space: Space, order: EvictionOrder, source: random.Random) -> dict[str, str]:
@@ -83,12 +83,12 @@ async def recreate_during_orders(space: Space, source: random.Random) -> tuple[l
     )
 
     async def one(preemptor: Pod) -> tuple[EvictionOrder, dict[str, str]]:
-        order = await until_ordered(space, preemptor, seconds=30, every=0.01)
+        order = await until_ordered(space, preemptor, every=0.01)
         return order, await recreated(space, order, source)
 
     done = await asyncio.gather(*map(one, preemptors))
     for preemptor in preemptors:
-        await space.until_bound(preemptor.metadata.name, seconds=30)
+        await space.until_bound(preemptor.metadata.name)
     await asyncio.sleep(0.1)
     pods = await space.pods()
     for name, uid in ((name, uid) for _, uids in done for name, uid in uids.items()):
@@ -196,7 +196,7 @@ async def preemptor_recreated(space: Space, node: str, preemptor: str) -> None:
             raise NotYet("it has no node")
         return True
 
-    await until(f"{preemptor}, made anew, is bound", bound, seconds=40)
+    await until(f"{preemptor}, made anew, is bound", bound)
 
 
 async def preemptor_bound_elsewhere(space: Space, node: str, preemptor: str) -> None:
@@ -235,7 +235,7 @@ async def change_once(space: Space, change: Change, source: random.Random) -> No
     await space.add_nodes(make_node(node).cpu("500m"))
     await space.run(sized(victim, "low").on(node))
     await space.create(sized(preemptor, "high").spec(nodeSelector=on(space, node)))
-    await space.until_nominated(preemptor, seconds=30)
+    await space.until_nominated(preemptor)
     await asyncio.sleep(source.random() * LATEST_CHANGE_SECONDS)
 
     await change(space, node, preemptor)
@@ -250,7 +250,7 @@ async def change_once(space: Space, change: Change, source: random.Random) -> No
             raise NotYet(f"orders without outcome {missing}")
         return True
 
-    await until("every order has ended", ended, seconds=40, every=0.1)
+    await until("every order has ended", ended, every=0.1)
     await asyncio.gather(*(space.delete(name, grace_seconds=0) for name in (victim, preemptor)))
 
 

@@ -72,7 +72,7 @@ async def bound_beside_its_volume(space: Space) -> str:
     async with volume_of_zone(space, "c") as claim:
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
         (preemptor,) = await space.create(sized("p", "high", SHARE).spec(volumes=[volume]))
-        node = await space.until_bound("p", seconds=20)
+        node = await space.until_bound("p")
         if space.cluster.owned.options.plugin:
             await outcome_of_order(space, preemptor)
             await assert_only_ordered_pods_were_deleted(space, [preemptor])

@@ -44,7 +44,7 @@ async def compared(space: Space, train: Gang) -> Comparison:
         found = await space.bus.comparisons(train.uid)
         return next((one for one in found if one.default_preemption is not None), None)
 
-    return await until("the comparison about the gang", told, seconds=30)
+    return await until("the comparison about the gang", told)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ async def compared(space: Space, preemptor: Pod) -> Comparison:
         found = await space.bus.comparisons(preemptor.metadata.uid)
         return found[0] if found else None
 
-    return await until(f"the comparison about {preemptor.metadata.name}", ask, seconds=30)
+    return await until(f"the comparison about {preemptor.metadata.name}", ask)
 
 
 async def test_every_preemption_of_stock_kube_scheduler_is_compared_and_told(

@@ -139,7 +139,7 @@ async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group
 
     preemptor = await ordered(space, sized("urgent", "high", 500))
 
-    assert await space.until_bound("urgent", seconds=30) == "n1"
+    assert await space.until_bound("urgent") == "n1"
     order, outcome = await outcome_of_order(space, preemptor)
     assert {(one.name, space.short(one.node)) for one in order.victims} == {
         ("a", "n1"),
@@ -168,7 +168,7 @@ async def test_a_group_of_mode_single_loses_the_pod_that_has_to_go(group_space: 
 
     await ordered(space, sized("urgent", "high", 500))
 
-    assert await space.until_bound("urgent", seconds=30) == "n1"
+    assert await space.until_bound("urgent") == "n1"
     assert stays(await space.pod("b"))
 
 
@@ -233,7 +233,7 @@ async def test_a_unit_that_is_another_one_since_it_was_planned_stays_whole(
 
         _, outcome = await outcome_of_order(space, preemptor)
         if then:
-            await space.until_bound("urgent", seconds=30)
+            await space.until_bound("urgent")
         else:
             await assert_stays_pending(space, "urgent")
 
@@ -289,7 +289,7 @@ async def test_a_group_that_is_deleted_after_its_first_pod_goes_whole(
     await remove_group(space, "train")
     failpoints.let_go("evictor.after-delete")
 
-    assert await space.until_bound("urgent", seconds=30) == "n1"
+    assert await space.until_bound("urgent") == "n1"
     _, outcome = await outcome_of_order(space, preemptor)
     assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
 
@@ -332,7 +332,7 @@ async def test_pods_whose_group_does_not_exist_stay_and_why_says_so(group_space:
     assert by_evictors(space) == {}
 
     await group(space, "ghost", "all")
-    assert await space.until_bound("urgent", seconds=40) == "n1"
+    assert await space.until_bound("urgent") == "n1"
 
 
 async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_group(
@@ -351,7 +351,7 @@ async def test_a_unit_goes_whole_though_its_pods_are_more_important_than_their_g
 
         preemptor = await ordered(space, sized("urgent", "mid", 500))
 
-        assert await space.until_bound("urgent", seconds=30) == "n1"
+        assert await space.until_bound("urgent") == "n1"
         _, outcome = await outcome_of_order(space, preemptor)
     assert {one.name: one.result for one in outcome.victims} == {"a": "deleted", "b": "deleted"}
 
@@ -375,7 +375,7 @@ async def test_the_highest_group_of_mode_all_goes_whole(group_space: Space) -> N
 
     preemptor = await ordered(space, sized("urgent", "high", 500))
 
-    assert await space.until_bound("urgent", seconds=30) == "n1"
+    assert await space.until_bound("urgent") == "n1"
     order, _ = await outcome_of_order(space, preemptor)
     assert {one.name for one in order.victims} == {"a", "b"}
     assert {one.unit for one in order.victims} == {f"CompositePodGroup {space.namespace}/job"}

@@ -71,7 +71,7 @@ async def test_dp_14_the_one_good_node_of_200_is_found(space: Space) -> None:
 
     (preemptor,) = await space.create(sized("p", "high", 500))
 
-    assert await space.until_bound("p", seconds=30) == best
+    assert await space.until_bound("p") == best
     order, _ = await outcome_of_order(space, preemptor)
     assert [victim.name for victim in order.victims] == [f"on-{best}"]
     await assert_only_ordered_pods_were_deleted(space, [preemptor])

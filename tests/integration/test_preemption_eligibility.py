@@ -127,7 +127,7 @@ async def test_preemptors_whose_victims_never_leave_go_elsewhere_after_the_grace
     assert [await space.node_of(pod.metadata.name) for pod in preemptors] == [""] * REPEAT
 
     for n, preemptor in enumerate(preemptors):
-        assert await space.until_bound(f"p-{n}", seconds=30) == f"b-{n}"
+        assert await space.until_bound(f"p-{n}") == f"b-{n}"
         assert [
             [victim.name for victim in order.victims]
             for order in await space.bus.orders(preemptor.metadata.uid)

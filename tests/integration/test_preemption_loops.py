@@ -37,7 +37,7 @@ async def refused(space: Space, name: str) -> bool:
             raise NotYet(messages)
         return (told,)
 
-    (found,) = await until(f"{name} is bound or refused", ask, seconds=30)
+    (found,) = await until(f"{name} is bound or refused", ask)
     return found
 
 
@@ -125,7 +125,7 @@ async def test_two_schedulers_that_preempt_each_others_room_are_seen_in_check(
                 raise NotYet("no pod is bound")
             return True
 
-        await until("a pod of web runs", runs, seconds=30)
+        await until("a pod of web runs", runs)
         await settle()
         await replica_set(space, "urgent", sized("urgent", "high", 500))
 

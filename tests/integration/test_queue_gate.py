@@ -137,7 +137,7 @@ async def test_a_scheduler_that_is_killed_neither_forgets_the_limits_nor_shuts_t
     await queue_cluster.kill("scheduler")
     await queue_cluster.start("scheduler")
     await space.create(queued("late", "root.ml"))
-    await until_waiting(space, "late", "queue root.ml: pods 3 of 3 used", seconds=20)
+    await until_waiting(space, "late", "queue root.ml: pods 3 of 3 used")
     assert most_at_once(space) == 3
     await space.delete((await bound(space))[0], grace_seconds=0)
 
@@ -163,7 +163,7 @@ async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_wh
             await queue_cluster.start("scheduler")
             await space.create(queued("late", "root.ml"))
             await until_waiting(
-                space, "late", "makeway-system/makeway-queues", "see that NATS and a planner run", seconds=20
+                space, "late", "makeway-system/makeway-queues", "see that NATS and a planner run"
             )
             assert len(await bound(space)) == 2
             async with elsewhere(
@@ -173,7 +173,7 @@ async def test_without_nats_a_new_scheduler_waits_for_the_limits_with_all_but_wh
             async with elsewhere(space, queued("planner", "root.ml"), "makeway-system") as planner:
                 await planner.until_bound()
             assert len(await bound(space)) == 2
-        await until_waiting(space, "late", "queue root.ml: pods 2 of 2 used", seconds=20)
+        await until_waiting(space, "late", "queue root.ml: pods 2 of 2 used")
         await space.delete((await bound(space))[0], grace_seconds=0)
         await until_bound_count(space, 2)
         assert most_at_once(space) == 2

@@ -28,7 +28,7 @@ _OUTAGE_SECONDS = 4.0
 """How long a preemptor tries while there is no plan; DefaultPreemption needs one cycle."""
 _FEWEST = 20
 """From so many clusters on, some of them must be such that preemption helps."""
-_FEW = pytest.param(40, id="40")
+_FEW = pytest.param(24, id="24", marks=pytest.mark.timeout(900))
 _FEWER = pytest.param(8, id="8")
 _MANY = pytest.param(300, id="300", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 

@@ -68,7 +68,7 @@ async def test_room_for_a_resize_is_made_by_the_fallback_within_the_policy_and_b
                 raise NotYet("the victim is there")
             return True
 
-        await until("the victim goes", gone, seconds=30)
+        await until("the victim goes", gone)
         orders = await space.bus.orders(grows.metadata.uid)
 
     assert orders == []

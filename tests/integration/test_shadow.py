@@ -142,9 +142,9 @@ async def test_check_misses_a_shadow_that_does_not_answer(
             raise NotYet(stdout)
         return True
 
-    await until("check sees it", lambda: says("shadow: 1 running"), seconds=30)
+    await until("check sees it", lambda: says("shadow: 1 running"))
     async with shadow_cluster.without(SHADOW):
-        await until("check misses it", lambda: says("plans are not verified"), seconds=30)
+        await until("check misses it", lambda: says("plans are not verified"))
 
 
 async def test_the_shadow_writes_nothing_and_schedules_no_pod_that_names_it(

@@ -109,7 +109,7 @@ async def outcome_of(bus: Bus, order: EvictionOrder) -> Outcome:
             raise NotYet("no outcome")
         return last.message
 
-    return await until(f"order {order.order_id} ends", ended, seconds=20)
+    return await until(f"order {order.order_id} ends", ended)
 
 
 async def store(bus: Bus, subject: str, data: bytes) -> None:

@@ -42,7 +42,7 @@ async def made_anew(space: Space, victim: Pod, place: str) -> Pod:
         pod = await space.pod(name)
         return pod is not None and pod.metadata.deletion_timestamp is not None
 
-    await until(f"{name} is deleted", leaving, seconds=30)
+    await until(f"{name} is deleted", leaving)
     await space.delete(name, grace_seconds=0)
     await space.until_gone(name, uid=victim.metadata.uid)
     anew = make_pod(name).priority("low").cpu("10m")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_PATIENT_SECONDS = 60.0
+PATIENT_SECONDS = 60.0
 """No promise: what takes a second on a machine of its own may take twenty on a busy one."""
 _LONGEST_SECONDS = 0.5
 """Between two times of asking."""
@@ -23,7 +23,7 @@ async def until(
     what: str,
     probe: Callable[[], Awaitable[T | None]],
     *,
-    seconds: float = _PATIENT_SECONDS,
+    seconds: float = PATIENT_SECONDS,
     every: float = 0.05,
 ) -> T:
     """Ask again and again until the probe gives a true value, and give that.
