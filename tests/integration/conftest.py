@@ -6,6 +6,7 @@
 * `space`: a namespace and nodes of the test's own in that cluster, removed afterwards.
 * `plain_cluster`, `plain_space`: the same with kube-scheduler alone.
 * `private_cluster`: makes further clusters, with other options, for one test.
+* `bus`: writes orders, signed as those of `cluster`'s scheduler.
 
 Binaries are built before the first test, so that no test's time-out covers it. A cluster's directory, with
 logs and audit log, is kept where a test failed, and its path is shown."""
@@ -30,7 +31,9 @@ from integration.invariants import assert_invariants
 from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, group, order
 from integration.pod_groups import apiserver_arguments
 from integration.priority_classes import Classes
+from integration.signing import signatures_of
 from integration.space import Space, open_space
+from makeway.bus.client import Bus
 from makeway.dev import binaries
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.build import ensure
@@ -197,6 +200,16 @@ async def space(cluster: RunningCluster) -> AsyncIterator[Space]:
         yield opened
         if opened.judged:
             await assert_invariants(opened, wait=False)
+
+
+@pytest_asyncio.fixture
+async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
+    """Give a connection that orders are written through, signed as the scheduler's."""
+    connected = await Bus.connect(
+        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
+    )
+    yield connected
+    await connected.close()
 
 
 @pytest_asyncio.fixture

@@ -6,14 +6,12 @@ There is no scheduler here: the tests write nominations and orders themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
 from integration.builders import make_pod
 from integration.cluster import RunningCluster
-from integration.signing import signatures_of
 from integration.space import Space
 from integration.test_evictor_api import Scene, nominate, waiting_pod
 from makeway.bus.client import Bus
@@ -35,16 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     running = RunningCluster(DevCluster(tmp_path_factory.mktemp("caps") / "cluster", options).start())
     yield running
     running.owned.stop()
-
-
-@pytest_asyncio.fixture
-async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
-    """Give a connection that orders are written through."""
-    connected = await Bus.connect(
-        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
-    )
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

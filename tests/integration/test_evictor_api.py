@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
-from integration.signing import signatures_of
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus import ids
@@ -65,16 +64,6 @@ async def edge(cluster: RunningCluster, space: Space) -> AsyncIterator[ApiCluste
     space.judged = False
     async with cluster.connect("evictor") as api:
         yield edge_to(api, CollectorRegistry())
-
-
-@pytest_asyncio.fixture
-async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
-    """Give a connection that orders are written through."""
-    connected = await Bus.connect(
-        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
-    )
-    yield connected
-    await connected.close()
 
 
 def as_victim(pod: Pod, uid: str = "") -> Victim:

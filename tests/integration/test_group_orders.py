@@ -20,7 +20,6 @@ from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.pod_groups import apiserver_arguments, form
-from integration.signing import signatures_of
 from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
 from integration.waiting import PATIENT_SECONDS, NotYet, until
@@ -54,16 +53,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     running = RunningCluster(DevCluster(tmp_path_factory.mktemp("gang-orders") / "cluster", options).start())
     yield running
     running.owned.stop()
-
-
-@pytest_asyncio.fixture
-async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
-    """Give a connection that orders are written through."""
-    connected = await Bus.connect(
-        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
-    )
-    yield connected
-    await connected.close()
 
 
 @pytest_asyncio.fixture

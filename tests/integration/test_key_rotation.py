@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 from typer.testing import CliRunner
 
 from integration.builders import make_node, make_pod
@@ -48,16 +47,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     running.start_replica(EVICTOR)
     yield running
     running.owned.stop()
-
-
-@pytest_asyncio.fixture
-async def bus(cluster: RunningCluster) -> AsyncIterator[Bus]:
-    """Give a connection that orders are written through, signed as the scheduler's."""
-    connected = await Bus.connect(
-        cluster.info.nats_url, name="scheduler/test", signatures=signatures_of(cluster)
-    )
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture
