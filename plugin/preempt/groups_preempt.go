@@ -21,7 +21,7 @@ const groupPlans = 2
 
 // plansBeforeFallback is how many cycles in a row may end with a plan that does not stand, before a MakeWayFallback may act. The first
 // ones say little: the planner sees the cluster a moment later than the scheduler, and a node that failed is left out of the next plan.
-// kube-scheduler's own preemption asks nobody about victims, so what it takes is more than a plan's delay is worth.
+// kube-scheduler's own preemption knows no policy, so what it takes is more than a plan's delay is worth.
 const plansBeforeFallback = 3
 
 // reasonPlacesNotFound is the planner's where it has found no places for a group's members of several kinds, and does not know that

@@ -163,7 +163,7 @@ async def test_a_tenant_asks_about_its_own_pods_and_reads_no_name_of_another(ask
     assert denied(asking.installed.events()) == []
 
 
-async def test_nobody_asks_beyond_their_rights(asking: Asking) -> None:
+async def test_a_user_asks_only_about_what_they_may_read(asking: Asking) -> None:
     space = asking.space
     tenant, stranger = await asking.user("tenant", role="view"), await asking.user("stranger")
 

@@ -107,7 +107,7 @@ async def renew_member(space: Space) -> None:
 
 
 async def bind_member(space: Space) -> None:
-    """Somebody else binds it to the node that is kept free."""
+    """Bind it to the node that is kept free, as another client does."""
     await space.post(
         f"/api/v1/namespaces/{space.namespace}/pods/gang-2/binding",
         {

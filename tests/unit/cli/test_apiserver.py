@@ -54,7 +54,7 @@ def test_the_front_proxy_names_a_user_with_groups_and_extra() -> None:
     )
 
 
-def test_another_certificate_of_the_authority_names_nobody() -> None:
+def test_another_certificate_of_the_authority_names_no_user() -> None:
     headers = [("X-Remote-User", "admin")]
 
     assert user_of(proxy(), "someone", headers) is None

@@ -296,7 +296,7 @@ def test_a_tenant_sees_the_queues_that_its_pods_may_use_and_those_above() -> Non
         revision="1",
         misplaced=7,
         queues=(
-            QueueState(path="root", namespaces=("nobody",)),
+            QueueState(path="root", namespaces=("unknown",)),
             QueueState(path="root.bank", namespaces=("bank",)),
             QueueState(path="root.bank.ledger", namespaces=("bank",)),
             QueueState(path="root.both", namespaces=("bank", OWN), last=end),

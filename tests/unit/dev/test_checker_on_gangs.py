@@ -178,4 +178,4 @@ def test_a_mark_that_is_seen_after_a_patch_without_an_answer_was_left() -> None:
     recording = unanswered(gang_made_no_room(), "b", UNMARK)
     mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
-    assert recording.patch("b", 4, "somebody", {"conditions": [mark]}).found() == ["mark-left"]
+    assert recording.patch("b", 4, "another-client", {"conditions": [mark]}).found() == ["mark-left"]
