@@ -27,7 +27,7 @@ TOLERANT = "drawn-tolerant"
 NEVER_EVICT = "makeway.dev/never-evict"
 ALOOF_FROM = "tests.makeway.dev/aloof-from"
 SHUNNED = "tests.makeway.dev/shunned"
-SLOTS = 8
+SLOTS = 4
 """How many drawn clusters stand in one control plane at a time; each has queues of its own."""
 
 CLASSES: tuple[Manifest, ...] = tuple(
