@@ -209,8 +209,8 @@ func (e *engine) failed(w activation, nodesFault bool) {
 func (e *engine) lookAtPlaces(w activation) {
 	for _, place := range w.places() {
 		ref := refOfPlacement(place)
-		if e.pending(ref) != nil {
-			e.inflight.nominatedTo(types.UID(ref.UID), e.podOf(ref).Status.NominatedNodeName)
+		if pod := e.pending(ref); pod != nil {
+			e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
 	}
 }
@@ -240,8 +240,8 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	for _, place := range places {
 		// The nomination may have been taken away, or the node, while the order was carried out.
 		ref := refOfPlacement(place)
-		if e.placements.knows(types.UID(ref.UID)) {
-			e.inflight.nominatedTo(types.UID(ref.UID), e.podOf(ref).Status.NominatedNodeName)
+		if pod := e.current(ref); pod != nil && e.placements.knows(pod.UID) {
+			e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
 		if _, err := e.nodes.Get(place.Node); apierrors.IsNotFound(err) {
 			e.inflight.nodeDeleted(place.Node)
