@@ -23,6 +23,7 @@ func classOf(annotations map[string]string) *schedulingv1.PriorityClass {
 func TestTheFallbackEvictsForAGroupOnlyWhereNoRuleCouldSayNo(t *testing.T) {
 	minimum := int32(1000)
 	nothing := ruling(&wire.Rules{})
+	configured := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: "makeway-policy"}}
 	for name, test := range map[string]struct {
 		state   *wire.ControlState
 		args    func(*MakeWayArgs)
@@ -32,7 +33,7 @@ func TestTheFallbackEvictsForAGroupOnlyWhereNoRuleCouldSayNo(t *testing.T) {
 		"no rule":                     {state: nothing},
 		"a limit of victims alone":    {state: limiting(1)},
 		"a class without annotations": {state: nothing, objects: []runtime.Object{classOf(nil)}},
-		"no policy and no planner":    {want: "no control state is known"},
+		"a policy and no planner":     {want: "no control state is known", objects: []runtime.Object{configured}},
 		"the policy says hold":        {state: ruling(&wire.Rules{WhenUnplanned: wire.WhenUnplannedHold}), want: "whenUnplanned of the policy is hold"},
 		"the argument says hold":      {state: nothing, args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }, want: "whenUnplanned of MakeWayArgs is hold"},
 		"groups are held":             {state: ruling(&wire.Rules{GroupPreemptors: wire.GroupPreemptorsHold}), want: "groups.preemptors of the policy is hold"},
