@@ -2,7 +2,8 @@
 
 The API shows marks on pods of one node, and a pod of higher priority, of the scheduler that the marks name,
 that is nominated to it; either comes first. A mark that a waiting plan claims, or that one of makeway's own
-orders made, calls for no preemptor. Pure state: it is told what the watch sees, and the time.
+orders made, calls for no preemptor. A pod with `preemptionPolicy: Never` is none. Pure state: it is told what
+the watch sees, and the time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.objects import Pod
+from makeway.core.policy.external import NEVER
 from makeway.planner.observe.pairing import WINDOW, Evicted
 
 MOST_NOMINEES: Final = 10_000
@@ -121,6 +123,8 @@ class Nominees:
 
 def _may_be_behind(nominee: _Nominee, mark: Evicted, now: datetime) -> bool:
     pod = nominee.pod
+    if pod.spec.preemption_policy == NEVER:
+        return False  # no scheduler preempts for it; makeway nominator may, by an order not yet read here
     if (pod.spec.priority or 0) <= mark.gone.priority or (pod.spec.scheduler_name or "") != mark.scheduler:
         return False
     if nominee.told is not None and mark.at <= nominee.told + WINDOW:
