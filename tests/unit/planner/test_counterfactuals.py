@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
+from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.pending import pending
@@ -230,6 +231,20 @@ def test_a_pod_too_large_for_every_node_is_told_how_large_it_may_be() -> None:
     case = Blocked([node("a"), node("b", "8"), pod("p", "a", priority=0)], waiting("9", 5))
 
     assert texts(case) == ["a request of at most cpu 8 (it asks for 9)"]
+
+
+def test_a_pod_that_the_nominator_preempts_for_is_not_told_to_preempt_by_itself() -> None:
+    opted_in = priority_class("urgent", 5, preemptionPolicy="Never")
+    opted_in["metadata"]["annotations"] = {ANNOTATION: EXTERNAL}
+    lower = pod("p", "a", cpu="4", priority=1)
+    asking = waiting("4", 5, preemptionPolicy="Never", priorityClassName="urgent")
+
+    (victim,) = Blocked([node("a"), lower, opted_in], asking).judged().answer.victims
+
+    assert victim.name == "p"
+    stronger = {**lower, "spec": {**lower["spec"], "priority": 50}}
+    for told in texts(Blocked([node("a"), stronger, opted_in], asking)):
+        assert "preemptionPolicy" not in told
 
 
 def test_a_pod_that_may_not_preempt_and_has_too_low_a_priority_needs_both() -> None:

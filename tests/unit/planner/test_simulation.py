@@ -140,6 +140,16 @@ def test_priorities_come_from_classes_as_admission_would_set_them() -> None:
         simulated(cluster, pod("v", priorityClassName="other"))
 
 
+def test_room_is_made_for_a_pod_of_a_class_that_is_opted_in_for_the_nominator() -> None:
+    opted_in = priority_class("urgent", 9, preemptionPolicy="Never")
+    opted_in["metadata"]["annotations"] = {"makeway.dev/preemption": "external"}
+    cluster = world(node("a"), pod("p", "a", cpu="4", priority=0), opted_in)
+
+    (answer,) = simulated(cluster, pod("new", cpu="4", priorityClassName="urgent"))
+
+    assert [victim.name for victim in answer.victims] == ["p"]
+
+
 def test_a_pod_that_may_not_preempt_is_refused_for_that() -> None:
     cluster = world(node("a"), pod("p", "a", cpu="4", priority=0))
 

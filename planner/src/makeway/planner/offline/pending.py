@@ -14,6 +14,7 @@ from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.judging import gated, judge_pod
+from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import Pending
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.world import World
@@ -40,7 +41,7 @@ def asked_about(
     in_flight: Mapping[str, str] | None = None,
     leaving: frozenset[str] = frozenset(),
 ) -> tuple[PlanRequest, Question]:
-    """Return what a scheduler would ask about a pod of the world; for the arguments see `pending`."""
+    """Return what a scheduler or the nominator would ask about a pod; for the arguments see `pending`."""
     pod = msgspec.json.decode(raw, type=Pod)
     policy = world.snapshot.exemptions.policy
     request = PlanRequest(
@@ -55,7 +56,7 @@ def asked_about(
         nodes=NodeSelection(),
         nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
     )
-    question = question_of(request, in_flight or {}, leaving)
+    question = as_nominator_asks(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
     return request, question

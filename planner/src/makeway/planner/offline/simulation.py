@@ -23,6 +23,7 @@ from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question
 from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.manifests import Manifest, ManifestError
+from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
@@ -88,6 +89,7 @@ class Simulation:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise ManifestError(f"{where}: {error}") from error
         snapshot = self._world.snapshot
+        question = as_nominator_asks(snapshot, question, admitted.pod)
         if question.daemonset_node:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
