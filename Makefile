@@ -38,6 +38,8 @@ SEEDS ?= 2000
 SEED ?= 1
 TRACE ?=
 CONSTRAINTS ?=
+SUITES ?=
+CASES ?=
 WORKLOADS ?=
 ROUNDS ?= 3
 MINUTES ?= 30
@@ -165,6 +167,10 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 gang-differential: setup ## Plans for pod groups against an exact solver on small random clusters (N=10000, FIRST=seed)
 	PYTHONPATH=tests $(BIN)/python -m differential.gangs --cases $(N) --first $(if $(FIRST),$(FIRST),0)
 
+.PHONY: upstream-suites
+upstream-suites: setup ## kube-scheduler's own integration tests of preemption, with MakeWay in it (SUITES=a,b CASES=pattern)
+	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --suites "$(SUITES)" --cases "$(CASES)" $(ARGS)
+
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, and every case that once differed
 	$(BIN)/pytest -q tests/differential
@@ -251,7 +257,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration slow demo-oldest ## All of it, what fails soonest first (hours)
+test-all: check sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl

@@ -1,0 +1,99 @@
+"""What is made of the outcomes of kube-scheduler's own integration tests."""
+
+from __future__ import annotations
+
+from makeway.dev.paths import CHECKOUT
+from upstream_suites.cases import Case, Outcome, cases
+from upstream_suites.differences import Difference, Differences, judge, read, table
+from upstream_suites.suites import SUITES, with_stand_ins
+
+OUTPUT = """\
+=== RUN   TestA
+=== RUN   TestA/fits
+    a_test.go:1: Pod "low" was expected
+--- PASS: TestA (3.00s)
+    --- PASS: TestA/fits (1.50s)
+=== RUN   TestB
+=== RUN   TestB/first
+=== RUN   TestB/second
+--- FAIL: TestB (3.00s)
+    --- FAIL: TestB/first (1.00s)
+    --- PASS: TestB/second (1.00s)
+=== RUN   TestC
+--- FAIL: TestC (0.50s)
+"""
+
+
+def test_cases_are_told_without_the_tests_that_they_are_part_of() -> None:
+    found = cases(OUTPUT.splitlines())
+
+    assert found == [
+        Case("TestA/fits", Outcome.PASS, 1.5),
+        Case("TestB/first", Outcome.FAIL, 1.0),
+        Case("TestB/second", Outcome.PASS, 1.0),
+        Case("TestC", Outcome.FAIL, 0.5),
+    ]
+
+
+def test_a_test_that_fails_though_its_cases_pass_is_a_case() -> None:
+    found = cases(["=== RUN   TestA/fits", "--- FAIL: TestA (3.00s)", "    --- PASS: TestA/fits (1.50s)"])
+
+    assert found == [Case("TestA/fits", Outcome.PASS, 1.5), Case("TestA", Outcome.FAIL, 3.0)]
+
+
+def test_a_case_that_the_process_did_not_end_is_unfinished() -> None:
+    found = cases(["=== RUN   TestA", "=== RUN   TestA/panics", "panic: nil map"])
+
+    assert found == [Case("TestA/panics", Outcome.UNFINISHED)]
+
+
+LISTED = Differences(differences=(Difference("podgroup", "TestA/other*", "takes another node"),))
+
+
+def test_what_is_as_listed_is_well() -> None:
+    found = [Case("TestA/other_(true)", Outcome.FAIL), Case("TestA/same", Outcome.PASS)]
+
+    verdict = judge("podgroup", found, LISTED)
+
+    assert (verdict.wrong, verdict.passed, verdict.different) == ((), 1, 1)
+
+
+def test_a_listed_case_that_passes_is_wrong_and_so_is_another_that_fails() -> None:
+    found = [
+        Case("TestA/other_(false)", Outcome.PASS),
+        Case("TestA/same", Outcome.FAIL),
+        Case("TestA/ended", Outcome.UNFINISHED),
+        Case("TestA/skipped", Outcome.SKIP),
+    ]
+
+    assert judge("podgroup", found, LISTED).wrong == (
+        "TestA/other_(false) passes, and is listed as a difference",
+        "TestA/same: FAIL",
+        "TestA/ended: UNFINISHED",
+        "TestA/skipped: SKIP",
+    )
+
+
+def test_a_difference_of_one_suite_is_none_of_another() -> None:
+    assert judge("misc", [Case("TestA/other", Outcome.FAIL)], LISTED).wrong == ("TestA/other: FAIL",)
+
+
+def test_a_test_imports_what_stands_in_for_upstreams_utilities() -> None:
+    source = 'import (\n\ttestutils "k8s.io/kubernetes/test/integration/util"\n\t"k8s.io/utils/ptr"\n)\n'
+
+    changed = with_stand_ins(source)
+
+    assert changed.splitlines() == [
+        "import (",
+        '\ttestutils "makeway.dev/makeway/tests/upstream/suites/testutils"',
+        '\t"k8s.io/utils/ptr"',
+        ")",
+    ]
+
+
+def test_the_page_shows_the_lists_as_they_are() -> None:
+    listed = read()
+    names = {one.suite for one in listed.differences} | {one.suite for one in listed.left_out}
+
+    assert table(listed) in (CHECKOUT / "docs/upstream-suites.md").read_text()
+    assert names <= {one.name for one in SUITES}

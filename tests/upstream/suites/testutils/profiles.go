@@ -1,0 +1,94 @@
+//go:build !kube136
+
+package testutils
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	configtesting "k8s.io/kubernetes/pkg/scheduler/apis/config/testing"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"makeway.dev/makeway/plugin/preempt"
+)
+
+// WithMakeWay returns the options of a scheduler with MakeWay and MakeWayFallback in the place of DefaultPreemption, as
+// far as its profiles have that.
+func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []scheduler.Option {
+	t.Helper()
+	profiles, registry := read(t, opts)
+	if len(profiles) == 0 {
+		profiles = configtesting.V1ToInternalWithDefaults(t, configv1.KubeSchedulerConfiguration{}).Profiles
+	}
+	profiles = slices.Clone(profiles)
+	for i := range profiles {
+		profiles[i] = *profiles[i].DeepCopy()
+		replace(&profiles[i], natsURLOf(t, testCtx.KubeConfig))
+	}
+	// The scheduler's command does this, which the tests do without.
+	if err := preempt.RememberConfiguration(&config.KubeSchedulerConfiguration{Profiles: profiles}); err != nil {
+		t.Fatal(err)
+	}
+	registry = maps.Clone(registry)
+	if registry == nil {
+		registry = frameworkruntime.Registry{}
+	}
+	registry[preempt.Name] = preempt.New
+	registry[preempt.FallbackName] = preempt.NewFallback
+	return append(slices.Clone(opts), scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+}
+
+// replace puts the plugins where the profile names DefaultPreemption, which is after DynamicResources in the default
+// profile; nowhere where it is not enabled or a point disables it.
+func replace(profile *config.KubeSchedulerProfile, natsURL string) {
+	plugins := reflect.ValueOf(profile.Plugins).Elem()
+	for i := range plugins.NumField() {
+		set, ok := plugins.Field(i).Addr().Interface().(*config.PluginSet)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(set.Enabled, func(one config.Plugin) bool { return one.Name == names.DefaultPreemption })
+		if at < 0 {
+			continue
+		}
+		set.Enabled = slices.Replace(set.Enabled, at, at+1, config.Plugin{Name: preempt.Name}, config.Plugin{Name: preempt.FallbackName})
+	}
+	args := fmt.Sprintf(`{"natsURL": %q, "lease": {"name": ""}}`, natsURL)
+	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
+		Name: preempt.Name,
+		Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON},
+	})
+}
+
+// read returns the profiles and the registry that the options set. What they set is of a type that is not exported.
+func read(t *testing.T, opts []scheduler.Option) ([]config.KubeSchedulerProfile, frameworkruntime.Registry) {
+	t.Helper()
+	options := reflect.New(reflect.TypeFor[scheduler.Option]().In(0).Elem())
+	for _, opt := range opts {
+		reflect.ValueOf(opt).Call([]reflect.Value{options})
+	}
+	profiles, wellTyped := field[[]config.KubeSchedulerProfile](options, "profiles")
+	registry, alsoWell := field[frameworkruntime.Registry](options, "frameworkOutOfTreeRegistry")
+	if !wellTyped || !alsoWell {
+		t.Fatal("scheduler.Option does not set what it set in Kubernetes 1.37")
+	}
+	return profiles, registry
+}
+
+// field is a field of the struct that is pointed to; false where it has no such field of that type.
+func field[T any](of reflect.Value, name string) (T, bool) {
+	found := of.Elem().FieldByName(name)
+	if !found.IsValid() || found.Type() != reflect.TypeFor[T]() {
+		var none T
+		return none, false
+	}
+	return *(*T)(found.Addr().UnsafePointer()), true
+}

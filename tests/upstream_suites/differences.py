@@ -1,0 +1,102 @@
+"""Where makeway answers otherwise than the tests expect, on purpose; and outcomes held against that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from upstream_suites.cases import Case, Outcome
+
+FILE: Final = Path(__file__).parent / "differences.yaml"
+
+
+class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A test that is not run."""
+
+    suite: str
+    test: str
+    reason: str
+
+
+class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cases that fail with makeway. `cases`: a name, or a pattern with `*` for what varies."""
+
+    suite: str
+    cases: str
+    reason: str
+
+
+class Differences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of the file."""
+
+    left_out: tuple[LeftOut, ...] = ()
+    differences: tuple[Difference, ...] = ()
+
+    def left_out_of(self, suite: str) -> dict[str, str]:
+        """Return the tests of a suite that are not run, and why."""
+        return {one.test: one.reason for one in self.left_out if one.suite == suite}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong, by case; and how many cases passed, and differ as listed."""
+
+    wrong: tuple[str, ...]
+    passed: int
+    different: int
+
+    @property
+    def cases(self) -> int:
+        """How many cases there were."""
+        return len(self.wrong) + self.passed + self.different
+
+
+def read(path: Path = FILE) -> Differences:
+    """Read the file.
+
+    Raises:
+        msgspec.ValidationError: it is not what it should be.
+    """
+    return msgspec.yaml.decode(path.read_bytes(), type=Differences)
+
+
+def judge(suite: str, found: Iterable[Case], listed: Differences) -> Verdict:
+    """Hold the outcomes of a suite against the list.
+
+    A listed case that passes is as wrong as another that fails.
+    """
+    wrong: list[str] = []
+    passed = different = 0
+    for case in found:
+        expected = any(one.suite == suite and fnmatchcase(case.name, one.cases) for one in listed.differences)
+        if case.outcome is Outcome.FAIL and expected:
+            different += 1
+        elif case.outcome is Outcome.PASS and not expected:
+            passed += 1
+        elif case.outcome is Outcome.PASS:
+            wrong.append(f"{case.name} passes, and is listed as a difference")
+        else:
+            wrong.append(f"{case.name}: {case.outcome}")
+    return Verdict(tuple(wrong), passed, different)
+
+
+def table(listed: Differences) -> str:
+    """Return the lists as tables of Markdown, for the page that tells of them."""
+    lines = ["| Suite | Case | How makeway answers, and why |", "|---|---|---|"]
+    lines += [f"| {one.suite} | `{one.cases}` | {_line(one.reason)} |" for one in listed.differences]
+    lines += ["", "| Suite | Not run | Why |", "|---|---|---|"]
+    lines += [f"| {one.suite} | `{one.test}` | {_line(one.reason)} |" for one in listed.left_out]
+    return "\n".join(lines) + "\n"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    print(table(read()), end="")

@@ -1,0 +1,67 @@
+"""Which of kube-scheduler's own integration tests are run: packages below test/integration/scheduler."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from makeway.dev.paths import CHECKOUT
+
+MODULE: Final = CHECKOUT / "tests" / "upstream"
+"""The Go module that requires kube-scheduler's sources, and the plugin."""
+
+PACKAGES: Final = MODULE / "suites"
+"""Where the packages are put for the compiler, beside those that stand in for upstream's utilities."""
+
+_REPLACED: Final = {
+    "k8s.io/kubernetes/test/integration/util": "testutils",
+    "k8s.io/kubernetes/test/integration/scheduler": "schedulerutils",
+}
+"""What the tests import, and what they get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One package of tests. `path`: below test/integration/scheduler."""
+
+    name: str
+    path: str
+
+
+SUITES: Final = (
+    Suite("podgroup", "preemption/podgroup"),
+    Suite("preemption", "preemption"),
+    Suite("misc", "preemption/misc"),
+    Suite("nominatednodename", "preemption/nominatednodename"),
+    Suite("nominated_node_name", "nominated_node_name"),
+)
+
+
+def sources(suite: Suite) -> tuple[Path, ...]:
+    """Return the suite's files in Go's module cache.
+
+    Raises:
+        subprocess.CalledProcessError: Kubernetes' sources are not to be had.
+    """
+    _go("mod", "download", "k8s.io/kubernetes")
+    kubernetes = Path(_go("list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"))
+    return tuple(sorted((kubernetes / "test" / "integration" / "scheduler" / suite.path).glob("*_test.go")))
+
+
+def module_cache() -> Path:
+    """Return the directory of Go's module cache."""
+    return Path(_go("env", "GOMODCACHE"))
+
+
+def _go(*arguments: str) -> str:
+    found = subprocess.run(("go", *arguments), cwd=MODULE, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def with_stand_ins(source: str) -> str:
+    """Return a test file that imports the packages that stand in for upstream's utilities."""
+    for package, stand_in in _REPLACED.items():
+        source = source.replace(f'"{package}"\n', f'"makeway.dev/makeway/tests/upstream/suites/{stand_in}"\n')
+    return source
