@@ -331,6 +331,79 @@ def test_members_spread_evenly_over_zones() -> None:
     assert zones.count("x") == zones.count("y") == 2
 
 
+def hosts_with(pods: dict[str, int], **more: Any) -> tuple[Snapshot, GangQuestion]:
+    """Return nodes a and b with pods that a spread counts, and a gang of two such pods for node a alone."""
+    labels = {"app": "gang"}
+    there = [pod(f"p{name}", name, priority=level, labels=labels) for name, level in pods.items()]
+    snapshot = cluster(node("a"), node("b"), *there)
+    manifest = pod(
+        "m",
+        priority=100,
+        labels=labels,
+        nodeSelector={HOST: "a"},
+        topologySpreadConstraints=[spread(HOST, labels, maxSkew=2, minDomains=10, **more)],
+    )
+    return snapshot, members_of(snapshot, manifest, 2)
+
+
+def test_a_pod_goes_that_leaves_no_even_spread_for_all_members() -> None:
+    snapshot, asked = hosts_with({"a": 10})
+
+    found = planned(snapshot, asked)
+
+    assert nodes(found) == {"a": 2}
+    assert victims(found) == {"pa"}
+
+
+def test_a_pod_of_another_domain_stays_where_the_spread_does_not_need_it_gone() -> None:
+    snapshot, asked = hosts_with({"a": 10, "b": 5})
+
+    assert victims(planned(snapshot, asked)) == {"pa"}
+
+
+def test_a_pod_that_may_not_go_leaves_no_even_spread_for_all_members() -> None:
+    snapshot, asked = hosts_with({"a": 200})
+
+    assert refused(snapshot, asked).reason == NO_ROOM
+
+
+def test_members_wait_for_an_even_spread_rather_than_have_pods_go() -> None:
+    labels = {"app": "gang"}
+    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1", "y2")]
+    snapshot = cluster(*made, pod("p", "x1", labels=labels))
+    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
+
+    found = planned(snapshot, members_of(snapshot, manifest, 4))
+
+    assert victims(found) == set()
+    assert sum(count for name, count in nodes(found).items() if name[0] == "y") in (2, 3)
+
+
+def test_pods_go_in_zones_that_hold_more_than_the_others_can() -> None:
+    labels = {"app": "gang"}
+    made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1")]
+    there = [pod(f"p{one}", one, labels=labels, cpu="100m") for one in ("x1", "x2")]
+    snapshot = cluster(*made, *there, pod("q", "y1", priority=200, cpu="2"))
+    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
+
+    found = planned(snapshot, members_of(snapshot, manifest, 5))
+
+    zones = [name[0] for name, count in nodes(found).items() for _ in range(count)]
+    assert zones.count("y") == 2
+    assert zones.count("x") == 3
+    assert victims(found) == {"px1", "px2"}
+
+
+def test_an_uneven_spread_is_no_final_refusal_where_a_pod_of_another_node_counts() -> None:
+    labels = {"app": "gang"}
+    made = [node("x1", zone="x"), node("x2", zone="x"), node("y1", cpu=1, zone="y")]
+    full = pod("full", "x1", priority=200, cpu="3900m")
+    snapshot = cluster(*made, full, pod("counted", "x1", labels=labels, cpu="100m"))
+    manifest = pod("m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels)])
+
+    assert refused(snapshot, members_of(snapshot, manifest, 3)).reason == NOT_FOUND
+
+
 def test_a_plan_in_pieces_is_made_again_where_its_nodes_change() -> None:
     snapshot = make_snapshot(["a", "b"], [make_pod("p", "a", LOW, 500), make_pod("q", "b", MID, 500)])
     asked = gang(snapshot, 500, 1)

@@ -464,7 +464,7 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
     totals = builder.totals(builder.held(tally), domains, eligible, spread.topology_key)
     exists = np.bincount(domains[eligible], minlength=totals.size) > 0
     slack = spread.max_skew - int(spread.counts_itself)
-    most = _least_of_others(totals, exists) + slack
+    most = least_of_others(totals, exists) + slack
     few = int(exists.sum()) < spread.min_domains
     if few:
         most = np.full_like(totals, slack)
@@ -475,7 +475,7 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
     return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1), counts)
 
 
-def _least_of_others(totals: Ints, exists: Flags) -> Ints:
+def least_of_others(totals: Ints, exists: Flags) -> Ints:
     """Return int64[domains], the least that any other existing domain holds; MOST where there is none."""
     held = np.where(exists, totals, MOST)
     if held.size == 1:

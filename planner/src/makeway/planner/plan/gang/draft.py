@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from makeway.core.k8s.importance import NOT_STARTED
+from makeway.planner.plan.constraints.layers import least_of_others
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_cost
 from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT, Price
@@ -252,15 +253,30 @@ class Placing:
         )
 
     def is_open(self, cls: int, node: int) -> bool:
-        """Report whether spread and affinity let one more member come, which victims there hardly change."""
-        model = self.model
-        for spread, totals in zip(model.spreads, self.spreads, strict=True):
+        """Report whether spread and affinity let one more member come."""
+        for spread, totals in zip(self.model.spreads, self.spreads, strict=True):
             if spread.cls == cls and not self._even(spread, totals, node):
                 return False
+        return self.is_near(cls, node)
+
+    def is_near(self, cls: int, node: int) -> bool:
+        """Report whether affinity lets one more member come, which no victim changes."""
         return all(
             rule.cls != cls or self._near(rule, of_terms, node)
-            for rule, of_terms in zip(model.affinities, self.affinities, strict=True)
+            for rule, of_terms in zip(self.model.affinities, self.affinities, strict=True)
         )
+
+    def evenness(self, number: int, nodes: Ints) -> Ints:
+        """Return int64[M], how many more pods than now the domains of some nodes may hold by a spread rule.
+
+        A member may come onto a node where it is not negative. A domain that holds the least does not lower
+        what it may hold.
+        """
+        rule, totals = self.model.spreads[number], self.spreads[number]
+        least = np.zeros_like(totals) if rule.few else least_of_others(totals, rule.exists)
+        more = np.minimum(least + rule.slack - totals, MOST)
+        domains = rule.domains[nodes]
+        return np.where(domains < 0, MOST, more[domains])
 
     def gate(self, cls: int, node: int) -> tuple[int, ...]:
         """Return what decides whether spread and affinity let a class onto a node: its domains."""

@@ -4,6 +4,9 @@ What steps cost is known from the stairs. The one that costs least a member is t
 again, and so on. What other nodes' prices depend on besides is looked at again when their turn comes: budgets
 and rules grow tighter with every step, so a price that is out of date is too low, never too high. A unit that
 goes makes room on all its nodes, and these are priced again at once.
+
+Steps that an uneven spread keeps from coming wait until others have made it even. Where none is left that can
+come, pods go for an even spread, too.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ ROUNDS = 4
 NODES_A_CHUNK = 512
 """Nodes that are priced between two pauses at first."""
 
-Entry = tuple[tuple[float, ...], int, int, int, int, int, int]
-"""Price a member, rank of the node's name, class, node's place, members, and how old it is."""
+Entry = tuple[tuple[float, ...], int, int, int, int, int, int, bool]
+"""Price a member, rank of the node's name, class, node's place, members, how old it is, and whether pods go
+for an even spread, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class _Filling:
         self._stamp = np.zeros(model.nodes, np.int64)
         self._parked: defaultdict[tuple[int, ...], list[Entry]] = defaultdict(list)
         self._freed_widely = False
+        self._evening = False
         self._opens: tuple[int, ...] = ()
 
     def go_on(self, draft: Draft) -> None:
@@ -133,20 +138,21 @@ class _Filling:
 
     def _take_steps(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
         steps = 0
-        while self.heap and self.missing and not self.bounded:
+        while self.missing and not self.bounded and (self.heap or self._make_even()):
             entry = heappop(self.heap)
-            key, _, cls, node, count, stamp, shared = entry
+            key, _, cls, node, count, stamp, shared, evening = entry
             if stamp != self._stamp[node] or not self._left[cls]:
                 continue
             if count > self._most(cls) or shared != self._stairs.shared:
-                again = self._entries(cls, np.array([node]), self._most(cls))
+                again = self._entries(cls, np.array([node]), self._most(cls), evening=evening)
                 if not again or (again[0][0], again[0][4]) != (key, count):
                     self._push(again)
                     continue
-            if not self._placing.is_open(cls, node):
-                self._parked[self._placing.gate(cls, node)].append(entry)
+            if not (self._placing.is_near if evening else self._placing.is_open)(cls, node):
+                if not evening:
+                    self._parked[self._placing.gate(cls, node)].append(entry)
                 continue
-            self._take(cls, node, count)
+            self._take(cls, node, count, evening=evening)
             self._price_again(classes, [node])
             self._unpark()
             steps += 1
@@ -176,27 +182,42 @@ class _Filling:
             if self._placing.is_open(cls, node):
                 self._push(self._parked.pop(gate))
 
-    def _entries(self, cls: int, nodes: Ints, most: int) -> list[Entry]:
+    def _make_even(self) -> bool:
+        """Put in the steps that wait for an even spread, with the pods that would have to go for it.
+
+        Returns whether there are any. O(waiting nodes · slots · members of a node).
+        """
+        waiting: defaultdict[int, set[int]] = defaultdict(set)
+        for entries in self._parked.values():
+            for _, _, cls, node, *_ in entries:
+                if self._placing.is_near(cls, node):
+                    waiting[cls].add(node)
+        for cls, nodes in waiting.items():
+            self._push(self._entries(cls, np.array(sorted(nodes)), self._most(cls), evening=True))
+        self._evening |= bool(self.heap)
+        return bool(self.heap)
+
+    def _entries(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> list[Entry]:
         """Return the cheapest step on each of some nodes where there is one."""
         nodes = nodes[self._open[cls, nodes]]
         if not nodes.size or most <= 0:
             return []
-        best, count = self._stairs.cheapest(cls, nodes, most)
+        best, count = self._stairs.cheapest(cls, nodes, most, evening=evening)
         if not count.any():
             return []
         ranks = self.model.rank[nodes].tolist()
         prices = [(term / np.maximum(count, 1)).tolist() for term in best]
         shared, stamps = self._stairs.shared, self._stamp[nodes].tolist()
         return [
-            (tuple(price[at] for price in prices), ranks[at], cls, node, many, stamps[at], shared)
+            (tuple(price[at] for price in prices), ranks[at], cls, node, many, stamps[at], shared, evening)
             for at, (node, many) in enumerate(zip(nodes.tolist(), count.tolist(), strict=True))
             if many
         ]
 
-    def _take(self, cls: int, node: int, count: int) -> None:
+    def _take(self, cls: int, node: int, count: int, *, evening: bool) -> None:
         """Take a step, as far as the rules among members let it, or find that it cannot be taken."""
         model, stairs = self.model, self._stairs
-        victims = stairs.victims(cls, node, count)
+        victims = stairs.victims(cls, node, count, evening=evening)
         units = {int(model.unit[slot, node]) for slot in victims} - {0}
         singles = {(slot, node) for slot in victims if not model.unit[slot, node]}
         more = Draft({}, singles, units)
@@ -224,7 +245,7 @@ class _Filling:
         stairs.place(cls, node, placed)
         self._left[cls] -= placed
         self.missing -= placed
-        if any(not rule.alone and rule.take[cls] for rule in model.rooms):
+        if self._evening or any(not rule.alone and rule.take[cls] for rule in model.rooms):
             stairs.shared += 1
 
     def _go(self, slots: list[Slot]) -> None:

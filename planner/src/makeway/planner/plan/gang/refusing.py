@@ -35,7 +35,7 @@ def refused(
             "not within the policy's bounds for one plan"
         )
         return GangRefusal(scope, FORBIDDEN, message, placeable, left_out, retry_at=retry_at)
-    if nearest is not None and len(nearest.counts) > 1 and not is_out_of_question(nearest):
+    if nearest is not None and _may_have_missed(nearest) and not is_out_of_question(nearest):
         message = (
             f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
             f"{within}, and it is not certain that there are none for all"
@@ -49,6 +49,16 @@ def refused(
     if missing:
         message += f"; missing even then: {', '.join(f'{k} {amount_of(k, v)}' for k, v in missing.items())}"
     return GangRefusal(scope, NO_ROOM, message, placeable, left_out, retry_at=retry_at, missing=missing)
+
+
+def _may_have_missed(model: Model) -> bool:
+    """Report whether the search may have missed places.
+
+    It may of members of several kinds, and where a spread counts pods that may go: these are looked for on
+    the members' own nodes alone.
+    """
+    uneven = any(bool((rule.use[model.removable] > 0).any()) for rule in model.spreads)
+    return len(model.counts) > 1 or uneven
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:

@@ -58,14 +58,14 @@ class Stairs:
         self._taken: Taken = defaultdict(Counter)
         self._has_hard = bool(model.snapshot.exemptions.policy.hard_budgets)
 
-    def cheapest(self, cls: int, nodes: Ints, most: int) -> tuple[list[Ints], Ints]:
+    def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[list[Ints], Ints]:
         """Return the terms of the cheapest step on each of some nodes, int64[M] each, and its members.
 
         int64[M]; 0 where there is no step. No terms where there is none on any. `most`: members at the most.
-        O(slots · nodes · most).
+        `evening`: pods go for an even spread, too. O(slots · nodes · most).
         """
-        emptied, uses, candidates, violating = self._emptied(cls, nodes)
-        need, beside = self._asked(cls, nodes)
+        emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
+        need, beside = self._asked(cls, evening=evening)
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
         for members in range(1, most + 1):
@@ -83,11 +83,11 @@ class Stairs:
             best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
         return best or [], count
 
-    def victims(self, cls: int, node: int, count: int) -> list[int]:
+    def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
         """Return the slots of the pods that go where so many members come, by kube-scheduler's reprieve."""
         nodes = np.array([node])
-        emptied, uses, candidates, violating = self._emptied(cls, nodes)
-        need, beside = self._asked(cls, nodes)
+        emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
+        need, beside = self._asked(cls, evening=evening)
         left = emptied - need * count - beside
         return np.flatnonzero(reprieve(uses, left, candidates, violating)[:, 0]).tolist()
 
@@ -174,11 +174,11 @@ class Stairs:
         stays[0] = False
         return np.asarray(may_go & ~stays[model.unit])
 
-    def _emptied(self, cls: int, nodes: Ints) -> tuple[Ints, Ints, Flags, Flags]:
+    def _emptied(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
         """Return the room with all gone that may go, what each frees, which they are, which violate a budget.
 
-        int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules.
-        Of a unit all stands at the first of its pods.
+        int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules,
+        those of spread where these are to be made even. Of a unit all stands at the first of its pods.
         """
         model, budgets = self.model, self.model.snapshot.budgets
         asked = np.flatnonzero(model.need[cls] > 0)
@@ -196,10 +196,12 @@ class Stairs:
             candidates &= ~violating
             violating = np.zeros_like(candidates)
         rules = [rule for rule in model.rooms if rule.cls == cls]
+        spreads = [at for at, rule in enumerate(model.spreads) if evening and rule.cls == cls]
         uses = np.concatenate(
             [
                 model.uses[asked[:, None, None], np.arange(candidates.shape[0])[:, None], nodes],
                 *(rule.use[:, nodes][None] for rule in rules),
+                *(model.spreads[at].use[:, nodes][None] for at in spreads),
             ]
         )
         uses = np.where(candidates, uses, 0)
@@ -208,6 +210,7 @@ class Stairs:
             if rule.cls == cls:
                 domains = rule.domains[nodes]
                 room.append(np.where(domains < 0, MOST, self.placing.rooms[number][domains])[None])
+        room += [self.placing.evenness(at, nodes)[None] for at in spreads]
         emptied = np.concatenate(room) + uses.sum(axis=1)
         if self._has_units:
             follows = model.follows[:, nodes] & candidates
@@ -228,13 +231,14 @@ class Stairs:
                 violating = np.where(units == number, bad, violating)
         return violating
 
-    def _asked(self, cls: int, nodes: Ints) -> tuple[Ints, Ints]:
+    def _asked(self, cls: int, *, evening: bool) -> tuple[Ints, Ints]:
         """Return int64[Q, 1], what each member takes, and int64[Q, 1], what is asked for once besides."""
         model = self.model
         need = model.need[cls][model.need[cls] > 0]
-        rules = [rule for rule in model.rooms if rule.cls == cls]
-        take = np.array([int(rule.take[cls]) for rule in rules], np.int64)
-        once = np.array([rule.need - int(rule.take[cls]) for rule in rules], np.int64)
+        asked = [(int(rule.take[cls]), rule.need) for rule in model.rooms if rule.cls == cls]
+        asked += [(int(rule.take[cls]), 0) for rule in model.spreads if evening and rule.cls == cls]
+        take = np.array([take for take, _ in asked], np.int64)
+        once = np.array([least - take for take, least in asked], np.int64)
         each = np.concatenate([need, take])[:, None]
         return each, np.concatenate([np.zeros_like(need), once])[:, None]
 
