@@ -24,8 +24,8 @@ const groupPlans = 2
 // kube-scheduler's own preemption knows no policy, so what it takes is more than a plan's delay is worth.
 const plansBeforeFallback = 3
 
-// reasonPlacesNotFound is the planner's where it has found no places for a group's members of several kinds, and does not know that
-// there are none: the scheduler's own algorithm may find some.
+// reasonPlacesNotFound is the planner's where it has found no places for a group's members of several kinds, or in an even spread, and
+// does not know that there are none: the scheduler's own algorithm may find some.
 const reasonPlacesNotFound = "PlacesNotFound"
 
 // groupAttempt is one group's preemption in one cycle.
@@ -314,16 +314,15 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	case reply.Status == wire.StatusRefused && refusal.Reason == reasonPlacesNotFound:
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnfinished, message: message}
+	case reply.Status == wire.StatusRefused && len(a.leftOut[0]) > 0:
+		// The planner refuses without nodes that it was not asked about: other victims there might do, and no event tells when
+		// they may be tried again.
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endUnfinished, message: fmt.Sprintf("without nodes where a plan did not stand (%d): %s", len(a.leftOut[0]), message)}
 	case reply.Status == wire.StatusRefused || reply.Plan == nil:
 		var retryAt time.Time
 		if refusal.RetryAt != nil {
 			retryAt = refusal.RetryAt.Time
-		}
-		if len(a.leftOut[0]) > 0 {
-			// Nodes are left out on the strength of a moment, and no event tells when they may be tried again.
-			if soon := a.engine.clock.Now().Add(planUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
-				retryAt = soon
-			}
 		}
 		a.engine.retry.refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
 		return &preemptResult{kind: endRefused, message: message}

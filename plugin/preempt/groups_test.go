@@ -505,6 +505,33 @@ func TestWherePlacesWereNotFoundTheFallbackMayActInTheEnd(t *testing.T) {
 	}
 }
 
+func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
+	w.bus.group = func(q *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		if nodes := q.Classes[0].Nodes; nodes.AllBut != slices.Contains(nodes.Names, "n1") {
+			wrong := gangPlan("n1")
+			wrong.Victims = nil // the planner does not see that v1 is in the way
+			return &wire.GroupPlanReply{Plan: wrong}, nil
+		}
+		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NoPotentialNodes", Message: "no node may be helped"}}, nil
+	}
+
+	for cycle := 1; cycle <= plansBeforeFallback; cycle++ {
+		_, status := w.gang(c)
+
+		want := fwk.UnschedulableAndUnresolvable
+		if cycle == plansBeforeFallback {
+			want = fwk.Unschedulable
+		}
+		if status.Code() != want || !strings.Contains(status.Message(), "without nodes where a plan did not stand (1): no node may be helped") {
+			t.Errorf("cycle %d: %v", cycle, status)
+		}
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("the group is not tried again")
+	}
+}
+
 func TestAPanicEndsAsUnschedulable(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
 	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { panic("planner") }
