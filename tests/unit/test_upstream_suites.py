@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from makeway.dev.paths import CHECKOUT
 from upstream_suites.cases import Case, Outcome, cases
-from upstream_suites.differences import Difference, Differences, judge, read, table
+from upstream_suites.differences import Difference, Differences, Separate, judge, read, table
 from upstream_suites.suites import SUITES, with_stand_ins
 
 OUTPUT = """\
@@ -78,6 +78,16 @@ def test_a_difference_of_one_suite_is_none_of_another() -> None:
     assert judge("misc", [Case("TestA/other", Outcome.FAIL)], LISTED).wrong == ("TestA/other: FAIL",)
 
 
+def test_cases_that_cannot_share_an_api_server_are_runs_of_their_own() -> None:
+    listed = Differences(
+        separate=(Separate("misc", "TestA", ("first", "second"), "they disturb one another"),)
+    )
+
+    assert listed.separate_of("misc", "TestA") == ("first", "second")
+    assert listed.separate_of("misc", "TestB") == ()
+    assert listed.separate_of("podgroup", "TestA") == ()
+
+
 def test_a_test_imports_what_stands_in_for_upstreams_utilities() -> None:
     source = 'import (\n\ttestutils "k8s.io/kubernetes/test/integration/util"\n\t"k8s.io/utils/ptr"\n)\n'
 
@@ -94,6 +104,7 @@ def test_a_test_imports_what_stands_in_for_upstreams_utilities() -> None:
 def test_the_page_shows_the_lists_as_they_are() -> None:
     listed = read()
     names = {one.suite for one in listed.differences} | {one.suite for one in listed.left_out}
+    names |= {one.suite for one in listed.separate}
 
     assert table(listed) in (CHECKOUT / "docs/upstream-suites.md").read_text()
     assert names <= {one.name for one in SUITES}

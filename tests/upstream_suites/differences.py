@@ -23,6 +23,15 @@ class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
+class Separate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A test whose cases cannot share an API server. `cases`: patterns for `-test.run`, one a run."""
+
+    suite: str
+    test: str
+    cases: tuple[str, ...]
+    reason: str
+
+
 class Difference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cases that fail with makeway. `cases`: a name, or a pattern with `*` for what varies."""
 
@@ -35,11 +44,17 @@ class Differences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of the file."""
 
     left_out: tuple[LeftOut, ...] = ()
+    separate: tuple[Separate, ...] = ()
     differences: tuple[Difference, ...] = ()
 
     def left_out_of(self, suite: str) -> dict[str, str]:
         """Return the tests of a suite that are not run, and why."""
         return {one.test: one.reason for one in self.left_out if one.suite == suite}
+
+    def separate_of(self, suite: str, test: str) -> tuple[str, ...]:
+        """Return the patterns of the runs that a test is made of; none: it is one run."""
+        found = [one.cases for one in self.separate if (one.suite, one.test) == (suite, test)]
+        return found[0] if found else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +106,8 @@ def table(listed: Differences) -> str:
     lines += [f"| {one.suite} | `{one.cases}` | {_line(one.reason)} |" for one in listed.differences]
     lines += ["", "| Suite | Not run | Why |", "|---|---|---|"]
     lines += [f"| {one.suite} | `{one.test}` | {_line(one.reason)} |" for one in listed.left_out]
+    lines += ["", "| Suite | Each case by itself | Why |", "|---|---|---|"]
+    lines += [f"| {one.suite} | `{one.test}` | {_line(one.reason)} |" for one in listed.separate]
     return "\n".join(lines) + "\n"
 
 

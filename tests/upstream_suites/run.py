@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def run(suite: Suite, pattern: str, directory: Path) -> Verdict:
-    """Run a suite, or the cases of it that match, and print what came of it."""
+    """Run a suite, or the cases of it that match, and print how they compare with the list."""
     built = ensure([ETCD, NATS_SERVER], ConsoleProgress())
     program = build(suite, directory / "build")
     programs = Programs(program, built["etcd"], built["nats-server"], module_cache())
@@ -59,14 +59,10 @@ def run(suite: Suite, pattern: str, directory: Path) -> Verdict:
     for test in tests(programs):
         if test in listed.left_out_of(suite.name) or not re.search(wanted, test):
             continue
-        print(f"{suite.name}: {test}", flush=True)
-        began = time.monotonic()
-        played = play(programs, f"^{test}${slash}{below}", directory / test)
-        for case in played.cases:
-            print(f"  {case.outcome} {case.name} ({case.seconds:.1f} s)", flush=True)
-        took = time.monotonic() - began
-        print(f"{suite.name}: {test}: {took:.0f} s; attempts by result: {played.attempts}", flush=True)
-        found += played.cases
+        parts = [below] if slash else listed.separate_of(suite.name, test) or [""]
+        for number, part in enumerate(parts, 1):
+            logs = directory / (test if len(parts) == 1 else f"{test}-{number}")
+            found += _run_one(programs, suite, test, f"/{part}" if part else "", logs)
     verdict = judge(suite.name, found, listed)
     print(
         f"{suite.name}: {verdict.passed} cases pass, {verdict.different} differ as listed, "
@@ -76,6 +72,18 @@ def run(suite: Suite, pattern: str, directory: Path) -> Verdict:
     for wrong in verdict.wrong:
         print(f"error: {suite.name}: {wrong}", file=sys.stderr)
     return verdict
+
+
+def _run_one(programs: Programs, suite: Suite, test: str, below: str, logs: Path) -> tuple[Case, ...]:
+    """Run a test in one process, or the cases of it that match, and print what came of it."""
+    print(f"{suite.name}: {test}{below}", flush=True)
+    began = time.monotonic()
+    played = play(programs, f"^{test}${below}", logs)
+    for case in played.cases:
+        print(f"  {case.outcome} {case.name} ({case.seconds:.1f} s)", flush=True)
+    took = time.monotonic() - began
+    print(f"{suite.name}: {test}: {took:.0f} s; attempts by result: {played.attempts}", flush=True)
+    return played.cases
 
 
 if __name__ == "__main__":
