@@ -53,7 +53,7 @@ LISTED = Differences(differences=(Difference("podgroup", "TestA/other*", "takes 
 def test_what_is_as_listed_is_well() -> None:
     found = [Case("TestA/other_(true)", Outcome.FAIL), Case("TestA/same", Outcome.PASS)]
 
-    verdict = judge("podgroup", found, LISTED)
+    verdict = judge("podgroup", found, LISTED, whole=True)
 
     assert (verdict.wrong, verdict.passed, verdict.different) == ((), 1, 1)
 
@@ -66,7 +66,7 @@ def test_a_listed_case_that_passes_is_wrong_and_so_is_another_that_fails() -> No
         Case("TestA/skipped", Outcome.SKIP),
     ]
 
-    assert judge("podgroup", found, LISTED).wrong == (
+    assert judge("podgroup", found, LISTED, whole=True).wrong == (
         "TestA/other_(false) passes, and is listed as a difference",
         "TestA/same: FAIL",
         "TestA/ended: UNFINISHED",
@@ -75,7 +75,18 @@ def test_a_listed_case_that_passes_is_wrong_and_so_is_another_that_fails() -> No
 
 
 def test_a_difference_of_one_suite_is_none_of_another() -> None:
-    assert judge("misc", [Case("TestA/other", Outcome.FAIL)], LISTED).wrong == ("TestA/other: FAIL",)
+    verdict = judge("misc", [Case("TestA/other", Outcome.FAIL)], LISTED, whole=True)
+
+    assert verdict.wrong == ("TestA/other: FAIL",)
+
+
+def test_a_listed_case_that_the_suite_does_not_have_is_wrong() -> None:
+    found = [Case("TestA/same", Outcome.PASS)]
+
+    assert judge("podgroup", found, LISTED, whole=False).wrong == ()
+    assert judge("podgroup", found, LISTED, whole=True).wrong == (
+        "TestA/other* is listed as a difference, and there is no such case",
+    )
 
 
 def test_cases_that_cannot_share_an_api_server_are_runs_of_their_own() -> None:

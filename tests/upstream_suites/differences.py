@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -51,6 +51,10 @@ class Differences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the tests of a suite that are not run, and why."""
         return {one.test: one.reason for one in self.left_out if one.suite == suite}
 
+    def names(self, suite: str, case: str) -> bool:
+        """Report whether a case is listed as one that fails."""
+        return any(one.suite == suite and fnmatchcase(case, one.cases) for one in self.differences)
+
     def separate_of(self, suite: str, test: str) -> tuple[str, ...]:
         """Return the patterns of the runs that a test is made of; none: it is one run."""
         found = [one.cases for one in self.separate if (one.suite, one.test) == (suite, test)]
@@ -80,15 +84,15 @@ def read(path: Path = FILE) -> Differences:
     return msgspec.yaml.decode(path.read_bytes(), type=Differences)
 
 
-def judge(suite: str, found: Iterable[Case], listed: Differences) -> Verdict:
-    """Hold the outcomes of a suite against the list.
+def judge(suite: str, found: Sequence[Case], listed: Differences, *, whole: bool) -> Verdict:
+    """Hold the outcomes of a suite against the list. `whole`: all of the suite was run.
 
-    A listed case that passes is as wrong as another that fails.
+    A listed case that passes is as wrong as another that fails, and so is one that the suite does not have.
     """
     wrong: list[str] = []
     passed = different = 0
     for case in found:
-        expected = any(one.suite == suite and fnmatchcase(case.name, one.cases) for one in listed.differences)
+        expected = listed.names(suite, case.name)
         if case.outcome is Outcome.FAIL and expected:
             different += 1
         elif case.outcome is Outcome.PASS and not expected:
@@ -97,6 +101,12 @@ def judge(suite: str, found: Iterable[Case], listed: Differences) -> Verdict:
             wrong.append(f"{case.name} passes, and is listed as a difference")
         else:
             wrong.append(f"{case.name}: {case.outcome}")
+    if whole:
+        wrong += [
+            f"{one.cases} is listed as a difference, and there is no such case"
+            for one in listed.differences
+            if one.suite == suite and not any(fnmatchcase(case.name, one.cases) for case in found)
+        ]
     return Verdict(tuple(wrong), passed, different)
 
 

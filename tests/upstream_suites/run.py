@@ -22,7 +22,7 @@ from makeway.dev.paths import CHECKOUT
 from makeway.dev.progress import ConsoleProgress
 from upstream_suites.build import build
 from upstream_suites.cases import Case
-from upstream_suites.differences import Verdict, judge, read
+from upstream_suites.differences import Differences, Verdict, judge, read
 from upstream_suites.play import Programs, play, tests
 from upstream_suites.suites import SUITES, Suite, module_cache
 
@@ -62,8 +62,9 @@ def run(suite: Suite, pattern: str, directory: Path) -> Verdict:
         parts = [below] if slash else listed.separate_of(suite.name, test) or [""]
         for number, part in enumerate(parts, 1):
             logs = directory / (test if len(parts) == 1 else f"{test}-{number}")
-            found += _run_one(programs, suite, test, f"/{part}" if part else "", logs)
-    verdict = judge(suite.name, found, listed)
+            matching = f"^{test}$/{part}" if part else f"^{test}$"
+            found += _run_one(programs, matching, logs, suite, listed)
+    verdict = judge(suite.name, found, listed, whole=not pattern)
     print(
         f"{suite.name}: {verdict.passed} cases pass, {verdict.different} differ as listed, "
         f"{len(verdict.wrong)} are otherwise than listed; logs: {directory}",
@@ -74,15 +75,18 @@ def run(suite: Suite, pattern: str, directory: Path) -> Verdict:
     return verdict
 
 
-def _run_one(programs: Programs, suite: Suite, test: str, below: str, logs: Path) -> tuple[Case, ...]:
-    """Run a test in one process, or the cases of it that match, and print what came of it."""
-    print(f"{suite.name}: {test}{below}", flush=True)
+def _run_one(
+    programs: Programs, pattern: str, logs: Path, suite: Suite, listed: Differences
+) -> tuple[Case, ...]:
+    """Run in one process what matches, and print what came of it."""
+    print(f"{suite.name}: {pattern}", flush=True)
     began = time.monotonic()
-    played = play(programs, f"^{test}${below}", logs)
+    played = play(programs, pattern, logs)
     for case in played.cases:
-        print(f"  {case.outcome} {case.name} ({case.seconds:.1f} s)", flush=True)
+        note = ", listed" if listed.names(suite.name, case.name) else ""
+        print(f"  {case.outcome}{note} {case.name} ({case.seconds:.1f} s)", flush=True)
     took = time.monotonic() - began
-    print(f"{suite.name}: {test}: {took:.0f} s; attempts by result: {played.attempts}", flush=True)
+    print(f"{suite.name}: {took:.0f} s; attempts by result: {played.attempts}", flush=True)
     return played.cases
 
 
