@@ -155,10 +155,14 @@ async def _until(done: Callable[[], bool], seconds: float) -> None:
 async def _watching(api: Api, seen: Seen) -> AsyncIterator[None]:
     async def watch() -> None:
         query = {"watch": "true", "allowWatchBookmarks": "true"}
-        async for lines in api.stream(_PODS, query=query, idle_timeout_seconds=300):
-            for event in map(json.loads, lines):
-                if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                    seen.take(event)
+        while True:  # an API server ends the watch of one who does not keep up with a burst
+            async for lines in api.stream(_PODS, query=query, idle_timeout_seconds=300):
+                for event in map(json.loads, lines):
+                    if event["type"] == "ERROR":
+                        raise RuntimeError(f"the watch of pods ended: {event['object']}")
+                    query["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        seen.take(event)
 
     task = asyncio.create_task(watch())
     try:
