@@ -1,6 +1,7 @@
 """From a pair to a comparison: both choices judged, and what that comes to. Pure.
 
-`comparison` is the one place that does it; what pods and groups tell each in their own way are its `Sides`.
+`comparison` is the one place that does it; what pods and groups tell each in their own way are its
+`BothChoices`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Observed(Generic[_D]):
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class BothChoices:
     """Both choices about a preemptor, as pods and groups tell them.
 
     `own_nodes`, `own_victims`: where makeway would have placed it, and who goes by which rule; empty where it
@@ -126,7 +127,7 @@ def comparison_of(
     """Return what the pair of a pod comes to; None where there is nothing to compare."""
     decision, result = seen.decision, seen.decision.result
     best = result.candidates[0] if isinstance(result, Plan) and result.candidates else None
-    sides = Sides(
+    sides = BothChoices(
         preemptor=preemptor_of(decision.question),
         own_nodes=(best.node,) if best is not None else (),
         own_victims=tuple((one.pod, one.rule) for one in best.victims) if best is not None else (),
@@ -138,7 +139,7 @@ def comparison_of(
 
 
 def comparison(
-    seen: Observed[_D], pair: _Pair, sides: Sides, planner: str, now: datetime
+    seen: Observed[_D], pair: _Pair, sides: BothChoices, planner: str, now: datetime
 ) -> Comparison | None:
     """Return what a pair comes to; None where there is nothing to compare. O(victims · log victims).
 
@@ -183,7 +184,7 @@ def comparison(
 
 
 def _verdict(
-    pair: _Pair, sides: Sides, ours: Judgement | None, theirs: Judgement | None
+    pair: _Pair, sides: BothChoices, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
     """Return the result, the rule that decides it, and what there is to say besides."""
     if theirs is None:

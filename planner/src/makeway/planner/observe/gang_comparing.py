@@ -11,7 +11,7 @@ from makeway.bus.comparison import ComparedGroup, Comparison
 from makeway.bus.messages import Preemptor
 from makeway.core.comparison import Judgement, RelativeRank
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.observe.comparing import Certainty, Observed, Sides, comparison, gone
+from makeway.planner.observe.comparing import BothChoices, Certainty, Observed, comparison, gone
 from makeway.planner.observe.gang_marks import ExpectedGang
 from makeway.planner.observe.gang_pairing import ComparedGang
 from makeway.planner.plan.constraints.budgets import debits_before
@@ -76,7 +76,7 @@ def comparison_of_gang(
     """Return what the pair of a group comes to; None where there is nothing to compare."""
     decision, result, group = seen.decision, seen.decision.result, seen.decision.request.group
     plan = result if isinstance(result, GangPlan) else None
-    sides = Sides(
+    sides = BothChoices(
         preemptor=Preemptor(
             namespace=group.namespace,
             name=group.name,
