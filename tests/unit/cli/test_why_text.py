@@ -65,6 +65,30 @@ def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
     assert "cache-1" not in text
 
 
+def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() -> None:
+    order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
+    assert isinstance(order, EvictionOrder)
+    assert isinstance(outcome, Outcome)
+    story = Story(order=order, outcome=replace(outcome, result="succeeded"), decision=None)
+
+    lines = list(waiting(Pending(answer=refused, unblocked_by=()), story=story, last=None, leaving=1))
+
+    assert lines[0].endswith(f"is pending: 1 evicted pod has to leave {order.node} first")
+    assert lines[1].startswith(f"order {order.order_id}")
+    assert "planned" not in "".join(lines[2:])
+
+
+def test_a_pod_that_waits_while_the_brake_is_set_is_told_so() -> None:
+    found = Pending(answer=replace(refused, result="preempts", nominated_node="node-1"), unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, brake="the brake is set everywhere by ops"))
+
+    assert (
+        "  the brake is set everywhere by ops: no pod is evicted until it is released (`makeway mode" in text
+    )
+    assert "has not asked yet" not in text
+
+
 def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
     order = MESSAGES["order.group"]
     assert isinstance(order, EvictionOrder)

@@ -87,6 +87,8 @@ class TenantView:
             condition=answer.condition,
             group=answer.group,
             delayed=answer.delayed,
+            leaving=answer.leaving,
+            brake="the brake is set" if answer.brake else "",
             preempted_by_others=tuple(self._comparison(one) for one in answer.preempted_by_others),
             served_by_others=tuple(self._comparison(one) for one in answer.served_by_others),
         )

@@ -83,6 +83,19 @@ async def whoami(api: Api) -> str:
         return socket.gethostname()
 
 
+async def brake_seen(api: Api, namespace: str) -> Brake | None:
+    """Return the brake in makeway's namespace; None for a user who may not read it.
+
+    Raises ApiError, ApiUnavailable.
+    """
+    try:
+        return (await _read(api, namespace))[0]
+    except ApiError as error:
+        if error.status == HTTPStatus.FORBIDDEN:
+            return None
+        raise
+
+
 async def _read(api: Api, namespace: str) -> tuple[Brake, str]:
     """The brake and its version, empty where there is none."""
     try:

@@ -171,6 +171,8 @@ def _lines(answer: Explanation) -> list[str]:
             unplanned=answer.unplanned,
             group=answer.group,
             delayed=answer.delayed,
+            leaving=answer.leaving,
+            brake=answer.brake,
         )
     elif answer.state == "pending":
         lines.append(

@@ -12,6 +12,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder
 from makeway.cli.extras import needed
+from makeway.cli.mode.brake_config import brake_seen
 from makeway.cli.offline.finding import decision_named, order_named, order_of
 from makeway.cli.why.story import (
     Story,
@@ -57,8 +58,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     condition by which its queue holds it, where it does. unplanned: why its scheduler had no plan for it,
     where it says so. delayed: until when its PriorityClass delays its preemption, likewise. condition: what
     the pod itself says of why it is pending, for a user to whom nothing else may be told. group: the PodGroup
-    that a pending pod names. other_orders: of a PodGroup, what its plan would have cost with other orders of
-    the policy's terms; None where that is not known.
+    that a pending pod names. leaving: how many victims of the last order for a pending pod are still there.
+    brake: what the brake says, where it holds for the pod's namespace and the user may read it. other_orders:
+    of a PodGroup, what its plan would have cost with other orders of the policy's terms; None where that is
+    not known.
     """
 
     state: str
@@ -74,6 +77,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     condition: str = ""
     group: str = ""
     delayed: str = ""
+    leaving: int = 0
+    brake: str = ""
     preempted_by_others: tuple[Comparison, ...] = ()
     served_by_others: tuple[Comparison, ...] = ()
     other_orders: OtherOrders | None = None
@@ -166,23 +171,48 @@ async def of_pod(
             "preemption by others was seen in the last three days that took one; is --namespace right?"
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
+    story = await story_of(bus, made[-1]) if made else None
+    brake = await brake_seen(api, settings.namespace) if waits else None
     return Explanation(
         state="pending" if waits else "preempted" if taken or others else "placed",
         namespace=namespace,
         name=name,
         uid=uid or _uid(taken, others, namespace, name),
         taken_by=tuple([await story_of(bus, order) for order in taken]),
-        made_room=tuple([await story_of(bus, order) for order in made[-1:]]),
+        made_room=(story,) if story is not None else (),
         pending=found,
         last_decision=await last_decision(bus, uid) if waits else None,
         held=_held(pod) if pod is not None and waits else None,
         unplanned=unplanned(pod) if pod is not None and waits else "",
         delayed=delayed(pod) if pod is not None and waits else "",
+        leaving=await _leaving(api, pod, story) if pod is not None and waits else 0,
+        brake=brake.describe() if brake is not None and brake.holds(namespace) else "",
         condition=_condition(pod) if pod is not None and waits else "",
         group=group_of(pod) if pod is not None and waits else "",
         preempted_by_others=tuple(others),
         served_by_others=tuple(served) if pod is not None else (),
     )
+
+
+async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
+    """Return how many victims are still there of the order by which a pod is nominated.
+
+    Those that the user may not read do not count. Raises ApiError, ApiUnavailable.
+    """
+    if story is None or story.outcome is None or story.outcome.result != "succeeded":
+        return 0
+    if pod.status.nominated_node_name != story.order.node:
+        return 0
+    there = 0
+    for victim in story.order.victims:
+        try:
+            raw = await _read_pod(api, victim.namespace, victim.name)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            continue
+        there += raw is not None and _decode_pod(raw).metadata.uid == victim.uid
+    return there
 
 
 def _held(pod: Pod) -> PodCondition | None:

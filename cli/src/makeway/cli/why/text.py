@@ -231,16 +231,24 @@ def waiting(
     unplanned: str = "",
     group: str = "",
     delayed: str = "",
+    leaving: int = 0,
+    brake: str = "",
 ) -> Iterator[str]:
     """Say why a pod is pending, and what would unblock it.
 
     held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it. group: the
-    PodGroup that it names. delayed: until when its PriorityClass delays its preemption, and why.
+    PodGroup that it names. delayed: until when its PriorityClass delays its preemption, and why. leaving: how
+    many victims of its last order are still there. brake: what the brake says, where it holds for the pod.
     """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
     if story is not None and story.outcome is None:
         yield f"{name} is pending: room is being made for it"
+        yield from of_order(story)
+        return
+    if story is not None and leaving:
+        must = "has" if leaving == 1 else "have"
+        yield f"{name} is pending: {counted(leaving, 'evicted pod')} {must} to leave {story.order.node} first"
         yield from of_order(story)
         return
     tried = _in_vain(story)
@@ -268,7 +276,9 @@ def waiting(
         for unit, pods in in_units(answer.victims):
             what = unit_text(unit, pods) if unit else names_of(pods)[0]
             yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
-        if answer.mode != "enforce":
+        if brake:
+            yield f"  {brake}: no pod is evicted until it is released (`makeway mode --release`)"
+        elif answer.mode != "enforce":
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
         elif unplanned:
             yield f"  its scheduler had {unplanned}"
