@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
@@ -19,6 +21,7 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.policy.facts import annotations_read
 from makeway.nominator import decide
 from makeway.nominator.decide import Attempts, StalePlanError, Writer
 from makeway.nominator.in_flight import OrdersInFlight
@@ -27,6 +30,7 @@ from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, 
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 EXTERNAL = frozenset({"urgent"})
+_PODS = Path(__file__).parents[3] / "bus/testdata/pods"
 
 
 def a_pod(name: str = "p", *, uid: str = "", node: str = "", **spec: Any) -> dict[str, Any]:
@@ -118,15 +122,51 @@ def test_what_no_column_knows_is_named(spec: dict[str, Any], what: str) -> None:
     assert (what in found) if what else (found == "")
 
 
-def test_the_planner_is_asked_about_a_pod_that_may_preempt() -> None:
+@pytest.mark.parametrize("for_filters", [False, True])
+def test_a_pod_is_asked_about_as_one_that_may_preempt_and_without_what_may_hold_secrets(
+    for_filters: bool,
+) -> None:
+    whole = (_PODS / "full.json").read_bytes()
+
+    sent = decide.as_preemptor(whole, for_filters=for_filters)
+
+    container = msgspec.json.decode(sent)["spec"]["containers"][0]
+    assert {"env", "args", "command", "envFrom"} <= msgspec.json.decode(whole)["spec"]["containers"][0].keys()
+    assert {"env", "args", "command", "envFrom"}.isdisjoint(container)
+    assert b"managedFields" not in sent
+    assert b"last-applied-configuration" not in decide.as_preemptor(_applied(), for_filters=for_filters)
+    assert read(sent).spec == replace(read(whole).spec, preemption_policy="PreemptLowerPriority")
+    assert read(sent).status == read(whole).status
+    assert read(sent).metadata == read(whole).metadata
+
+
+def test_the_planner_alone_is_sent_no_volumes_but_claims_and_no_annotations_but_those_it_reads() -> None:
+    pod = a_pod(
+        volumes=[{"name": "s", "secret": {}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]
+    )
+    pod["metadata"]["annotations"] = {"example.com/token": "x", "makeway.dev/never-evict": "true"}
+
+    alone = msgspec.json.decode(decide.as_preemptor(msgspec.json.encode(pod), for_filters=False))
+    filters = msgspec.json.decode(decide.as_preemptor(msgspec.json.encode(pod), for_filters=True))
+
+    assert [one["name"] for one in alone["spec"]["volumes"]] == ["c"]
+    assert alone["metadata"]["annotations"] == {"makeway.dev/never-evict": "true"}
+    assert filters["spec"]["volumes"] == pod["spec"]["volumes"]
+    assert filters["metadata"]["annotations"] == pod["metadata"]["annotations"]
+
+
+def _applied() -> bytes:
     pod = a_pod()
-    pod["metadata"]["managedFields"] = [{"manager": "x" * 1000}]
+    pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    return msgspec.json.encode(pod)
 
-    sent = msgspec.json.decode(decide.as_preemptor(msgspec.json.encode(pod)))
 
-    assert sent["spec"]["preemptionPolicy"] == "PreemptLowerPriority"
-    assert "managedFields" not in sent["metadata"]
-    assert sent["status"] == pod["status"]
+def read(data: bytes) -> Pod:
+    """Decode a pod with those volumes and annotations that are read."""
+    pod = msgspec.json.decode(data, type=Pod)
+    claims = tuple(volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim)
+    metadata = replace(pod.metadata, annotations=dict(annotations_read(pod.metadata)))
+    return replace(pod, metadata=metadata, spec=replace(pod.spec, volumes=claims))
 
 
 def candidate(*victims: str, node: str = "n1", **changes: Any) -> Candidate:

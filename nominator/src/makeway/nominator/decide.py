@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +22,8 @@ from makeway.bus.messages import (
     Removable,
     Victim,
 )
-from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.objects import Metadata, Pod
+from makeway.core.policy.facts import annotations_read
 from makeway.nominator.pending import PendingPod
 
 ORDER_LIFE: Final = timedelta(seconds=60)
@@ -88,15 +90,49 @@ def unmodelled(raw: bytes) -> str:
     return ""
 
 
-def as_preemptor(raw: bytes) -> bytes:
-    """Return a v1.Pod as the planner is asked about it: it may preempt, and without managedFields.
+_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+_CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
+"""Volumes that the planner reads."""
 
-    Its class says Never to the scheduler; that it is opted in says that makeway may. Raises
-    msgspec.DecodeError.
+_NO_FILTER_READS: Final = (
+    "env",
+    "envFrom",
+    "args",
+    "command",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "volumeMounts",
+)
+"""Fields of a container that may hold secrets or be long, and that decide about no node."""
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:
+    """Return a v1.Pod as it is asked about: it may preempt, and has no environment, commands and the like.
+
+    They may hold secrets and make a question large (docs/decisions/0058). Its class says Never to the
+    scheduler; that it is opted in says that makeway may. `for_filters`: the scheduler's own filters read it
+    too, so annotations and volumes of all kinds stay. Raises msgspec.DecodeError.
     """
     pod: dict[str, Any] = msgspec.json.decode(raw)
-    pod.get("metadata", {}).pop("managedFields", None)
-    pod.setdefault("spec", {})["preemptionPolicy"] = "PreemptLowerPriority"
+    spec, metadata = pod.setdefault("spec", {}), pod.setdefault("metadata", {})
+    spec["preemptionPolicy"] = "PreemptLowerPriority"
+    metadata.pop("managedFields", None)
+    for container in chain.from_iterable(spec.get(kind) or () for kind in _CONTAINERS):
+        for name in _NO_FILTER_READS:
+            container.pop(name, None)
+    annotations = metadata.get("annotations") or {}
+    annotations.pop(_LAST_APPLIED, None)
+    if not for_filters:
+        metadata["annotations"] = dict(annotations_read(Metadata(annotations=annotations)))
+        spec["volumes"] = [
+            {name: one[name] for name in ("name", *_CLAIMS) if name in one}
+            for one in spec.get("volumes") or ()
+            if not one.keys().isdisjoint(_CLAIMS)
+        ]
     return msgspec.json.encode(pod)
 
 

@@ -75,7 +75,7 @@ class Questions:
         if len(data) > codec.MAX_BYTES:
             self._metrics.plans.labels("unreadable").inc()
             _log.warning("plan_request_too_large", request_id=request.request_id, bytes=len(data))
-            return NoAnswer(True)
+            return NoAnswer(True, "TooLarge", f"the question is {len(data)} bytes, more than NATS carries")
         verified = await self._ask_shadow(request)
         if verified is not None:
             return verified
@@ -99,7 +99,7 @@ class Questions:
             timeout_milliseconds=int(PLAN_SECONDS * 1000),
             max_candidates=CANDIDATES,
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
-            pod=msgspec.Raw(decide.as_preemptor(stored.raw)),
+            pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._shadow is not None)),
             nodes=NodeSelection(),
             nominations=tuple(nominations.values()),
             live_orders=self._in_flight.live(),
