@@ -240,7 +240,7 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/pytest -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: test
-test: check contract differential-test protocol-test chart browser-test integration ## Everything a change must pass (about 15 minutes)
+test: check contract differential-test protocol-test chart browser-test integration ## Everything a change must pass (about 35 minutes on two cores)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")

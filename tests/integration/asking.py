@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 from integration.builders import NodeBuilder, PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.preempting import sized
+from integration.waiting import NotYet, until
 from makeway.cli.main import app
+from makeway.dev.options import PLANNER
 
 GROUP = "tests.makeway.dev/group"
 
@@ -22,7 +24,9 @@ async def run(
     """Run a command; gives its exit code, and what it wrote on stdout and stderr."""
     config = cluster.info.kubeconfigs[account] if account else cluster.info.kubeconfig
     command = [*arguments, "--kubeconfig", str(config)]
-    result = await asyncio.to_thread(lambda: CliRunner().invoke(app, command, input=stdin))
+    result = await asyncio.to_thread(
+        lambda: CliRunner(env={"COLUMNS": None}).invoke(app, command, input=stdin)
+    )
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -32,6 +36,23 @@ async def ask(cluster: RunningCluster, *arguments: str, stdin: str = "") -> Answ
     assert code == 0, error or output
     answer: Answer = json.loads(output)
     return answer
+
+
+async def until_recording(cluster: RunningCluster) -> None:
+    """Wait until the planner records: where NATS was away it begins again after half a minute."""
+    log = cluster.process(PLANNER).log
+
+    async def records() -> bool:
+        said = [
+            line
+            for line in log.read_text().splitlines()
+            if '"recording_' in line or "planner_started" in line
+        ]
+        if not said or '"recording_began"' not in said[-1]:
+            raise NotYet(said[-1:])
+        return True
+
+    await until("the planner records", records)
 
 
 async def dumped(cluster: RunningCluster) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from integration.asking import GROUP, Answer, ask, asking, dumped, grouped, run
+from integration.asking import GROUP, Answer, ask, asking, dumped, grouped, run, until_recording
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy, policy_text, put_policy
@@ -58,6 +58,7 @@ async def decided(
         await space.disruption_budget(group, {"app": group}, minAvailable=count - 1)
         await space.until_disruptions_allowed(group, 1)
     await settle()
+    await until_recording(space.cluster)
     dump = await dumped(space.cluster)
     created = await space.create(
         *(
@@ -131,6 +132,7 @@ async def test_two_hundred_decisions_come_out_again(space: Space, tmp_path: Path
 
 
 async def test_an_exported_decision_is_replayed_without_the_cluster(space: Space, tmp_path: Path) -> None:
+    await until_recording(space.cluster)
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("small", "low", 500).on("n1"))
     (pod,) = await space.create(sized("urgent", "high", 300))

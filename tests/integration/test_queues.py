@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from integration.asking import ask, run
+from integration.asking import ask, run, until_recording
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
@@ -50,6 +50,7 @@ def path(space: Space) -> str:
 async def test_a_lowered_quota_takes_the_least_after_its_delay_and_says_so(
     crash_cluster: RunningCluster, space: Space
 ) -> None:
+    await until_recording(crash_cluster)
     await run_in_queue(space, 2, 2, 2, 2, 2, 1)
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=20, delay="1s")))
     await until_ended(crash_cluster, path(space))
