@@ -7,30 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from makeway.core.k8s.objects import Pod, View
 from makeway.core.policy import facts
-
-_PODS = Path(__file__).parents[3] / "bus/testdata/pods"
-_FULL = (_PODS / "full.json").read_bytes()
-_PROJECTED = (_PODS / "projected.json").read_bytes()
-
-
-def read(data: bytes) -> Pod:
-    """Decode a pod as far as anything is read of it: claims among its volumes, and a few annotations."""
-    pod = msgspec.json.decode(data, type=Pod)
-    claims = tuple(volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim)
-    return msgspec.structs.replace(
-        pod,
-        metadata=msgspec.structs.replace(
-            pod.metadata, annotations=dict(facts.annotations_read(pod.metadata))
-        ),
-        spec=msgspec.structs.replace(pod.spec, volumes=claims),
-    )
+from projected_pods import FULL, PROJECTED, read
 
 
 def unset(view: View, path: str) -> Iterator[str]:
@@ -47,26 +30,26 @@ def unset(view: View, path: str) -> Iterator[str]:
 
 
 def test_the_planner_reads_the_same_of_what_is_sent_as_of_the_whole_pod() -> None:
-    assert read(_PROJECTED) == read(_FULL)
+    assert read(PROJECTED) == read(FULL)
 
 
 def test_the_whole_pod_has_every_field_that_anything_reads() -> None:
     # An init container alone has a restart policy that means something; of a pod of a group no plan is asked.
-    assert set(unset(read(_FULL), "pod")) == {"pod.spec.containers.restartPolicy", "pod.spec.schedulingGroup"}
-    assert (msgspec.json.decode(_FULL, type=Pod).metadata.annotations or {}).keys() >= facts._READ
+    assert set(unset(read(FULL), "pod")) == {"pod.spec.containers.restartPolicy", "pod.spec.schedulingGroup"}
+    assert (msgspec.json.decode(FULL, type=Pod).metadata.annotations or {}).keys() >= facts._READ
 
 
 def test_what_nothing_reads_is_not_sent() -> None:
-    sent = json.loads(_PROJECTED)
+    sent = json.loads(PROJECTED)
 
-    assert b"not-read" in _FULL
-    assert b"not-read" not in _PROJECTED
+    assert b"not-read" in FULL
+    assert b"not-read" not in PROJECTED
     assert {"env", "args", "command", "envFrom"}.isdisjoint(sent["spec"]["containers"][0])
     assert "managedFields" not in sent["metadata"]
 
 
 def test_the_walk_over_a_view_finds_a_field_that_is_not_set() -> None:
-    whole: dict[str, Any] = json.loads(_FULL)
+    whole: dict[str, Any] = json.loads(FULL)
     del whole["spec"]["initContainers"][0]["ports"][0]["hostIP"]
 
     assert "pod.spec.initContainers.ports.hostIP" in set(unset(read(json.dumps(whole).encode()), "pod"))

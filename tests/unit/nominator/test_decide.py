@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,16 +20,15 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.core.k8s.objects import Pod, PriorityClass
-from makeway.core.policy.facts import annotations_read
 from makeway.nominator import decide
 from makeway.nominator.decide import Attempts, StalePlanError, Writer
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.outcomes import MOST, RecentOutcomes
 from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, pending_pod
+from projected_pods import FULL, read
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 EXTERNAL = frozenset({"urgent"})
-_PODS = Path(__file__).parents[3] / "bus/testdata/pods"
 
 
 def a_pod(name: str = "p", *, uid: str = "", node: str = "", **spec: Any) -> dict[str, Any]:
@@ -126,18 +124,16 @@ def test_what_no_column_knows_is_named(spec: dict[str, Any], what: str) -> None:
 def test_a_pod_is_asked_about_as_one_that_may_preempt_and_without_what_may_hold_secrets(
     for_filters: bool,
 ) -> None:
-    whole = (_PODS / "full.json").read_bytes()
-
-    sent = decide.as_preemptor(whole, for_filters=for_filters)
+    sent = decide.as_preemptor(FULL, for_filters=for_filters)
 
     container = msgspec.json.decode(sent)["spec"]["containers"][0]
-    assert {"env", "args", "command", "envFrom"} <= msgspec.json.decode(whole)["spec"]["containers"][0].keys()
+    assert {"env", "args", "command", "envFrom"} <= msgspec.json.decode(FULL)["spec"]["containers"][0].keys()
     assert {"env", "args", "command", "envFrom"}.isdisjoint(container)
     assert b"managedFields" not in sent
     assert b"last-applied-configuration" not in decide.as_preemptor(_applied(), for_filters=for_filters)
-    assert read(sent).spec == replace(read(whole).spec, preemption_policy="PreemptLowerPriority")
-    assert read(sent).status == read(whole).status
-    assert read(sent).metadata == read(whole).metadata
+    assert read(sent).spec == replace(read(FULL).spec, preemption_policy="PreemptLowerPriority")
+    assert read(sent).status == read(FULL).status
+    assert read(sent).metadata == read(FULL).metadata
 
 
 def test_the_planner_alone_is_sent_no_volumes_but_claims_and_no_annotations_but_those_it_reads() -> None:
@@ -159,14 +155,6 @@ def _applied() -> bytes:
     pod = a_pod()
     pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
     return msgspec.json.encode(pod)
-
-
-def read(data: bytes) -> Pod:
-    """Decode a pod with those volumes and annotations that are read."""
-    pod = msgspec.json.decode(data, type=Pod)
-    claims = tuple(volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim)
-    metadata = replace(pod.metadata, annotations=dict(annotations_read(pod.metadata)))
-    return replace(pod, metadata=metadata, spec=replace(pod.spec, volumes=claims))
 
 
 def candidate(*victims: str, node: str = "n1", **changes: Any) -> Candidate:
