@@ -58,6 +58,25 @@ _OF_ANOTHER: Final = frozenset({"awaited-order-failed"})
 _SHARED_DISKS: Final = ("awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd")
 """Volumes that VolumeRestrictions compares with those of other pods, and no column knows."""
 
+_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+_CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
+"""Volumes that the planner reads."""
+
+_NO_FILTER_READS: Final = (
+    "env",
+    "envFrom",
+    "args",
+    "command",
+    "lifecycle",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "volumeMounts",
+)
+"""Fields of a container that may hold secrets or be long, and that decide about no node."""
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
 
 class StalePlanError(Exception):
     """A plan that does not hold any more: what it names has changed since."""
@@ -88,26 +107,6 @@ def unmodelled(raw: bytes) -> str:
             if kind in volume:
                 return f"a disk that pods share ({kind})"
     return ""
-
-
-_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
-_CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
-"""Volumes that the planner reads."""
-
-_NO_FILTER_READS: Final = (
-    "env",
-    "envFrom",
-    "args",
-    "command",
-    "lifecycle",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "volumeMounts",
-)
-"""Fields of a container that may hold secrets or be long, and that decide about no node."""
-
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:
