@@ -249,7 +249,7 @@ def test_no_value_is_without_a_schema(run: Run) -> None:
 
 
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)
-def test_only_the_evictor_and_a_fallback_may_delete_pods_and_nobody_without_a_bridge(
+def test_only_the_evictor_and_a_fallback_may_delete_pods_and_none_without_a_bridge(
     run: Run, settings: tuple[str, ...]
 ) -> None:
     roles = [one for one in objects(template(run, *settings)) if one["kind"] in ("Role", "ClusterRole")]

@@ -253,7 +253,7 @@ async def renew_member(gang: GangScene) -> None:
 
 
 async def bind_member(gang: GangScene) -> None:
-    """Somebody else binds it to the other node."""
+    """Another client binds it to the other node."""
     await gang.space.post(
         f"/api/v1/namespaces/{gang.space.namespace}/pods/train-2/binding",
         {

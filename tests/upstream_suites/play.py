@@ -157,7 +157,7 @@ def _environment(programs: Programs, directory: Path | None = None) -> dict[str,
         "TEST_SRCDIR": str(programs.module_cache),
         "TEST_WORKSPACE": ".",
         "MAKEWAY_SUITES_DIRECTORY": str(directory or ""),
-        # An etcd on its usual port is somebody's: the suites start their own.
+        # An etcd on its usual port is not the suites': they start their own.
         "KUBE_INTEGRATION_ETCD_URL": "http://127.0.0.1:1",
     }
 

@@ -149,7 +149,7 @@ async def test_a_plan_in_mode_observe_is_to_be_compared_and_one_in_enforce_is_no
     assert [one.decision_id for one in bench.observed] == [reply.decision_id]
 
 
-async def test_a_plan_that_needs_nobody_gone_has_no_victims_and_no_price() -> None:
+async def test_a_plan_that_needs_no_victim_has_no_victims_and_no_price() -> None:
     reply = await Bench(make_snapshot(NODES, [make_pod("M", "", HIGH, 500)])).ask()
 
     assert reply.plan is not None

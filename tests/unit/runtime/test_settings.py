@@ -27,7 +27,7 @@ def test_two_ways_to_log_in_are_one_too_many(tmp_path: Path) -> None:
         NatsSettings(user="a", password_file=tmp_path / "password", nkey=tmp_path / "nk").login()
 
 
-def test_nobody_logs_in_where_no_user_is_named() -> None:
+def test_no_user_logs_in_where_none_is_named() -> None:
     assert NatsSettings().login() is None
 
 

@@ -86,7 +86,7 @@ async def test_an_answer_holds_for_a_minute_and_a_right_that_is_taken_away_ends_
     assert not (await guarded.review("good")).admitted
 
 
-async def test_while_the_api_server_is_away_nobody_new_is_admitted() -> None:
+async def test_while_the_api_server_is_away_no_new_user_is_admitted() -> None:
     with pytest.raises(NoAnswerError):
         await gate(_Reviews(up=False), [0.0]).review("good")
 

@@ -13,7 +13,7 @@ _WITHOUT: Final = {
     "planner": "nothing is planned; pods wait or preempt as the profile and the policy's whenUnplanned say",
     "evictor": "orders wait and expire; nobody is evicted",
     "scheduler": "no scheduler with MakeWay is connected to this NATS",
-    "nominator": "nobody asks for plans for pods whose class is opted in; they wait",
+    "nominator": "no nominator asks for plans for pods whose class is opted in; they wait",
     "shadow": "plans are not verified, and pods that only filters can judge wait",
 }
 _START: Final = {

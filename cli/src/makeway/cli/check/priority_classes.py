@@ -39,7 +39,7 @@ async def class_result(api: Api, *, nominator: bool) -> CheckResult:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return CheckResult(NAME, "unknown", "you may not list PriorityClasses", "ask somebody who may")
+        return CheckResult(NAME, "unknown", "you may not list PriorityClasses", "ask a user who may")
     return judge(msgspec.json.decode(body, type=_PriorityClasses).items, nominator=nominator)
 
 

@@ -19,7 +19,7 @@ PREEMPTION_DELAY: Final = "makeway.dev/preemption-delay"
 """Annotation of a PriorityClass: so long its pods are pending before they preempt; a Go duration."""
 
 LONGEST_DELAY: Final = timedelta(hours=1)
-"""More is refused, since nobody would know any more why a pod does not preempt."""
+"""More is refused, since it would not be clear any more why a pod does not preempt."""
 
 _LONGEST_TEXT: Final = 16
 """Bytes of an annotation's value; with so few no number is too large for either language."""
