@@ -18,6 +18,8 @@ $(error KUBERNETES=$(KUBERNETES): one of 1.37, 1.36, 1.35)
 endif
 MINOR_FLAGS := GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
 PLUGIN := cd plugin && $(MINOR_FLAGS)
+OVERLAY := $(CURDIR)/build/overlay-$(KUBERNETES).json
+STATICCHECK_FLAGS := GOFLAGS="-buildvcs=false -trimpath -overlay=$(OVERLAY) $(filter -tags=%,$(MINOR_$(KUBERNETES)))"
 export UV_PYTHON_DOWNLOADS := never
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
 
@@ -98,10 +100,11 @@ lint: setup $(STATICCHECK) $(ACTIONLINT) ## Format, types, layers, vet, staticch
 	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	$(PLUGIN) go vet $(GO_PACKAGES)
-	$(PLUGIN) $(STATICCHECK) $(GO_PACKAGES)
+	mkdir -p build && $(BIN)/python -m makeway.dev.minors > $(OVERLAY)
+	cd plugin && $(STATICCHECK_FLAGS) $(STATICCHECK) $(GO_PACKAGES)
 ifneq ($(KUBERNETES),1.35) # kube-scheduler's own answers are asked of the two newest alone
 	cd tests/upstream && $(MINOR_FLAGS) go vet $(GO_PACKAGES)
-	cd tests/upstream && $(MINOR_FLAGS) $(STATICCHECK) $(GO_PACKAGES)
+	cd tests/upstream && $(STATICCHECK_FLAGS) $(STATICCHECK) $(GO_PACKAGES)
 endif
 	$(BIN)/python dev/reference.py --check
 	$(PLUGIN) go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./preempt
@@ -139,10 +142,10 @@ unit: setup unit-go ## Unit tests, Python and Go
 	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
 
 .PHONY: minors
-minors: ## Other minors of Kubernetes: build and the plugin's unit tests on 1.36 and 1.35, the demo on 1.36
-	$(MAKE) KUBERNETES=1.36 unit-go demo
+minors: ## Other minors of Kubernetes: lint, build and the plugin's unit tests on 1.36 and 1.35, the demo on 1.36
+	$(MAKE) KUBERNETES=1.36 lint unit-go demo
 	$(MAKE) KUBERNETES=1.36 demo SCENARIO=external
-	$(MAKE) KUBERNETES=1.35 unit-go
+	$(MAKE) KUBERNETES=1.35 lint unit-go
 
 .PHONY: demo-oldest
 demo-oldest: ## The demo on 1.35
