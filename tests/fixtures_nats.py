@@ -22,7 +22,7 @@ from makeway.dev.ports import Ports
 from makeway.dev.progress import ConsoleProgress
 
 CONFIG = """
-listen: 127.0.0.1:{port}
+listen: {listen}:{port}
 jetstream {{ store_dir: "{store}", max_memory_store: 64MB, max_file_store: 4GB }}
 {extra}
 """
@@ -35,6 +35,7 @@ class NatsServer:
 
     def __init__(self, binary: Path, directory: Path, port: int) -> None:
         self.port = port
+        self.listen = "127.0.0.1"
         self.extra = ""
         self._binary = binary
         self._directory = directory
@@ -51,7 +52,11 @@ class NatsServer:
 
     def start(self) -> None:
         config = self._directory / "nats.conf"
-        config.write_text(CONFIG.format(port=self.port, store=self._directory / "store", extra=self.extra))
+        config.write_text(
+            CONFIG.format(
+                listen=self.listen, port=self.port, store=self._directory / "store", extra=self.extra
+            )
+        )
         with (self._directory / "nats.log").open("ab") as log:
             self._process = subprocess.Popen([self._binary, "-c", config], stdout=log, stderr=log)
         deadline = time.monotonic() + 10

@@ -85,6 +85,7 @@ const (
 	callTimeout       = 2 * time.Second
 	heartbeat         = 2 * time.Second
 	retryDelay        = time.Second
+	failuresInterval  = 2 * time.Second // between two looks at why a connection is not made
 	watchdogInterval  = 10 * time.Second
 	inactiveThreshold = 30 * time.Second // after which the server forgets a follower's consumer
 )

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -39,6 +40,7 @@ func (f TLSFiles) options() []nats.Option {
 // only under a lock that it keeps for seconds while it reconnects.
 func keepConnected(ctx context.Context, options Options, name string, stands func(*nats.Conn), more ...nats.Option) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
+	said := &failures{logger: logger, servers: redacted(options.URL)}
 	client := append([]nats.Option{
 		nats.Name(name),
 		nats.CustomInboxPrefix(cmp.Or(options.Inbox, wire.Inbox)),
@@ -62,6 +64,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 				options.Failed(kindOf(err), err)
 			}
 		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { said.tell(err) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			stands(nil)
 			logger.Info("nats_disconnected", "reason", errorText(err))
@@ -91,8 +94,8 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 	// The first attempt blocks until a server answers or the time-out is over: not in the scheduler's start.
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
 		for ctx.Err() == nil {
-			if err := connectOnce(ctx, options, stands, client); err != nil {
-				logger.Error(err, "nats_connect_failed")
+			if err := connectOnce(ctx, options, stands, said, client); err != nil {
+				said.tell(err)
 			}
 			goroutines.Sleep(ctx, retryDelay)
 		}
@@ -100,7 +103,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 }
 
 // connectOnce makes a connection, and returns when it is closed for good, or the context has ended.
-func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), client []nats.Option) error {
+func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), said *failures, client []nats.Option) error {
 	open, closed := context.WithCancel(ctx)
 	defer closed()
 	own := []nats.Option{nats.ClosedHandler(func(*nats.Conn) {
@@ -119,11 +122,22 @@ func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), 
 		return err
 	}
 	defer nc.Close()
-	<-open.Done()
-	if ctx.Err() != nil {
-		return nil
+	for look := time.NewTicker(failuresInterval); ; {
+		select {
+		case <-look.C:
+			// The client calls no handler where a server takes the connection and then refuses the client, as with TLS 1.3.
+			if err := nc.LastError(); err != nil && !nc.IsConnected() {
+				said.tell(err)
+			}
+			continue
+		case <-open.Done():
+			look.Stop()
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
 	}
-	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
 }
 
 // nkeyLogin proves who the scheduler is by the seed in a file, which is read at each connection. The client announces

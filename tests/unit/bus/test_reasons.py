@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from makeway.bus.reasons import reason_of
+from makeway.bus.reasons import reason_of, wrong_in_tls
 
 
 def decoding() -> UnicodeDecodeError:
@@ -51,6 +51,58 @@ def test_a_certificate_that_is_not_trusted_is_said_to_be_that() -> None:
     error.verify_message = "unable to get local issuer certificate"
 
     assert reason_of(error) == "its certificate is not trusted: unable to get local issuer certificate"
+
+
+def tls_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}] {reason.lower()} (_ssl.c:2580)")
+    error.reason = reason
+    return error
+
+
+def untrusted(code: int, message: str) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, f"[SSL: CERTIFICATE_VERIFY_FAILED] {message} (_ssl.c:1006)")
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "wrong"),
+    [
+        (
+            tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"),
+            "it asks for a client certificate, and got none",
+            "client",
+        ),
+        (
+            tls_error("TLSV1_ALERT_UNKNOWN_CA"),
+            "it does not trust the authority of the client certificate",
+            "client",
+        ),
+        (tls_error("KEY_VALUES_MISMATCH"), "certificate and key do not belong together", ""),
+        (tls_error("TLSV1_ALERT_INTERNAL_ERROR"), "TLS failed: tlsv1 alert internal error", ""),
+        (
+            untrusted(62, "Hostname mismatch, certificate is not valid for 'nats.nats.svc'."),
+            "its certificate is not valid for 'nats.nats.svc'",
+            "name",
+        ),
+        (
+            untrusted(19, "self-signed certificate in certificate chain"),
+            "its certificate is not trusted: self-signed certificate in certificate chain",
+            "authority",
+        ),
+        (
+            untrusted(10, "certificate has expired"),
+            "its certificate is not trusted: certificate has expired",
+            "",
+        ),
+        (ConnectionResetError(), "no answer", ""),
+    ],
+)
+def test_what_is_wrong_in_tls_is_told_without_openssls_names(
+    error: BaseException, said: str, wrong: str
+) -> None:
+    assert reason_of(error) == said
+    assert wrong_in_tls(error) == wrong
 
 
 async def test_a_port_where_none_listens_refuses() -> None:

@@ -35,7 +35,7 @@ from nats.aio.client import Client
 from makeway.bus import metrics
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
 from makeway.bus.login import Login
-from makeway.bus.reasons import reason_of
+from makeway.bus.reasons import reason_of, wrong_in_tls
 from makeway.bus.tolerant import TolerantClient
 from makeway.bus.user_key import KeyLogin, LoginUnusable
 
@@ -71,6 +71,13 @@ class ConnectionTimings:
 
 
 _IN_CLEAR = "does not ask for TLS, which was configured: the connection would be in clear"
+
+_ADVICE = {
+    "client": "give --nats-tls-cert and --nats-tls-key with a certificate of an authority that it trusts",
+    "authority": "give --nats-tls-ca with the authority that issued it",
+    "name": "address it by a name that its certificate has, or have it issued for this one",
+}
+"""What to do, by what is wrong in TLS."""
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 
@@ -159,7 +166,7 @@ class Connection:
         except (BusRefused, nats.errors.Error, OSError, ValueError) as error:
             # The client tries again by itself what may pass: what it raises is wrong for good.
             await connection.close()
-            raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {reason_of(error)}") from error
+            raise BusRefused(f"cannot connect to NATS at {_hosts(servers)}: {_said(error)}") from error
         connection._opening = False
         if connection._clear():
             await connection.close()
@@ -231,10 +238,11 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         kind = _kind(error)
-        said = reason_of(error)
+        said = _said(error)
         metrics.ERRORS.labels(kind).inc()
-        # What the server said tells more than the broken connection that follows it.
-        if kind != "connection" or not self._last_error:
+        # What the server said tells more than the broken connection that follows it. With TLS 1.3 it judges a
+        # client's certificate after the handshake, and what it says may be lost with the connection.
+        if kind != "connection" or wrong_in_tls(error) or not self._last_error:
             self._last_error = said
         if self._opening and any(refusal in said.lower() for refusal in _REFUSALS):
             raise BusRefused(said)
@@ -337,6 +345,12 @@ async def _speaks(servers: Sequence[str], seconds: float) -> bool:
             if writer is not None:
                 writer.close()
     return False
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, and what to do about it where that is known."""
+    advice = _ADVICE.get(wrong_in_tls(error))
+    return f"{reason_of(error)}; {advice}" if advice else reason_of(error)
 
 
 def _kind(error: Exception) -> str:
