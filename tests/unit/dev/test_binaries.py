@@ -71,7 +71,7 @@ def test_a_key_changes_with_flags_and_version() -> None:
 def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Path) -> None:
     for name in ("go.mod", "go.sum", "main.go"):
         (tmp_path / name).write_text(name)
-    binary = replace(MAKEWAY_SCHEDULER, module=tmp_path)
+    binary = replace(MAKEWAY_SCHEDULER, module=tmp_path, modfile="")
     before = cache_key(binary)
 
     (tmp_path / "main_test.go").write_text("a test")
