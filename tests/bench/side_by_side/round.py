@@ -42,7 +42,7 @@ _POLICY = {
     "apiVersion": "makeway.dev/v1",
     "kind": "Policy",
     "mode": "enforce",
-    "limits": dict(LIFTED_RATES),
+    "limits": {**dict(LIFTED_RATES), "victimsPerOrder": 1_000_000},
 }
 
 
@@ -75,14 +75,14 @@ class Results(msgspec.Struct, frozen=True):
 
     planned: list[tuple[float, float]] | None
     unplanned: list[tuple[float, float]] | None
+    groups: list[tuple[float, float]] | None
     preemptors: Tally
     namespaces: dict[str, Tally]
     victims: int
 
     def measured(self, workload: Workload) -> Tally | None:
-        """Give the measured pods: the last that were created, in a namespace of their own."""
-        count = workload.params["measurePods"]
-        found = [one for one in self.namespaces.values() if one.created == count]
+        """Return the measured pods: the last that were created, in a namespace of their own."""
+        found = [one for one in self.namespaces.values() if one.created == workload.measured]
         return max(found, key=lambda one: one.first, default=None)
 
 
@@ -191,7 +191,7 @@ def play(
 def _benchmark(
     workload: Workload, given: Programs, directory: Path, profile: bool
 ) -> subprocess.Popen[bytes]:
-    module_cache = given.scheduler_perf.parents[5]
+    module_cache = given.scheduler_perf.parents[4]
     told: Mapping[str, Path | str] = {
         "MAKEWAY_BENCH_WORKLOAD": directory / "workload.yaml",
         "MAKEWAY_BENCH_KUBECONFIG": directory / "kubeconfig",
@@ -203,7 +203,8 @@ def _benchmark(
         "TEST_WORKSPACE": ".",
         "MAKEWAY_BENCH_PROFILE": directory / "cpu.pprof",
         "MAKEWAY_BENCH_PROFILE_AFTER": str(workload.earlier_pods),
-        "MAKEWAY_BENCH_PROFILE_PODS": str(workload.params["measurePods"]) if profile else "",
+        "MAKEWAY_BENCH_PROFILE_PODS": str(workload.measured) if profile else "",
+        "MAKEWAY_BENCH_PRIORITY": str(workload.priority),
     }
     path = f"{given.etcd.parent}{os.pathsep}{os.environ['PATH']}"
     command = [
@@ -217,7 +218,7 @@ def _benchmark(
     with (directory / "benchmark.log").open("wb") as log:
         return subprocess.Popen(
             command,
-            cwd=given.scheduler_perf,
+            cwd=given.scheduler_perf / workload.directory,
             env={**os.environ, "PATH": path, **{name: str(value) for name, value in told.items()}},
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -60,6 +60,11 @@ def _post_filter(
     return value
 
 
+def _group_post_filter(reduce: Callable[[list[float]], float]) -> Value:
+    """Reduce the calls of PodGroupPostFilter, in milliseconds."""
+    return _result(lambda r: 1000 * reduce([took for _, took in r.groups]) if r.groups else None)
+
+
 def _quantile(share: float) -> Callable[[list[float]], float]:
     """The smallest value that at least this share does not exceed; the values come in order."""
     return lambda values: values[min(len(values) - 1, int(share * len(values)))]
@@ -87,11 +92,13 @@ def _used(process: str, what: str, *, meanwhile: bool = False) -> Value:
 
 
 _ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
+_GROUP_ATTEMPT = "scheduler_podgroup_scheduling_attempt_duration_seconds"
+_WAITING = "waiting_on_preemption"
 
 ROWS = (
     Row("throughput of the measured pods", "pods/s", _item("SchedulingThroughput", "Average")),
     Row("the same, from the first one's creation until the last is bound", "pods/s", _bound_a_second),
-    Row("PostFilter calls that planned", "", _result(lambda r: len(r.planned or ()))),
+    Row("PostFilter calls that planned", "", _result(lambda r: len(r.planned or ()) or None)),
     Row("PostFilter p50", "ms", _post_filter(_quantile(0.5))),
     Row("PostFilter p90", "ms", _post_filter(_quantile(0.9))),
     Row("PostFilter p99", "ms", _post_filter(_quantile(0.99))),
@@ -100,6 +107,11 @@ ROWS = (
     Row("PostFilter p50, meanwhile", "ms", _post_filter(_quantile(0.5), meanwhile=True)),
     Row("PostFilter p99, meanwhile", "ms", _post_filter(_quantile(0.99), meanwhile=True)),
     Row("PostFilter mean, meanwhile", "ms", _post_filter(statistics.fmean, meanwhile=True)),
+    Row("PodGroupPostFilter calls", "", _result(lambda r: len(r.groups) if r.groups else None)),
+    Row("PodGroupPostFilter mean", "ms", _group_post_filter(statistics.fmean)),
+    Row("PodGroupPostFilter, longest", "ms", _group_post_filter(max)),
+    Row("attempt of a group, scheduled, mean", "ms", _item(_GROUP_ATTEMPT, "Average", result="scheduled")),
+    Row("attempt of a group, preempting, mean", "ms", _item(_GROUP_ATTEMPT, "Average", result=_WAITING)),
     Row("attempt, scheduled, mean", "ms", _item(_ATTEMPT, "Average", result="scheduled")),
     Row("attempt, scheduled, p99", "ms", _item(_ATTEMPT, "Perc99", result="scheduled")),
     Row("attempt, unschedulable, mean", "ms", _item(_ATTEMPT, "Average", result="unschedulable")),
@@ -107,6 +119,7 @@ ROWS = (
     Row("preemptors created", "", _result(lambda r: r.preemptors.created)),
     Row("preemptors bound at the end", "", _result(lambda r: r.preemptors.bound)),
     Row("first created to last bound", "s", _result(lambda r: r.preemptors.seconds)),
+    Row("victims", "", _result(lambda r: r.victims)),
     Row("victims for each bound preemptor", "", _result(_victims_each)),
     Row("CPU, benchmark's process", "s", _used(BENCHMARK, "cpu_seconds")),
     Row("CPU, planner", "s", _used("planner", "cpu_seconds")),

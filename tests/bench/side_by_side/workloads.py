@@ -20,22 +20,24 @@ _GATES = {"SchedulerAsyncAPICalls": True}
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One workload. `of`: the test case of scheduler_perf that its operations are from.
+    """One workload. `of`: the test case of scheduler_perf that its operations are from, in its `directory`.
 
-    `preempts`: the measured pods are the preemptors themselves. `minutes`: after which it is given up.
-    `gates`: of the API server and the scheduler.
+    `measured`: how many pods are measured. `priority`: that of the preemptors, and else of
+    blockers alone. `minutes`: after which it is given up. `gates`: of the API server and the scheduler.
     """
 
     name: str
     of: str
     params: Mapping[str, int | str]
-    preempts: bool = False
+    measured: int
+    directory: str = "default_preemption"
+    priority: int = 10
     minutes: int = 15
     gates: Mapping[str, bool] = field(default_factory=lambda: _GATES)
 
     @property
     def earlier_pods(self) -> int:
-        """How many pods there are before the measured ones."""
+        """How many pods there are before the measured ones, for which no group preempts."""
         alone, blockers, groups, of_group = (
             int(self.params.get(name, 0))
             for name in ("initPods", "blockers", "lowPriorityGroups", "podsPerGroup")
@@ -43,8 +45,10 @@ class Workload:
         return alone + blockers + groups * of_group
 
 
-def _sizes(nodes: int, pods: int, measured: int) -> dict[str, int | str]:
-    return {"initNodes": nodes, "initPods": pods, "measurePods": measured}
+def _plain(of: str, nodes: int, pods: int, measured: int, minutes: int = 15, **params: int) -> Workload:
+    """Return a workload of single pods, named by its number of nodes."""
+    sizes = {"initNodes": nodes, "initPods": pods, "measurePods": measured}
+    return Workload(f"{of}/{nodes}", of, {**sizes, **params}, measured, minutes=minutes)
 
 
 def _groups(mode: str) -> Workload:
@@ -58,9 +62,33 @@ def _groups(mode: str) -> Workload:
         "lowPriorityCpuRequest": "300m",
     }
     name = f"{_DISRUPTION_MODE}/{mode or 'none'}"
-    gates = {"GenericWorkload": True, "SchedulerAsyncAPICalls": False}
-    return Workload(name, _DISRUPTION_MODE, params, preempts=True, gates=gates)
+    return Workload(name, _DISRUPTION_MODE, params, measured=100, gates=_GROUP_GATES)
 
+
+def _gangs(of: str, gangs: int, pods: int, priority: int, **params: int | str) -> Workload:
+    """Return a workload of kube-scheduler's: so many gangs of so many pods each preempt on 100 nodes."""
+    name, sizes = f"{of}/{gangs}x{pods}", {"initNodes": 100, "podsPerGroup": pods, **params}
+    return Workload(name, of, sizes, gangs * pods, _GANGS, priority, gates=_GROUP_GATES)
+
+
+def _mixed(nodes: int, minutes: int = 15) -> Workload:
+    """Return a gang of 40; each needs a node, of which half have one large pod, the others 30 small ones."""
+    params: dict[str, int | str] = {
+        "initNodes": nodes,
+        "largePods": nodes // 2,
+        "smallPods": nodes // 2 * _SMALL_PODS,
+        "preemptorPodGroups": 1,
+        "podsPerGroup": 40,
+        "gangCpuRequest": "3970m",
+    }
+    return Workload(f"{MIXED}/{nodes}", MIXED, params, 40, _GANGS, _GANG_PRIORITY, minutes, _GROUP_GATES)
+
+
+_GROUP_GATES = {"GenericWorkload": True, "SchedulerAsyncAPICalls": False}
+
+_GANGS = "workload_preemption"
+_GANG_PRIORITY = 8888888
+_SMALL_PODS = 30
 
 _DISRUPTION_MODE = "PreemptionPodGroupDisruptionMode"
 
@@ -70,35 +98,67 @@ HOPELESS = "HopelessAfterCounting"
 NO_PREEMPTORS = "NoPreemptors"
 """PreemptionAsync without those who preempt: how fast pods are bound where preemption costs nothing."""
 
+ALL_GROUPS = "GangPreemptionAllGroups"
+"""GangPreemptionPodGroups, whose groups of lower priority go as a whole or not at all."""
+
+MIXED = "GangPreemptionMixed"
+"""Nodes that differ in how many pods would have to go."""
+
+_BASIC = {"initPods": 1000}
+_FIVE = {"lowPriorityCpuRequest": "600m", "highPriorityCpuRequest": "3500m"}
+
 ALL = (
-    Workload("PreemptionBasic/1000", "PreemptionBasic", _sizes(1000, 4000, 1000), preempts=True, minutes=10),
-    Workload("PreemptionBasic/5000", "PreemptionBasic", _sizes(5000, 20000, 5000), preempts=True, minutes=40),
-    Workload("PreemptionAsync/500", "PreemptionAsync", _sizes(500, 2000, 500)),
-    Workload("PreemptionAsync/5000", "PreemptionAsync", _sizes(5000, 20000, 5000), minutes=25),
-    Workload(f"{NO_PREEMPTORS}/500", NO_PREEMPTORS, _sizes(500, 2000, 500)),
-    Workload(f"{NO_PREEMPTORS}/5000", NO_PREEMPTORS, _sizes(5000, 20000, 5000), minutes=25),
-    Workload("Unschedulable/5000", "Unschedulable", _sizes(5000, 100, 10000), minutes=25),
-    Workload(f"{HOPELESS}/500", HOPELESS, {**_sizes(500, 1000, 1000), "blockers": 500}),
-    Workload(f"{HOPELESS}/5000", HOPELESS, {**_sizes(5000, 10000, 2500), "blockers": 5000}, minutes=25),
+    _plain("PreemptionBasic", 1000, 4000, 1000, minutes=10),
+    _plain("PreemptionBasic", 5000, 20000, 5000, minutes=40),
+    _plain("PreemptionAsync", 500, 2000, 500),
+    _plain("PreemptionAsync", 5000, 20000, 5000, minutes=25),
+    _plain(NO_PREEMPTORS, 500, 2000, 500),
+    _plain(NO_PREEMPTORS, 5000, 20000, 5000, minutes=25),
+    _plain("Unschedulable", 5000, 100, 10000, minutes=25),
+    _plain(HOPELESS, 500, 1000, 1000, blockers=500),
+    _plain(HOPELESS, 5000, 10000, 2500, minutes=25, blockers=5000),
     *(_groups(mode) for mode in ("", "single", "all")),
+    *(
+        _gangs(of, gangs, 100 // gangs, _GANG_PRIORITY, preemptorPodGroups=gangs, **_BASIC, **more)
+        for of, more in (
+            ("GangPreemptionBasic", {"gangCpuRequest": "3970m"}),
+            ("GangPreemptionAffinity", {}),
+        )
+        for gangs in (1, 10)
+    ),
+    *(
+        _gangs(
+            of, gangs, 100 // gangs, 9999999, highPriorityGroups=gangs, lowPriorityGroups=5 * gangs, **_FIVE
+        )
+        for of in ("GangPreemptionPodGroups", ALL_GROUPS)
+        for gangs in (1, 10)
+    ),
+    *(_mixed(nodes, minutes) for nodes, minutes in ((100, 15), (1000, 15), (5000, 60))),
 )
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
 def scheduler_perf() -> Path:
-    """The directory of scheduler_perf's workloads in the module cache; its template paths begin there."""
+    """Return scheduler_perf's directory in the module cache."""
     command = ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
     found = subprocess.run(command, cwd=UPSTREAM_MODULE, check=True, capture_output=True, text=True)
-    return Path(found.stdout.strip()) / "test" / "integration" / "scheduler_perf" / "default_preemption"
+    return Path(found.stdout.strip()) / "test" / "integration" / "scheduler_perf"
 
 
-def configuration(workload: Workload, directory: Path, scheduler: Path) -> list[dict[str, Any]]:
-    """Give scheduler_perf's configuration for one workload. `scheduler`: kube-scheduler's configuration."""
-    cases = yaml.safe_load((directory / "performance-config.yaml").read_text())
+def configuration(workload: Workload, perf: Path, scheduler: Path) -> list[dict[str, Any]]:
+    """Return scheduler_perf's configuration for one workload; template paths begin in its directory.
+
+    `perf`: scheduler_perf's own directory. `scheduler`: kube-scheduler's configuration.
+    """
+    cases = yaml.safe_load((perf / workload.directory / "performance-config.yaml").read_text())
     operations = {case["name"]: case["workloadTemplate"] for case in cases}
-    preemption = operations["PreemptionAsync"]
-    operations[HOPELESS] = _hopeless(preemption)
-    operations[NO_PREEMPTORS] = [one for one in preemption if one["opcode"] != "churn"]
+    if "PreemptionAsync" in operations:
+        preemption = operations["PreemptionAsync"]
+        operations[HOPELESS] = _hopeless(preemption)
+        operations[NO_PREEMPTORS] = [one for one in preemption if one["opcode"] != "churn"]
+    else:
+        operations[ALL_GROUPS] = _whole(operations["GangPreemptionPodGroups"])
+        operations[MIXED] = _on_mixed_nodes(operations["GangPreemptionBasic"])
     name, _, size = workload.name.partition("/")
     return [
         {
@@ -118,7 +178,7 @@ def configuration(workload: Workload, directory: Path, scheduler: Path) -> list[
 
 
 def _hopeless(preemption: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The operations of PreemptionAsync, with blockers on the nodes first and other low pods."""
+    """Return the operations of PreemptionAsync, with blockers on the nodes first and other low pods."""
     nodes, low, *rest = preemption
     blockers = {
         "opcode": "createPods",
@@ -126,3 +186,26 @@ def _hopeless(preemption: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "podTemplatePath": str(_TEMPLATES / "blocker.yaml"),
     }
     return [nodes, blockers, {**low, "podTemplatePath": str(_TEMPLATES / "low.yaml")}, *rest]
+
+
+def _whole(pod_groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the operations of GangPreemptionPodGroups, with groups of mode all."""
+    own = str(_TEMPLATES / "podgroup-all.yaml")
+    return [{**one, "templatePath": own} if one["opcode"] == "createPodGroups" else one for one in pod_groups]
+
+
+def _on_mixed_nodes(basic: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the operations of GangPreemptionBasic, on nodes of two kinds in turn with other low pods."""
+    nodes, namespaces, low, *gangs = basic
+    labels = {"labelKey": "kind", "labelValues": ["large", "small"]}
+    pods = [
+        {
+            "opcode": "createPods",
+            "countParam": count,
+            "namespace": low["namespace"],
+            "podTemplatePath": str(_TEMPLATES / f"{kind}.yaml"),
+            "templateParams": {"ofNode": _SMALL_PODS},
+        }
+        for kind, count in (("large", "$largePods"), ("small", "$smallPods"))
+    ]
+    return [{**nodes, "labelNodePrepareStrategy": labels}, namespaces, *pods, *gangs]

@@ -50,7 +50,10 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	if workload == "" {
 		b.Skip("run by tests/bench/side_by_side")
 	}
-	recorder := newRecorder()
+	recorder, err := newRecorder()
+	if err != nil {
+		b.Fatal(err)
+	}
 	registry := frameworkruntime.Registry{
 		preempt.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedMakeWay(ctx, args, handle, recorder)

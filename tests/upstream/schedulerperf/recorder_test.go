@@ -3,6 +3,9 @@
 package schedulerperf
 
 import (
+	"fmt"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,8 +16,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// preemptorPriority is what scheduler_perf's preemptors have; all its other pods have less.
-const preemptorPriority = 10
+// preemptorPriority is what scheduler_perf's preemptors have, and no other pods but blockers.
+var preemptorPriority = os.Getenv("MAKEWAY_BENCH_PRIORITY")
 
 // metricsEvery is how often the plugin's metrics are read. With them come all others of the process, which are
 // many: more often would cost what is measured.
@@ -24,6 +27,7 @@ const metricsEvery = 10 * time.Second
 type measured struct {
 	Planned   []call `json:"planned"`   // PostFilter calls that looked at nodes
 	Unplanned []call `json:"unplanned"` // the others
+	Groups    []call `json:"groups"`    // PodGroupPostFilter calls
 	Nominated int    `json:"nominated"`
 
 	Preemptors tally             `json:"preemptors"`
@@ -62,13 +66,18 @@ func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 type recorder struct {
 	mu       sync.Mutex
 	measured measured
+	priority int32 // of preemptors
 	profile  *profile
 	stop     chan struct{}
 	stopped  sync.WaitGroup
 }
 
-func newRecorder() *recorder {
-	return &recorder{measured: measured{Namespaces: map[string]*tally{}}, profile: newProfile(), stop: make(chan struct{})}
+func newRecorder() (*recorder, error) {
+	priority, err := strconv.ParseInt(preemptorPriority, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("priority of the preemptors: %w", err)
+	}
+	return &recorder{priority: int32(priority), measured: measured{Namespaces: map[string]*tally{}}, profile: newProfile(), stop: make(chan struct{})}, nil
 }
 
 // start reads the plugin's metrics again and again: scheduler_perf resets them before any cleanup runs.
@@ -112,6 +121,12 @@ func (r *recorder) postFilter(took time.Duration, planned, nominated bool) {
 	}
 }
 
+func (r *recorder) podGroupPostFilter(took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.measured.Groups = append(r.measured.Groups, call{now(), took.Seconds()})
+}
+
 // follow has the recorder told of pods, by the informer that the scheduler has anyway.
 func (r *recorder) follow(handle fwk.Handle) error {
 	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -142,7 +157,7 @@ func (r *recorder) tell(pod *v1.Pod, what, then func(*tally)) {
 		r.measured.Namespaces[pod.Namespace] = of
 	}
 	what(of)
-	if corev1helpers.PodPriority(pod) >= preemptorPriority && pod.Labels[blocker] == "" {
+	if corev1helpers.PodPriority(pod) == r.priority && pod.Labels[blocker] == "" {
 		what(&r.measured.Preemptors)
 	}
 	then(of)
@@ -156,7 +171,7 @@ func (r *recorder) deleted(object any) {
 		object = unknown.Obj
 	}
 	pod, ok := object.(*v1.Pod)
-	if !ok || pod.Spec.NodeName == "" || corev1helpers.PodPriority(pod) >= preemptorPriority {
+	if !ok || pod.Spec.NodeName == "" || corev1helpers.PodPriority(pod) >= r.priority {
 		return
 	}
 	r.mu.Lock()

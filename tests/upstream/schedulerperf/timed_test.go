@@ -24,7 +24,8 @@ const timedDefault = "TimedDefaultPreemption"
 // upstreamSample is what DefaultPreemption looks at by default: a tenth of the nodes, and at least 100.
 var upstreamSample = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 
-// timedMakeWay and timedDefaultPreemption are the plugins as they are, with a watch on PostFilter. What MakeWay does in
+// timedMakeWay and timedDefaultPreemption are the plugins as they are, with a watch on PostFilter and
+// PodGroupPostFilter. What MakeWay does in
 // PreFilter, where it may ask ahead, counts as its PostFilter's.
 type timedMakeWay struct {
 	*preempt.MakeWay
@@ -75,7 +76,17 @@ func (p *timedDefaultPreemption) PostFilter(ctx context.Context, state fwk.Cycle
 	return p.time(ctx, p.DefaultPreemption, state, pod, statuses, 0)
 }
 
-// stopwatch times PostFilter and tells apart the calls that looked at nodes.
+func (p *timedMakeWay) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	defer p.timeGroup(time.Now())
+	return p.MakeWay.PodGroupPostFilter(ctx, state, info, place)
+}
+
+func (p *timedDefaultPreemption) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	defer p.timeGroup(time.Now())
+	return p.DefaultPreemption.PodGroupPostFilter(ctx, state, info, place)
+}
+
+// stopwatch times PostFilter and PodGroupPostFilter, and tells apart PostFilter's calls that looked at nodes.
 type stopwatch struct {
 	handle   fwk.Handle
 	recorder *recorder
@@ -91,4 +102,8 @@ func (s *stopwatch) time(ctx context.Context, plugin fwk.PostFilterPlugin, state
 	planned := err == nil && result != nil && len(potential) > 0
 	s.recorder.postFilter(took, planned, status.IsSuccess())
 	return result, status
+}
+
+func (s *stopwatch) timeGroup(start time.Time) {
+	s.recorder.podGroupPostFilter(time.Since(start))
 }
