@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from integration.builders import make_node
+from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.pod_groups import form
-from integration.preempting import run_victims, sized
+from integration.preempting import EVICTOR_USER, deletes_of, run_victims, sized
 from integration.space import Space
+from integration.waiting import NotYet, until
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,16 @@ def in_group(name: str) -> dict[str, Any]:
 
 
 async def gang(
-    space: Space, name: str = "gang", *, members: int = 3, cpu: int = 1000, queue: str = ""
+    space: Space, name: str = "gang", *, members: int = 3, cpu: int = 1000, queue: str = "", **spec: Any
 ) -> Gang:
-    """Create a gang of so many members, all of which it needs."""
+    """Create a gang of so many members, all of which it needs. `spec`: more fields of its PodGroup."""
     uid = await pod_group(
         space,
         name,
         schedulingPolicy={"gang": {"minCount": members}},
         disruptionMode=form().single,
         priorityClassName="high",
+        **spec,
     )
     names = [f"{name}-{number}" for number in range(members)]
     pods = [sized(one, "high", cpu).spec(**in_group(name)) for one in names]
@@ -67,3 +70,48 @@ async def small_and_large(space: Space) -> None:
     large = [sized(f"large-{name}", "low", 1000).on(name) for name in names[:3]]
     small = [sized(f"small-{name}-{one}", "low", 250).on(name) for name in names[3:] for one in range(4)]
     await run_victims(space, *large, *small)
+
+
+async def takes_the_room_with_the_fewest_pods(space: Space) -> None:
+    """Check that a gang gets the room that costs the fewest pods, by one order of kind group."""
+    await small_and_large(space)
+
+    train = await gang(space)
+
+    for name in train.members:
+        await space.until_bound(name)
+    (order,) = await space.bus.group_orders(train.uid)
+    assert order.kind == "group"
+    assert sorted(victim.name for victim in order.victims) == ["large-n0", "large-n1", "large-n2"]
+    assert {one.name for one in order.members} == set(train.members)
+    for victim in order.victims:
+        assert [event.user for event in deletes_of(space, victim.name)] == [EVICTOR_USER]
+    assert len([name for name in await space.pods() if name.startswith("small-")]) == 12
+
+
+async def is_refused_where_a_victim_may_not_be_deleted(space: Space) -> None:
+    """Check that an order of which one delete is refused deletes no victim and leaves no nomination."""
+    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
+    victims = [sized(f"low-{n}", "low", 1000).on(f"n{n}") for n in range(2)]
+    await run_victims(space, victims[0], victims[1].label(*UNDELETABLE))
+    async with deletes_refused(space, "low-1"):
+        train = await gang(space, members=2)
+
+        async def refused() -> bool:
+            found = await space.bus.group_orders(train.uid)
+            outcomes = [one for order in found for one in await space.bus.outcomes(order.order_id)]
+            if not outcomes:
+                raise NotYet(f"{len(found)} orders")
+            return outcomes[0].result in {"failed", "refused"}
+
+        assert await until("the order is refused", refused)
+        assert {"low-0", "low-1"} <= set(await space.pods())
+
+        async def cleared() -> bool:
+            pods = await space.pods()
+            shown = {name: pods[name].status.nominated_node_name for name in train.members}
+            if any(shown.values()):
+                raise NotYet(str(shown))
+            return True
+
+        await until("no nomination is left", cleared)

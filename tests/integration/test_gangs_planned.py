@@ -11,11 +11,17 @@ from integration.arming import KILL, Crashes, Failpoints
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS
-from integration.forbidding import UNDELETABLE, deletes_refused
-from integration.ganging import gang, in_group, pod_group, small_and_large
+from integration.ganging import (
+    gang,
+    in_group,
+    is_refused_where_a_victim_may_not_be_deleted,
+    pod_group,
+    small_and_large,
+    takes_the_room_with_the_fewest_pods,
+)
 from integration.invariants import assert_invariants
 from integration.pod_groups import form
-from integration.preempting import EVICTOR_USER, deletes_of, run_victims, sized
+from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.dev.options import SCHEDULER
@@ -40,19 +46,7 @@ def failpoints(gang_planning_cluster: RunningCluster) -> Iterator[Failpoints]:
 
 
 async def test_a_gang_takes_the_room_that_costs_the_fewest_pods(space: Space) -> None:
-    await small_and_large(space)
-
-    train = await gang(space)
-
-    for name in train.members:
-        await space.until_bound(name)
-    (order,) = await space.bus.group_orders(train.uid)
-    assert order.kind == "group"
-    assert sorted(victim.name for victim in order.victims) == ["large-n0", "large-n1", "large-n2"]
-    assert {one.name for one in order.members} == set(train.members)
-    for victim in order.victims:
-        assert [event.user for event in deletes_of(space, victim.name)] == [EVICTOR_USER]
-    assert len([name for name in await space.pods() if name.startswith("small-")]) == 12
+    await takes_the_room_with_the_fewest_pods(space)
 
 
 async def test_nothing_is_evicted_for_a_gang_that_cannot_have_enough(space: Space) -> None:
@@ -108,30 +102,7 @@ async def test_two_gangs_that_need_the_same_room_get_it_one_after_the_other(spac
 
 
 async def test_a_gang_gets_no_room_where_a_victim_may_not_be_deleted(space: Space) -> None:
-    await space.add_nodes(make_node("n0").cpu("1"), make_node("n1").cpu("1"))
-    victims = [sized(f"low-{n}", "low", 1000).on(f"n{n}") for n in range(2)]
-    await run_victims(space, victims[0], victims[1].label(*UNDELETABLE))
-    async with deletes_refused(space, "low-1"):
-        train = await gang(space, members=2)
-
-        async def refused() -> bool:
-            found = await space.bus.group_orders(train.uid)
-            outcomes = [one for order in found for one in await space.bus.outcomes(order.order_id)]
-            if not outcomes:
-                raise NotYet(f"{len(found)} orders")
-            return outcomes[0].result in {"failed", "refused"}
-
-        assert await until("the order is refused", refused)
-        assert {"low-0", "low-1"} <= set(await space.pods())
-
-        async def cleared() -> bool:
-            pods = await space.pods()
-            shown = {name: pods[name].status.nominated_node_name for name in train.members}
-            if any(shown.values()):
-                raise NotYet(str(shown))
-            return True
-
-        await until("no nomination is left", cleared)
+    await is_refused_where_a_victim_may_not_be_deleted(space)
 
 
 async def test_a_scheduler_killed_after_the_order_is_stored_goes_on_with_it(
