@@ -73,8 +73,9 @@ type Bus struct {
 }
 
 type connected struct {
-	nc *nats.Conn
-	js jetstream.JetStream
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	lost chan struct{} // closed when this connection does not stand any more
 }
 
 // Times of a NATS connection.
@@ -95,12 +96,14 @@ const (
 func Connect(ctx context.Context, options Options) *Bus {
 	bus := &Bus{poller: poller{dialer: net.Dialer{Timeout: connectTimeout}}}
 	keepConnected(ctx, options, options.Name, func(nc *nats.Conn) {
-		if nc == nil {
-			bus.conn.Store(nil)
-			return
+		var now *connected
+		if nc != nil {
+			js, _ := jetstream.New(nc) // only options can be wrong
+			now = &connected{nc: nc, js: js, lost: make(chan struct{})}
 		}
-		js, _ := jetstream.New(nc) // only options can be wrong
-		bus.conn.Store(&connected{nc: nc, js: js})
+		if before := bus.conn.Swap(now); before != nil {
+			close(before.lost)
+		}
 	})
 	keepConnected(ctx, options, options.Name+" requests", bus.requests.Store, nats.SetCustomDialer(&bus.poller))
 	return bus

@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,7 +31,8 @@ type standIn struct {
 	conns    []net.Conn
 	subjects map[string]int // subscribed to, so often
 	ids      map[string]string
-	heard    []string // subjects that were published to
+	heard    []string          // subjects that were published to
+	answers  map[string]string // by how the subject of a request begins; empty: it is not answered
 }
 
 // newStandIn is a stand-in, and a bus that connects to it.
@@ -112,13 +114,34 @@ func (s *standIn) serve(conn net.Conn) {
 				return
 			}
 			if len(words) == 4 {
-				_, _ = fmt.Fprintf(conn, "MSG %s %s 6\r\nanswer\r\n", words[2], inbox)
+				answer, id := s.answer(words[1], words[2])
+				if answer != "" {
+					_, _ = fmt.Fprintf(conn, "MSG %s %s %d\r\n%s\r\n", words[2], cmp.Or(id, inbox), len(answer), answer)
+				}
 			}
 		}
 		for s.is(&s.deaf) {
 			time.Sleep(time.Millisecond)
 		}
 	}
+}
+
+// answer is what a request is answered, and the subscription that gets it; "answer" where nothing else was said.
+func (s *standIn) answer(subject, reply string) (string, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer, id := "answer", ""
+	for begin, said := range s.answers {
+		if strings.HasPrefix(subject, begin) {
+			answer = said
+		}
+	}
+	for subscribed, one := range s.ids {
+		if begin, many := strings.CutSuffix(subscribed, "*"); many && strings.HasPrefix(reply, begin) {
+			id = one
+		}
+	}
+	return answer, id
 }
 
 func (s *standIn) is(what *bool) bool {

@@ -80,6 +80,10 @@ func (b *Bus) NextEpoch(ctx context.Context, bucket, key string) (int64, error) 
 	}
 }
 
+// errLost ends a consumer whose connection was lost. The client would reset it by itself, by a request as soon as it is
+// connected again; where JetStream's servers are just choosing a leader, none answers, and it asks again 11 s later.
+var errLost = errors.New("the connection was lost")
+
 // Follow calls take for each message of a stream stored since a time, in order, and never returns before the context
 // ends. An ordered consumer resets itself after gaps and lost heartbeats, but a change of the stream's leader can stall
 // one for good (nats-server#2063). So the consumer is built anew, from the sequence after the last one taken, whenever it
@@ -94,18 +98,22 @@ func (b *Bus) Follow(ctx context.Context, stream, subjects string, since time.Ti
 			goroutines.Sleep(ctx, reconnectWait)
 			continue
 		}
-		if err := b.followOnce(ctx, c.js, stream, subjects, since, &created, &last, take); err != nil && ctx.Err() == nil {
-			logger.V(2).Info("nats_follow_restarted", "stream", stream, "sequence", last.Load(), "reason", err.Error())
+		err := b.followOnce(ctx, c, stream, subjects, since, &created, &last, take)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		logger.V(2).Info("nats_follow_restarted", "stream", stream, "sequence", last.Load(), "reason", err.Error())
+		if !errors.Is(err, errLost) {
 			goroutines.Sleep(ctx, retryDelay)
 		}
 	}
 }
 
 // followOnce follows with one consumer until the context ends or the consumer is no good any more.
-func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream, subjects string, since time.Time, created *time.Time, last *atomic.Uint64, take func(Record)) error {
+func (b *Bus) followOnce(ctx context.Context, c *connected, stream, subjects string, since time.Time, created *time.Time, last *atomic.Uint64, take func(Record)) error {
 	setup, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	handle, err := js.Stream(setup, stream)
+	handle, err := c.js.Stream(setup, stream)
 	if err != nil {
 		return err
 	}
@@ -125,8 +133,12 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream, su
 	}
 	madeAt := *created
 	broken := make(chan error, 1)
+	var stopped atomic.Bool
 	consuming, err := consumer.Consume(func(message jetstream.Msg) {
 		defer goroutines.RecoverPanic(ctx, "follow", nil)
+		if stopped.Load() {
+			return
+		}
 		meta, err := message.Metadata()
 		if err != nil || meta.Sequence.Stream <= last.Load() {
 			return
@@ -142,8 +154,10 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream, su
 	if err != nil {
 		return err
 	}
-	// A callback of a stopped consumer may still run: what it takes a second time does no harm.
-	defer consuming.Stop()
+	// A callback of a stopped consumer may still run: what it takes a second time does no harm. Stopping waits for a
+	// consumer that is just being reset.
+	defer goroutines.GoRecovered(ctx, "follow", func(context.Context) { consuming.Stop() })
+	defer stopped.Store(true)
 
 	watchdog := time.NewTicker(watchdogInterval)
 	defer watchdog.Stop()
@@ -152,6 +166,8 @@ func (b *Bus) followOnce(ctx context.Context, js jetstream.JetStream, stream, su
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-c.lost:
+			return errLost
 		case err := <-broken:
 			return err
 		case <-watchdog.C:
