@@ -1,6 +1,7 @@
 """A running control plane as tests use it: its parts stopped, killed, frozen and started from async code."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from makeway.dev.audit_log import AuditLog
 from makeway.dev.checker.history import Accounts
 from makeway.dev.cluster import DevCluster
 from makeway.dev.info import ClusterInfo
+from makeway.dev.nats_identities import DEVELOPER
 from makeway.dev.options import EVICTOR, NATS, NOMINATOR, PLANNER, SCHEDULER
 from makeway.dev.processes import Process
 from makeway.dev.scheduler import LEASE_NAMESPACE, STOCK_USER, is_stock, lease_name
@@ -161,17 +163,25 @@ class RunningCluster:
     @asynccontextmanager
     async def bus(self) -> AsyncIterator[BusReader]:
         """Read what was said on the bus."""
-        async with read_bus(self.info.nats_url, self.owned.options.subject_prefix) as reader:
+        async with read_bus(
+            self.info.nats_url, self.owned.options.subject_prefix, self._nats_context()
+        ) as reader:
             yield reader
 
     @asynccontextmanager
     async def jetstream(self) -> AsyncIterator[JetStreamContext]:
         """A connection to the raw streams."""
-        connection = await nats.connect(self.info.nats_url, connect_timeout=5, allow_reconnect=False)
+        connection = await nats.connect(
+            self.info.nats_url, connect_timeout=5, allow_reconnect=False, tls=self._nats_context()
+        )
         try:
             yield connection.jetstream(timeout=5)
         finally:
             await connection.close()
+
+    def _nats_context(self) -> ssl.SSLContext | None:
+        identity = self.owned.nats_identity(DEVELOPER)
+        return identity.context() if identity else None
 
     def audit(self) -> AuditLog:
         """The audit log from now on."""

@@ -74,6 +74,7 @@ def announce(site: Site, api: AdminApi) -> None:
             "bridge": _bridge(options),
             "verify": "shadow" if SHADOW in options.components else "none",
             "schedulerName": options.profiles[0],
+            **_nats_secrets(site, api),
         },
     )
     if options.signatures != "off":
@@ -85,6 +86,25 @@ def announce(site: Site, api: AdminApi) -> None:
         signing_keys.directory(site.directory, "scheduler"),
     )
     _configmap(api, SCHEDULER, {"scheduler.yaml": yaml.safe_dump(configuration, sort_keys=False)})
+
+
+def _nats_secrets(site: Site, api: AdminApi) -> dict[str, str]:
+    """Write what people need of a NATS that lets in only known clients; return where that is."""
+    if site.nats_identities is None:
+        return {}
+    viewer, operator = (site.nats_identities.logins[login] for login in ("viewer", "operator"))
+    certificate = {"tls.crt": viewer.client.certificate, "tls.key": viewer.client.key}
+    secrets = {
+        "natsSecret": ("nats-viewer", {"nats.nk": viewer.seed}),
+        "natsOperatorSecret": ("nats-operator", {"nats.nk": operator.seed}),
+        "natsCaSecret": ("nats-ca", {"ca.crt": site.nats_identities.authority}),
+        "natsClientCertSecret": ("nats-people", certificate),
+    }
+    for name, files in secrets.values():
+        data = {key: file.read_text() for key, file in files.items()}
+        metadata = {"name": name, "namespace": NAMESPACE}
+        api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+    return {key: name for key, (name, _) in secrets.items()}
 
 
 def _bridge(options: ClusterOptions) -> str:

@@ -28,6 +28,7 @@ _PLURALS = {
     "Node": "nodes",
     "Pod": "pods",
     "ConfigMap": "configmaps",
+    "Secret": "secrets",
     "Deployment": "deployments",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",

@@ -21,6 +21,7 @@ from makeway.dev.api import AdminApi
 from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
 from makeway.dev.info import ClusterInfo
+from makeway.dev.nats_identities import NatsIdentity
 from makeway.dev.options import EVICTOR, KWOK, NATS, NOMINATOR, PLANNER, SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.ports import Ports
 from makeway.dev.process_set import ProcessSet
@@ -190,6 +191,10 @@ class DevCluster:
         process = self._processes.start(program)
         process.wait_ready()
         return process
+
+    def nats_identity(self, login: str) -> NatsIdentity | None:
+        """By what NATS knows a login, in a cluster that has `known_nats_clients`."""
+        return self._site.nats_identity_of(login) if self._site else None
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as the administrator and give its output.

@@ -6,6 +6,7 @@ from typing import Any
 
 from makeway.bus.permissions import permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
+from makeway.dev.nats_identities import DEVELOPER, NatsIdentities
 from makeway.dev.options import NATS, PLANNER, SCHEDULER
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program
@@ -27,8 +28,14 @@ accounts: {accounts}
 no_auth_user: {developer}
 """
 
-_DEVELOPER = "developer"
-"""Who gives no login: tests and people, who may do everything that the parts may not."""
+_TLS = """\
+tls {{
+  cert_file: "{certificate}"
+  key_file: "{key}"
+  ca_file: "{authority}"
+  verify: true
+}}
+"""
 
 _CLUSTER = """\
 cluster {{
@@ -51,8 +58,13 @@ def _program(site: Site, name: str) -> Program:
         name=name, store=f'"{site.directory / name}"', port=port, monitor_port=monitor_port
     )
     text += _ACCOUNTS.format(
-        accounts=json.dumps(_accounts(Subjects(site.options.subject_prefix))), developer=_DEVELOPER
+        accounts=json.dumps(_accounts(Subjects(site.options.subject_prefix), site.nats_identities)),
+        developer=DEVELOPER,
     )
+    if known := site.nats_identities:
+        text += _TLS.format(
+            certificate=known.server.certificate, key=known.server.key, authority=known.authority
+        )
     if site.options.nats_servers > 1:
         routes = ", ".join(
             f"nats://127.0.0.1:{site.ports[f'{other}-route']}" for other in nats_servers(site.options)
@@ -69,7 +81,7 @@ def _program(site: Site, name: str) -> Program:
     )
 
 
-def _accounts(subjects: Subjects) -> dict[str, Any]:
+def _accounts(subjects: Subjects, known: NatsIdentities | None) -> dict[str, Any]:
     """Return the chart's accounts and permissions, and the developer beside the parts.
 
     Planner and scheduler may count their starts besides: here they also run without leader election.
@@ -77,13 +89,12 @@ def _accounts(subjects: Subjects) -> dict[str, Any]:
     counting = dict.fromkeys((PLANNER, SCHEDULER), (f"$KV.{subjects.epochs_bucket}.>",))
     users: dict[str, dict[str, Any]] = {
         name: {
-            "user": name,
-            "password": NATS_PASSWORD,
+            **({"nkey": known.logins[name].public} if known else {"user": name, "password": NATS_PASSWORD}),
             "permissions": server_permissions(
                 replace(given, publish=(*given.publish, *counting.get(name, ())))
             ),
         }
         for name, given in permissions(subjects).items()
     }
-    users[_DEVELOPER] = {"user": _DEVELOPER, "password": NATS_PASSWORD}
+    users[DEVELOPER] = {"user": DEVELOPER, "password": NATS_PASSWORD}
     return server_accounts(subjects, users)

@@ -75,6 +75,9 @@ class ClusterOptions:
     of its own, which tests cut; see makeway.dev.partitions."""
     nats_servers: int = 1
     """How many nats-servers there are; where there are several, each holds every stream."""
+    known_nats_clients: bool = False
+    """Whether NATS speaks TLS alone and lets in who shows a certificate of its authority; each part then logs
+    in with an nkey, in place of a password."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
     admission_policies: bool = False

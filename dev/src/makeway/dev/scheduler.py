@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from makeway.dev import signing_keys
+from makeway.dev.nats_identities import NatsIdentity
 from makeway.dev.options import SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
@@ -57,17 +58,23 @@ def lease_name(options: ClusterOptions) -> str:
 
 
 def configuration(
-    options: ClusterOptions, kubeconfig: Path, nats_url: str, keys: Path | None = None
+    options: ClusterOptions,
+    kubeconfig: Path,
+    nats_url: str,
+    keys: Path | None = None,
+    identity: NatsIdentity | None = None,
 ) -> dict[str, Any]:
     """Build the KubeSchedulerConfiguration, with the same plugins in every profile.
 
-    `keys`: the directory of what it signs with, where there are signatures.
+    `keys`: the directory of what it signs with, where there are signatures. `identity`: by what NATS knows
+    it, where the URL has no login.
     """
     plugins: dict[str, Any] = {}
     if options.plugin or options.test_plugins:
         plugins["plugins"] = _plugins(options)
     if options.plugin:
-        plugins["pluginConfig"] = [{"name": "MakeWay", "args": _arguments(options, nats_url, keys)}]
+        arguments = {**_arguments(options, nats_url, keys), **(identity.arguments() if identity else {})}
+        plugins["pluginConfig"] = [{"name": "MakeWay", "args": arguments}]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -127,7 +134,8 @@ def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
     kubeconfig = site.kubeconfig(name if site.lines else account)
     file = site.config(f"{name}.yaml")
     keys = signing_keys.directory(site.directory, SCHEDULER)
-    written = configuration(site.options, kubeconfig, site.nats_urls_of(name), keys)
+    nats_url, identity = site.nats_urls_of(name), site.nats_identity_of(name)
+    written = configuration(site.options, kubeconfig, nats_url, keys, identity)
     file.write_text(yaml.safe_dump(written, sort_keys=False))
     own = "makeway-scheduler" if site.options.plugin or site.options.test_plugins else "kube-scheduler"
     command = (str(site.built[own]), *_access(file, kubeconfig))
@@ -137,7 +145,12 @@ def program(site: Site, name: str = SCHEDULER, port: int = 0) -> Program:
 def shadow(site: Site) -> Program:
     """`makeway-scheduler shadow`: a scheduler with the cluster's filters that schedules no pod."""
     kubeconfig, file = site.kubeconfig(SHADOW), site.config(f"{SHADOW}.yaml")
-    arguments = {"natsURL": site.nats_urls_of(SHADOW), "subjectPrefix": site.options.subject_prefix}
+    identity = site.nats_identity_of(SHADOW)
+    arguments = {
+        "natsURL": site.nats_urls_of(SHADOW),
+        "subjectPrefix": site.options.subject_prefix,
+        **(identity.arguments() if identity else {}),
+    }
     profile: dict[str, Any] = {
         "schedulerName": "makeway-shadow",
         "pluginConfig": [{"name": "MakeWay", "args": arguments}],

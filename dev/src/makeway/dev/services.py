@@ -39,7 +39,7 @@ def streams(site: Site) -> Program:
             str(_MAKEWAY),
             STREAMS,
             "--keep",
-            f"--nats-url={site.nats_urls_of(STREAMS)}",
+            *_nats(site, STREAMS),
             f"--stream-replicas={site.options.nats_servers}",
             f"--subject-prefix={site.options.subject_prefix}",
         ),
@@ -77,6 +77,11 @@ def _nominator_arguments(site: Site) -> tuple[str, ...]:
     return ("--verify=shadow",) if SHADOW in site.options.components else ()
 
 
+def _nats(site: Site, process: str) -> tuple[str, ...]:
+    identity = site.nats_identity_of(process)
+    return (f"--nats-url={site.nats_urls_of(process)}", *(identity.options() if identity else ()))
+
+
 def _signatures(site: Site, service: str) -> tuple[str, ...]:
     if site.options.signatures == "off":
         return ()
@@ -92,7 +97,7 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
         argv=(
             *(_WITH_FAILPOINTS if site.options.failpoints else (str(_MAKEWAY),)),
             service,
-            f"--nats-url={site.nats_urls_of(name)}",
+            *_nats(site, name),
             f"--subject-prefix={site.options.subject_prefix}",
             f"--kubeconfig={site.kubeconfig(name if site.lines else service)}",
             f"--listen={address}",

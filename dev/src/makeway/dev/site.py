@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from makeway.dev import failpoints
+from makeway.bus.permissions import permissions
+from makeway.bus.subjects import Subjects
+from makeway.dev import failpoints, nats_identities
 from makeway.dev.errors import DevError
 from makeway.dev.kubeconfig import write_with_certificate
+from makeway.dev.nats_identities import NatsIdentities, NatsIdentity
 from makeway.dev.options import MOST_NATS_SERVERS, NATS, ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
 from makeway.dev.ports import Ports
@@ -84,6 +87,8 @@ class Site:
     """By what aggregated API servers know the API server."""
     token_key: Path
     """Signs service account tokens."""
+    nats_identities: NatsIdentities | None
+    """By what NATS knows its clients, in a cluster whose NATS lets in no others."""
 
     @property
     def server(self) -> str:
@@ -105,13 +110,19 @@ class Site:
     def nats_urls_of(self, process: str) -> str:
         """URLs of all nats-servers for one process, with its login, separated by commas."""
         ports = [self.lines.get((process, name), self.ports[name]) for name in nats_servers(self.options)]
+        if self.nats_identities:
+            return ",".join(f"tls://127.0.0.1:{port}" for port in ports)
         login = f"{process.partition('-')[0]}:{NATS_PASSWORD}"
         return ",".join(f"nats://{login}@127.0.0.1:{port}" for port in ports)
 
     @property
     def nats_url(self) -> str:
         """URL of the first nats-server."""
-        return f"nats://127.0.0.1:{self.ports[NATS]}"
+        return f"{'tls' if self.nats_identities else 'nats'}://127.0.0.1:{self.ports[NATS]}"
+
+    def nats_identity_of(self, process: str) -> NatsIdentity | None:
+        """By what NATS knows a process; None where its URL has its login."""
+        return self.nats_identities.logins[process.partition("-")[0]] if self.nats_identities else None
 
     @property
     def audit_log(self) -> Path:
@@ -163,6 +174,7 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
         admin=authority.client("makeway-dev-admin", "system:masters"),
         front_proxy=authority.client(FRONT_PROXY),
         token_key=authority.signing_key("service-account"),
+        nats_identities=_nats_identities(directory, options) if options.known_nats_clients else None,
     )
     clients = {
         "admin": site.admin,
@@ -174,3 +186,7 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
     for name, client in clients.items():
         write_with_certificate(site.kubeconfig(name), site.server, authority.certificate, client, name)
     return site
+
+
+def _nats_identities(directory: Path, options: ClusterOptions) -> NatsIdentities:
+    return nats_identities.make(directory / "nats-pki", permissions(Subjects(options.subject_prefix)))
