@@ -55,7 +55,7 @@ func reasonOf(err error) string {
 	case strings.Contains(text, "tls: bad certificate"), strings.Contains(text, "tls: expired certificate"):
 		return "it refuses the client certificate; name another one in tls.certFile and tls.keyFile"
 	case errors.Is(err, nats.ErrAuthorization):
-		return "it does not admit this login; name another one in credentialsFile or nkeySeedFile, or in username and passwordFile"
+		return "it does not admit this client; name another login in credentialsFile, nkeySeedFile, or username and passwordFile, or another certificate in tls.certFile and tls.keyFile"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it does not speak TLS, which tls asks for: the connection would be in clear"
 	default:

@@ -39,16 +39,16 @@ class Guarded:
         self.authority = Authority(directory / "pki")
         self.other = Authority(directory / "other")
         self.client = self.authority.client("client")
-        serving = self.authority.serving("nats", *names)
-        self._tls = f"""
-          tls {{ cert_file: "{serving.certificate}", key_file: "{serving.key}",
-                 ca_file: "{self.authority.certificate}", verify: true }}
-        """
+        self._serving = self.authority.serving("nats", *names)
         self.admits("")
 
-    def admits(self, logins: str) -> None:
-        """Have it ask for one of these logins besides the certificate."""
-        self.server.extra = self._tls + logins
+    def admits(self, logins: str, *, mapped: bool = False) -> None:
+        """Have it ask for one of these logins besides a certificate; `mapped`: the certificate says which."""
+        self.server.extra = f"""
+          tls {{ cert_file: "{self._serving.certificate}", key_file: "{self._serving.key}",
+                 ca_file: "{self.authority.certificate}", {"verify_and_map" if mapped else "verify"}: true }}
+          {logins}
+        """
         self.server.restart()
 
     @property
@@ -178,11 +178,28 @@ async def test_commands_log_in_by_an_nkey_or_a_credentials_file(
     assert read[0] == 0, read
     for code, said in refused:
         assert code == 3
-        assert_for_people(said, "no permission", "give --nats-creds or --nats-nkey")
+        assert_for_people(said, "no permission", "does not admit this client", "--nats-creds or --nats-nkey")
+
+
+MAPPED = 'authorization { users: [{ user: "CN=client" }] }'
+
+
+async def test_commands_are_who_their_certificate_says(guarded: Guarded) -> None:
+    guarded.admits(MAPPED, mapped=True)
+    stranger = guarded.authority.client("stranger")
+
+    made, refused = [
+        await makeway("streams", "--nats-url", guarded.url, *options(guarded.authority.certificate, client))
+        for client in (guarded.client, stranger)
+    ]
+
+    assert (made[0], "MAKEWAY_ORDERS" in made[1]) == (0, True), made
+    assert refused[0] == 1
+    assert_for_people(refused[1], "does not admit this client", "or another client certificate")
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
-@pytest.mark.parametrize("login", ["certificate", "nkey", "creds"])
+@pytest.mark.parametrize("login", ["certificate", "mapped", "nkey", "creds"])
 def test_the_plugins_client_is_admitted_and_says_why_it_is_refused(
     guarded: Guarded, tmp_path: Path, login: str
 ) -> None:
@@ -209,13 +226,20 @@ def test_the_plugins_client_is_admitted_and_says_why_it_is_refused(
                 "its certificate is not valid for '127.0.0.2'; address",
             ),
         }
+    elif login == "mapped":
+        guarded.admits(MAPPED, mapped=True)
+        stranger = tls(guarded.authority, guarded.authority.client("stranger"))
+        tried = {
+            "admitted": ({"TLS": ours}, ""),
+            "other": ({"TLS": stranger}, "it does not admit this client; name another login"),
+        }
     else:
         asks, right, wrong = keys_and_jwts(guarded, tmp_path)[login]
         guarded.admits(asks)
         field = {"nkey": "NkeySeedFile", "creds": "CredentialsFile"}[login]
         tried = {
             "admitted": ({"TLS": ours, field: str(right)}, ""),
-            "other": ({"TLS": ours, field: str(wrong)}, "it does not admit this login; name another one"),
+            "other": ({"TLS": ours, field: str(wrong)}, "it does not admit this client; name another login"),
         }
     file = tmp_path / "tried.json"
     file.write_text(

@@ -68,6 +68,16 @@ def test_what_libraries_log_comes_as_json_too() -> None:
     assert (line["event"], line["logger"], line["component"]) == ("it broke", "some.library", "planner")
 
 
+def test_the_end_of_a_connection_with_tls_is_no_warning() -> None:
+    out = configured()
+
+    said = "returning true from eof_received() has no effect when using ssl"
+    logging.getLogger("asyncio").warning(said)
+    logging.getLogger("asyncio").warning("something else")
+
+    assert [line["event"] for line in lines(out)] == ["something else"]
+
+
 def test_an_exception_stays_on_one_line() -> None:
     out = configured()
 

@@ -75,9 +75,10 @@ _IN_CLEAR = "does not ask for TLS, which was configured: the connection would be
 _ADVICE = {
     "client": "give --nats-tls-cert and --nats-tls-key with a certificate of an authority that it trusts",
     "authority": "give --nats-tls-ca with the authority that issued it",
+    "login": "give another login by --nats-creds or --nats-nkey, or another client certificate",
     "name": "address it by a name that its certificate has, or have it issued for this one",
 }
-"""What to do, by what is wrong in TLS."""
+"""What to do, by what is wrong."""
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 
@@ -349,8 +350,13 @@ async def _speaks(servers: Sequence[str], seconds: float) -> bool:
 
 def _said(error: Exception) -> str:
     """Return what went wrong, and what to do about it where that is known."""
+    text = reason_of(error)
+    if isinstance(error, BusRefused):
+        return text
+    if refusal := next((one for one in _REFUSALS if one in text.lower()), ""):
+        return f"it does not admit this client ({refusal}); {_ADVICE['login']}"
     advice = _ADVICE.get(wrong_in_tls(error))
-    return f"{reason_of(error)}; {advice}" if advice else reason_of(error)
+    return f"{text}; {advice}" if advice else text
 
 
 def _kind(error: Exception) -> str:

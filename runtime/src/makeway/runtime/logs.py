@@ -28,6 +28,9 @@ Level = Literal["debug", "info", "warning", "error"]
 
 LEVELS: tuple[str, ...] = get_args(Level)
 
+_NO_NEWS = "returning true from eof_received()"
+"""What asyncio of Python 3.11 says at the end of a connection that began in clear and went on with TLS."""
+
 _FIRST_KEYS = ("time", "level", "event", "component", "identity")
 
 
@@ -122,6 +125,7 @@ def _route_libraries(out: TextIO, shared: list[Processor], last: list[Processor]
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
+    handler.addFilter(lambda record: not str(record.msg).startswith(_NO_NEWS))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(threshold, logging.WARNING))

@@ -207,8 +207,8 @@ class Installation:
                 timings=ConnectionTimings(connect=_CONNECT_SECONDS),
             )
         except BusUnavailable as error:
-            if "authorization" in str(error).lower():
-                raise BusUnavailable(f"no permission: {error}; give --nats-creds or --nats-nkey") from error
+            if "does not admit this client" in str(error):
+                raise BusUnavailable(f"no permission: {error}") from error
             first = f"{address.trouble}; " if address.trouble else ""
             raise BusUnavailable(f"{first}{error} ({address.origin})") from error
 
