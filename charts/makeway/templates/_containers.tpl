@@ -133,6 +133,9 @@ nats://127.0.0.1:4222
       valueFrom:
         secretKeyRef: { name: "makeway-nats-{{ . }}", key: password }
     {{- end }}
+    {{- with include "makeway.extraEnvironment" $values }}
+    {{- . | nindent 4 }}
+    {{- end }}
   {{- end }}
   ports:
     - { name: nats, containerPort: 4222 }
@@ -158,6 +161,11 @@ nats://127.0.0.1:4222
     - { name: {{ include "makeway.natsVolume" (list . "tls") }}, mountPath: /etc/nats-tls, readOnly: true }
     {{- end }}
     - { name: {{ include "makeway.natsVolume" (list . "data") }}, mountPath: /data }
+    {{- if not $static }}
+    {{- with include "makeway.extraMounts" $values }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- end }}
 {{- end }}
 
 {{/* A volume's name: in a pod with other containers it says whose it is. Give (list $ "name"). */}}

@@ -298,7 +298,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: MAKEWAY_NATS_TLS_CA
   value: /etc/makeway/nats-ca/ca.crt
 {{- end }}
-{{- if $.Values.nats.tls.clientCertSecret }}
+{{- if include "makeway.natsClientCert" . }}
 - name: MAKEWAY_NATS_TLS_CERT
   value: /etc/makeway/nats-client/tls.crt
 - name: MAKEWAY_NATS_TLS_KEY
@@ -347,7 +347,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if $.Values.nats.tls.caSecret }}
 - { name: {{ $prefix }}nats-ca, mountPath: /etc/makeway/nats-ca, readOnly: true }
 {{- end }}
-{{- if $.Values.nats.tls.clientCertSecret }}
+{{- if include "makeway.natsClientCert" . }}
 - { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
 {{- end }}
@@ -379,7 +379,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: {{ $prefix }}nats-ca
   secret: { secretName: {{ . }} }
 {{- end }}
-{{- with $.Values.nats.tls.clientCertSecret }}
+{{- with include "makeway.natsClientCert" . }}
 - name: {{ $prefix }}nats-client
   secret: { secretName: {{ . }} }
 {{- end }}
@@ -393,6 +393,29 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if $.Values.nats.url -}}
 {{ index $.Values.nats.credentials (index . 1) | default (index $.Values.nats.nkeys (index . 1)) }}
 {{- end -}}
+{{- end }}
+
+{{/* The Secret with the client certificate that a user shows an existing NATS; empty for none. Give (list $ "user"). */}}
+{{- define "makeway.natsClientCert" -}}
+{{- $tls := (index . 0).Values.nats.tls -}}
+{{ index ($tls.clientCertSecrets | default dict) (index . 1) | default $tls.clientCertSecret }}
+{{- end }}
+
+{{/* The service account of a component that asks the API server nothing. Give (list $ "component" values). */}}
+{{- define "makeway.idleAccount" -}}
+{{- $ := index . 0 -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: makeway-{{ index . 1 }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    {{- include "makeway.labels" (list $ (index . 1)) | nindent 4 }}
+  {{- with dig "serviceAccount" "annotations" (dict) (index . 2) }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
 {{- end }}
 
 {{/* What a component's container has besides: environment and mounts; and its pod: volumes. Give the component's values. */}}

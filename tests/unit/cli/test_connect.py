@@ -140,6 +140,15 @@ async def test_a_key_and_certificates_come_from_the_secrets_that_the_installatio
     assert found.tls is not None
     assert found.tls().cert_store_stats()["x509_ca"] == 1
 
+    # Who writes may have another certificate.
+    answers["configmaps/makeway-installation"] = {
+        "data": {"natsUrl": "tls://a:1", **named, "natsOperatorClientCertSecret": "operators"}
+    }
+    answers["secrets/operators"] = answers["secrets/cert"]
+    for writes, last in ((True, "secrets/operators"), (False, "secrets/cert")):
+        await installed(api, "ns", writes=writes)
+        assert asked[-1] == last
+
     # What options say is not asked for.
     asked.clear()
     assert (await installed(api, "ns", reads_login=False, reads_tls=False)).login is None

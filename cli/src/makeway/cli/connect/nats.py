@@ -81,6 +81,7 @@ class InstallationData(msgspec.Struct, rename="camel"):
         nats_ca_secret: Secret with `ca.crt`, where the other has none; empty for none.
         nats_client_cert_secret: Secret with `tls.crt` and `tls.key`, where the first has none; empty for
             none.
+        nats_operator_client_cert_secret: the same for commands that write; empty takes that one.
     """
 
     nats_url: str = ""
@@ -93,6 +94,7 @@ class InstallationData(msgspec.Struct, rename="camel"):
     nats_operator_secret: str = ""
     nats_ca_secret: str = ""
     nats_client_cert_secret: str = ""
+    nats_operator_client_cert_secret: str = ""
 
 
 class _Keys(msgspec.Struct):
@@ -150,6 +152,8 @@ async def installed(
             f"the usual address: there is no ConfigMap {namespace}/{CONFIGMAP}; "
             "give --makeway-namespace or --nats-url",
         )
+    if writes and found.nats_operator_client_cert_secret:
+        found.nats_client_cert_secret = found.nats_operator_client_cert_secret
     if not reads_tls:
         found.nats_ca_secret = found.nats_client_cert_secret = ""
     secret = ((found.nats_operator_secret if writes else "") or found.nats_secret) if reads_login else ""
