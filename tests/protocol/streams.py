@@ -155,6 +155,7 @@ class Delivery:
         message = pending.message
         self.data, self.subject, self.sequence = message.data, message.subject, message.sequence
         self.deliveries, self.published_at = pending.deliveries, message.time
+        self.traceparent = ""
 
     async def _say(self, act: Callable[[], None]) -> None:
         try:

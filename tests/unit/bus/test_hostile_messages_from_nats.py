@@ -134,3 +134,20 @@ async def test_a_hostile_subject_can_be_parked(bus: Bus, nats_server: NatsServer
     )
     assert "forged" in stored.headers["Makeway-Detail"]
     assert stored.headers["Nats-Msg-Id"].startswith("quarantine-evictor-")
+
+
+@pytest.mark.parametrize(
+    "header", [b"traceparent: x", b"traceparent: " + b"a" * 8000, b"traceparent: \xff", b"traceparent"]
+)
+async def test_an_order_with_a_trace_that_is_none_is_delivered_as_any(
+    bus: Bus, nats_server: NatsServer, header: bytes
+) -> None:
+    orders = await bus.orders_consumer()
+    block = b"NATS/1.0\r\n" + header + b"\r\n\r\n"
+    await raw_publish(nats_server, b"makeway.v1.orders.pod.a", b"{}", block)
+
+    delivery = await orders.next(5)
+    await orders.close()
+
+    assert delivery is not None
+    assert (delivery.data, delivery.traceparent) == (b"{}", "")

@@ -282,3 +282,20 @@ async def test_only_a_refusal_that_passes_is_tried_again(
     else:
         with pytest.raises(StreamConflict, match=refusal[-1]):
             await consumer.next(10)
+
+
+async def test_an_order_carries_its_trace_through_every_delivery(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    consumer = await bus.orders_consumer()
+    monkeypatch.setattr("makeway.bus.tracing.headers", lambda: {"traceparent": traceparent})
+    await bus.publish_order(make_order("uid-1"), 0)
+
+    first = await consumer.next(5)
+    assert first is not None
+    await first.nak(delay_seconds=0.1)
+    second = await consumer.next(5)
+
+    assert second is not None
+    assert (first.traceparent, second.traceparent) == (traceparent, traceparent)

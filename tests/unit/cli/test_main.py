@@ -70,7 +70,8 @@ def test_the_help_loads_these_packages_alone() -> None:
     [
         ("makeway.cli.policy.command", {"aiohttp", "nats", "numpy"}),
         ("makeway.cli.streams", {"numpy"}),
-        ("makeway.cli.services.evictor", {"numpy"}),
+        ("makeway.cli.services.evictor", {"numpy", "opentelemetry"}),
+        ("makeway.cli.services.planner", {"opentelemetry"}),
         ("makeway.cli.why.command", {"numpy"}),
         ("makeway.cli.check.command", {"numpy"}),
         ("makeway.cli.history.command", {"numpy"}),
@@ -94,6 +95,25 @@ def test_what_plans_says_which_extra_it_needs(name: str) -> None:
     assert (
         result.stderr
         == f"makeway: makeway {name} needs numpy, which is not installed: pip install 'makeway[services]'\n"
+    )
+
+
+def test_traces_without_their_extra_are_an_error_at_the_start() -> None:
+    result = without("opentelemetry", "evictor", "--otlp-endpoint=http://127.0.0.1:4318")
+
+    assert result.returncode == 1
+    assert result.stderr == (
+        "makeway: --otlp-endpoint needs opentelemetry, which is not installed: "
+        "pip install 'makeway[tracing]'\n"
+    )
+
+
+def test_traces_to_no_url_are_an_error_at_the_start() -> None:
+    result = makeway("evictor", "--otlp-endpoint=collector:4317")
+
+    assert result.returncode == 1
+    assert result.stderr == (
+        "makeway: --otlp-endpoint collector:4317: not a URL such as http://collector:4318\n"
     )
 
 

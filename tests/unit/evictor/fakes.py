@@ -290,6 +290,7 @@ class FakeDelivery:
         self.published_at = NOW
         self.data = order if isinstance(order, bytes) else codec.wrap(order, "makeway/scheduler/test")
         self.deliveries = deliveries
+        self.traceparent = ""
         self.said: list[str] = []
 
     async def ack_sync(self) -> None:

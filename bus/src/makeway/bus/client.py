@@ -14,7 +14,7 @@ import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from makeway.bus import codec, metrics, quarantine, streams
+from makeway.bus import codec, metrics, quarantine, streams, tracing
 from makeway.bus.comparison import Comparison
 from makeway.bus.components import Components
 from makeway.bus.connection import Connection, ConnectionTimings
@@ -216,11 +216,11 @@ class Bus:
         return await self._serve_plan(self.subjects.plan_group, handler)
 
     async def _serve_plan(self, subject: str, handler: PlanHandler) -> Responder:
-        return await self._serve(
-            subject,
-            "plan_request_failed",
-            lambda message: handler(message.data, message.reply.rpartition(".")[0]),
-        )
+        async def answer(message: Msg) -> bytes:
+            with tracing.span("plan", tracing.traceparent_of(message.headers)):
+                return await handler(message.data, message.reply.rpartition(".")[0])
+
+        return await self._serve(subject, "plan_request_failed", answer)
 
     async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues; as `serve_plan`."""
@@ -250,7 +250,9 @@ class Bus:
 
     async def _request_plan(self, subject: str, request: bytes, timeout_seconds: float) -> bytes:
         with translated("ask the planner"):
-            answer = await self.connection.client.request(subject, request, timeout=timeout_seconds)
+            answer = await self.connection.client.request(
+                subject, request, timeout=timeout_seconds, headers=tracing.headers() or None
+            )
         return answer.data
 
     async def request_verified_plan(self, request: bytes, timeout_seconds: float) -> bytes:

@@ -43,6 +43,12 @@ REBUILDS: Final = Counter(
     "changed or deleted it), unavailable.",
     ["use", "reason"],
 )
+SPANS: Final = Counter(
+    "makeway_bus_spans_total",
+    "Spans of traces, by result: exported, failed (the collector did not take them), dropped (too many "
+    "waited). None where no endpoint is configured.",
+    ["result"],
+)
 STREAMS_WRONG: Final = Gauge(
     "makeway_bus_streams_wrong",
     "Streams that are missing or have other settings than makeway's, as this process saw them at most a "

@@ -21,6 +21,7 @@ from makeway.bus.messages import LIVE_LOOK_BACK
 from makeway.bus.pull import Pull, PullBroken, Pulled
 from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config, told
 from makeway.bus.subjects import Subjects
+from makeway.bus.tracing import traceparent_of
 
 _ACK_TIMEOUT_SECONDS: Final = 2.0
 _ACK_ATTEMPTS: Final = 3
@@ -40,6 +41,7 @@ class Delivery:
     sequence: in the stream.
     deliveries: how often the order was given out, this time included.
     published_at: when the stream stored it.
+    traceparent: the span that wrote it; empty for none.
     """
 
     data: bytes
@@ -47,6 +49,7 @@ class Delivery:
     sequence: int
     deliveries: int
     published_at: datetime
+    traceparent: str
     _message: Msg
     _client: Client
 
@@ -213,6 +216,7 @@ class OrdersConsumer:
             sequence=pulled.stream_sequence,
             deliveries=pulled.deliveries,
             published_at=pulled.time,
+            traceparent=traceparent_of(pulled.message.headers),
             _message=pulled.message,
             _client=self._connection.client,
         )

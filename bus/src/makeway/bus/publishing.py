@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_incrementing
 
-from makeway.bus import metrics
+from makeway.bus import metrics, tracing
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.jetstream import (
     EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -128,7 +128,7 @@ async def _publish(
     headers: Mapping[str, str],
     only_writer: bool,
 ) -> Published | AlreadyExists:
-    headers = {**headers, MSG_ID: message_id}
+    headers = {**tracing.headers(), **headers, MSG_ID: message_id}
     if expected is not None:
         headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
 

@@ -2,14 +2,14 @@
 
 The command line comes with what asks the API server and NATS. The services, and whatever plans, need
 `makeway[services]` besides: the arrays of the planner alone are larger than all the rest. The page needs
-`makeway[ui]`, which has these too.
+`makeway[ui]`, which has these too; services that trace need `makeway[tracing]`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-_OF_EXTRAS: Final = {"numpy": "services", "starlette": "ui", "uvicorn": "ui"}
+_OF_EXTRAS: Final = {"numpy": "services", "opentelemetry": "tracing", "starlette": "ui", "uvicorn": "ui"}
 """Top-level modules that an extra brings, and its name in pyproject.toml."""
 
 

@@ -21,6 +21,7 @@ from typing import Final, NoReturn, TypeAlias, TypeVar
 import structlog
 from msgspec.structs import replace
 
+from makeway.bus import tracing
 from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
@@ -519,7 +520,10 @@ class Execution:
                     verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
                 if not isinstance(verdict, Delete):
                     return verdict
-                return await (self._try_delete if dry_run else self._delete)(progress, verdict)
+                if dry_run:
+                    return await self._try_delete(progress, verdict)
+                with tracing.span("delete", victim=_name(progress.victim), victim_uid=progress.victim.uid):
+                    return await self._delete(progress, verdict)
 
         try:
             progress.verdict = await retrying(

@@ -53,6 +53,10 @@ class OrderDelivery(Protocol):
     def published_at(self) -> datetime:
         """When the stream stored it."""
 
+    @property
+    def traceparent(self) -> str:
+        """The span that wrote it; empty for none."""
+
     async def ack_sync(self) -> None:
         """Done with."""
 

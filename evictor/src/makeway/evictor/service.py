@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import structlog
 
+from makeway.bus import tracing
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.signatures import FAILURES, Signatures
@@ -136,6 +137,9 @@ class Evictor:
             await self._quarantine(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
             return
         with (
+            tracing.span(
+                "evict", delivery.traceparent, order_id=order.order_id, delivery=delivery.deliveries
+            ),
             bound(
                 order_id=order.order_id,
                 decision_id=order.decision_id,
@@ -217,6 +221,11 @@ class Evictor:
         outcome = await self._carry_out(order, delivery, turn)
         await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome), turn)
+        tracing.tell(
+            "" if standing.result == "succeeded" else standing.message or standing.result,
+            result=standing.result,
+            reason=standing.reason,
+        )
         self._report(order, outcome, standing)
 
     async def _carry_out(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> Outcome:

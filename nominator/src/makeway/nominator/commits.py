@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from makeway.bus import tracing
 from makeway.bus.client import Last
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
@@ -55,9 +56,11 @@ class Commits:
         self._shown: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, order: EvictionOrder, stored: StoredPod) -> None:
+    def begin(self, order: EvictionOrder, stored: StoredPod) -> OrderInFlight:
         """Begin to commit an order for a pod as it was read."""
-        self._start(self._commit(self._in_flight.begin(order), stored), "commit")
+        begun = self._in_flight.begin(order)
+        self._start(self._commit(begun, stored), "commit")
+        return begun
 
     def keep(self, one: OrderInFlight) -> None:
         """Begin to see that the stream still has an order."""
@@ -151,7 +154,8 @@ class Commits:
         """
         order = one.order
         try:
-            answer = await self._bus.publish_order(order, sequence)
+            with tracing.span("publish", order_id=order.order_id):
+                answer = await self._bus.publish_order(order, sequence)
         except BusError as error:
             _log.warning("order_publish_ambiguous", order_id=order.order_id, reason=str(error))
         else:
@@ -187,6 +191,7 @@ class Commits:
         """Forget an order that is not stored, of which nothing is left."""
         self._metrics.orders.labels(result).inc()
         self._in_flight.end(one.order.order_id)
+        one.preemption.end(why, result=result)
         now = datetime.now(UTC)
         self._attempts.of(one.uid, now).pause(now)
         _log.info("order_dropped", order_id=one.order.order_id, pod_uid=one.uid, reason=why)

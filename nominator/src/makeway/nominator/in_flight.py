@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Placement
+from makeway.bus.tracing import OpenSpan
 
 
 @dataclass
@@ -16,7 +17,7 @@ class OrderInFlight:
     `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
     gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
     "yielded" to a pod of higher priority; empty while it stands.
-    `looked_at`: when it was last seen to be in its stream.
+    `looked_at`: when it was last seen to be in its stream. `preemption`: its trace, until its outcome.
     """
 
     order: EvictionOrder
@@ -25,6 +26,7 @@ class OrderInFlight:
     made: bool = False
     lost: str = ""
     looked_at: datetime | None = None
+    preemption: OpenSpan = field(default_factory=OpenSpan)
 
     @property
     def uid(self) -> str:

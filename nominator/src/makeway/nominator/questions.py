@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from makeway.bus import codec
+from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanReply, PlanRequest, Profile
@@ -121,7 +121,8 @@ class Questions:
     async def _ask_planner(self, data: bytes, asked: str) -> PlanReply | NoAnswer:
         """Return the planner's answer; where there is none all wait a moment."""
         try:
-            reply = codec.decode_plan_reply(await self._bus.request_plan(data, PLAN_SECONDS))
+            with tracing.span("request", request_id=asked):
+                reply = codec.decode_plan_reply(await self._bus.request_plan(data, PLAN_SECONDS))
         except (BusError, Malformed) as error:
             self._metrics.plans.labels("unreachable").inc()
             pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)

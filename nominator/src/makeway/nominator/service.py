@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 import structlog
 
+from makeway.bus import tracing
 from makeway.bus.errors import BusError
 from makeway.bus.ids import order_id
 from makeway.bus.messages import PAST_DEADLINE, Candidate, Outcome, PlanReply
@@ -228,27 +229,39 @@ class Nominator:
             return  # the watch is about to say so
         if stored.pod.status.nominated_node_name:
             return
-        reply = await self._questions.ask(stored, mode, attempts.left_out(now))
+        preemption = tracing.begin("preemption", preemptor=pod, preemptor_uid=pod.uid)
+        with preemption.current():
+            begun = await self._plan(pod, stored, mode, attempts)
+        if begun is None:
+            preemption.end(result="no-order")
+        else:
+            begun.preemption = preemption
+
+    async def _plan(
+        self, pod: PendingPod, stored: StoredPod, mode: str, attempts: Attempts
+    ) -> OrderInFlight | None:
+        """Ask for a plan and begin an order by it; None where there is none. Raises as `_attempt`."""
+        reply = await self._questions.ask(stored, mode, attempts.left_out(datetime.now(UTC)))
         if isinstance(reply, NoAnswer):
             if reply.pauses:
                 attempts.pause(datetime.now(UTC))
             if reply.reason:
                 self._log_refusal(pod, reply.reason, reply.message)
-            return
+            return None
         now = datetime.now(UTC)
         if reply.refusal is not None or not reply.candidates:
             self._refused(pod, reply, attempts, now)
-            return
+            return None
         if mode == "observe":
             self._metrics.plans.labels("observed").inc()
             attempts.next_at = now + OBSERVED_AGAIN
-            return
+            return None
         self._metrics.plans.labels("candidates").inc()
         candidate = attempts.choose(reply.candidates, now)
         if candidate is None:
             attempts.pause(now)
-            return
-        await self._order(pod, stored, candidate, reply.decision_id, attempts)
+            return None
+        return await self._order(pod, stored, candidate, reply.decision_id, attempts)
 
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
         not_synced = reply.status == "notSynced"
@@ -272,8 +285,8 @@ class Nominator:
         candidate: Candidate,
         decision_id: str,
         attempts: Attempts,
-    ) -> None:
-        """Write an order for a candidate, and begin to commit it."""
+    ) -> OrderInFlight | None:
+        """Write an order for a candidate, and begin to commit it; None where the plan is stale."""
         now = datetime.now(UTC)
         nodes = decide.nodes_of(candidate)
         unit = next((one.unit for one in candidate.removable if one.victim and one.unit), "")
@@ -287,7 +300,7 @@ class Nominator:
             self._metrics.orders.labels("changed").inc()
             attempts.pause(now)
             self._log_refusal(pod, "PlanChanged", str(stale), decision_id)
-            return
+            return None
         order = decide.order_of(
             self._writer,
             order_id=order_id(now),
@@ -299,7 +312,7 @@ class Nominator:
             to_clear=decide.outnominated(self._pods.nominated(), candidate.node, pod),
             now=now,
         )
-        self._commits.begin(order, stored)
+        return self._commits.begin(order, stored)
 
     # -------------------------------------------------------------------------- orders in flight
 
@@ -319,6 +332,7 @@ class Nominator:
             self._unanswered = 0
             if outcome.result == "succeeded":
                 one.made = True
+                one.preemption.end(result=outcome.result)
                 one.until = decide.settles_until(order, outcome, now)
             else:
                 self._over(one, outcome.result, now, outcome)
@@ -335,6 +349,7 @@ class Nominator:
     def _bound(self, one: OrderInFlight, outcome: Outcome | None, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself."""
         self.in_flight.end(one.order.order_id)
+        one.preemption.end(result=outcome.result if outcome is not None else "bound")
         for taken_from in self.in_flight.outnominated_by(one.order):
             taken_from.lost = taken_from.lost or "yielded"
         self._metrics.orders.labels("bound").inc()
@@ -346,6 +361,7 @@ class Nominator:
     def _over(self, one: OrderInFlight, result: str, now: datetime, outcome: Outcome | None = None) -> None:
         """End an order after which its pod is not bound; the next plan knows why."""
         self.in_flight.end(one.order.order_id)
+        one.preemption.end((outcome.message if outcome is not None else "") or result, result=result)
         self._metrics.orders.labels(result).inc()
         self._count_loss(one, now)
         attempts = self._attempts.of(one.uid, now)

@@ -370,6 +370,17 @@ ListenOption = Annotated[
         rich_help_panel=_PROCESS,
     ),
 ]
+OtlpEndpointOption = Annotated[
+    str,
+    typer.Option(
+        "--otlp-endpoint",
+        envvar="MAKEWAY_OTLP_ENDPOINT",
+        metavar="URL",
+        help="Where traces of preemptions are sent by OTLP over HTTP, such as http://collector:4318. Empty: "
+        "there are none.",
+        rich_help_panel=_PROCESS,
+    ),
+]
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(

@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
-@service("evictor", listen=":9465")
+@service("evictor", listen=":9465", traces=True)
 async def evictor(
     shared: ServiceOptions,
     *,

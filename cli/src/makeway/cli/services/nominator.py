@@ -22,7 +22,7 @@ _RETRY_SECONDS = 1.0
 
 
 @app.command()
-@service("nominator", listen=":9467")
+@service("nominator", listen=":9467", traces=True)
 async def nominator(
     shared: ServiceOptions,
     *,

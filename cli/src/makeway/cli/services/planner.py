@@ -27,7 +27,7 @@ _CONFIG = ConfigSettings()
 
 
 @app.command()
-@service("planner", listen=":9464")
+@service("planner", listen=":9464", traces=True)
 async def planner(
     shared: ServiceOptions,
     *,

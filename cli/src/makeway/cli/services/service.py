@@ -11,7 +11,9 @@ from typing import Any
 import typer
 
 from makeway.bus.errors import BusError
+from makeway.bus.tracing import exporting
 from makeway.cli.errors import fail
+from makeway.cli.extras import needed
 from makeway.cli.nats_options import NATS_PARAMETERS, taken_nats
 from makeway.runtime import logs
 from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
@@ -28,6 +30,7 @@ from makeway.runtime.settings import (
     LogFormatOption,
     LogLevelOption,
     NatsSettings,
+    OtlpEndpointOption,
     PolicyConfigMapOption,
     PolicyFileOption,
     SignatureSettings,
@@ -49,6 +52,7 @@ class ServiceOptions:
     listen: HttpSettings
     config: ConfigSettings
     signatures: SignatureSettings
+    otlp_endpoint: str
 
 
 def _shared(
@@ -62,6 +66,7 @@ def _shared(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     listen: ListenOption,
+    otlp_endpoint: OtlpEndpointOption = "",
     log_format: LogFormatOption = "json",
     log_level: LogLevelOption = "info",
     component: str,
@@ -81,17 +86,18 @@ def _shared(
         signatures=SignatureSettings(
             mode=signatures, signing_keys=signing_keys, keys_configmap=keys_configmap
         ),
+        otlp_endpoint=otlp_endpoint,
     )
 
 
 Run = Callable[..., Coroutine[Any, Any, int]]
 
 
-def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., None]]:
+def service(component: str, *, listen: str, traces: bool = False) -> Callable[[Run], Callable[..., None]]:
     """Make a command of a coroutine function that takes a `ServiceOptions` and the command's own options.
 
-    `listen`: the default of `--listen`. The command ends with what the coroutine returns, or with 1 and one
-    line on stderr where the service cannot start.
+    `listen`: the default of `--listen`. `traces`: it may be told to send traces. The command ends with what
+    the coroutine returns, or with 1 and one line on stderr where the service cannot start.
     """
     shared = inspect.signature(_shared, eval_str=True).parameters
 
@@ -100,15 +106,21 @@ def service(component: str, *, listen: str) -> Callable[[Run], Callable[..., Non
         common = [
             one.replace(default=listen) if name == "listen" else one
             for name, one in shared.items()
-            if name not in ("component", "nats")
+            if name not in ("component", "nats") and (traces or name != "otlp_endpoint")
         ]
 
         def start(**options: Any) -> None:
             nats = taken_nats(options)
             said = {one.name: options.pop(one.name) for one in common}
             started = _shared(component=component, nats=nats, **said)
+            tracing_to = exporting(
+                started.otlp_endpoint, service=f"makeway-{component}", instance=started.identity
+            )
             try:
-                code = asyncio.run(run(started, **options))
+                with tracing_to:
+                    code = asyncio.run(run(started, **options))
+            except ModuleNotFoundError as error:
+                fail(needed(error, "--otlp-endpoint"))
             except (ConfigurationError, ApiError, ApiUnavailable, BusError, ValueError, OSError) as error:
                 fail(str(error))
             raise typer.Exit(code)

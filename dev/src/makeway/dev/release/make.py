@@ -25,7 +25,7 @@ from makeway.dev.release.krew import manifest, plugin_archive
 
 ARCHITECTURES: Final = ("amd64", "arm64")
 SUMS: Final = "SHA256SUMS"
-_EXTRAS: Final = ("services", "ui")
+_EXTRAS: Final = ("services", "tracing", "ui")
 
 
 @dataclass(frozen=True)

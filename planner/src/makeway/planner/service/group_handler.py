@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from makeway.bus import codec
+from makeway.bus import codec, tracing
 from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.ids import decision_id
@@ -154,6 +154,7 @@ class GroupPlanner:
         self._metrics.group_attempts.labels(label).inc()
         if label == "malformed":
             self._metrics.undecodable("plan")
+        tracing.tell(message, request_id=request_id, reason=reason)
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._identity, reason=reason, message=message)
         return codec.encode(reply)
@@ -161,6 +162,7 @@ class GroupPlanner:
 
 def _log_plan(request: GroupPlanRequest, reply: GroupPlanReply, seconds: float) -> None:
     plan = reply.plan
+    tracing.tell(request_id=reply.request_id, decision_id=reply.decision_id, status=reply.status)
     _log.debug(
         "planned_group",
         group=f"{request.group.namespace}/{request.group.name}",

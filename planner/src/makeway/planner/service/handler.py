@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from makeway.bus import codec
+from makeway.bus import codec, tracing
 from makeway.bus.errors import Malformed
 from makeway.bus.ids import decision_id
 from makeway.bus.messages import PlanReply, PlanRequest
@@ -168,6 +168,7 @@ class Planner:
     def _log(self, decision: Decision, reply: PlanReply) -> None:
         preemptor = decision.question.preemptor
         best = reply.candidates[0] if reply.candidates else None
+        tracing.tell(request_id=reply.request_id, decision_id=reply.decision_id, status=reply.status)
         _log.debug(
             "planned",
             pod=f"{preemptor.namespace}/{preemptor.name}",
@@ -190,6 +191,7 @@ class Planner:
         self._metrics.attempts.labels(label).inc()
         if label == "malformed":
             self._metrics.undecodable("plan")
+        tracing.tell(message, request_id=request_id, reason=reason)
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
