@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -124,7 +125,7 @@ func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte,
 	var err error
 	answered := make(chan struct{}) // closed once these are set
 	goroutines.GoRecovered(ctx, "post_filter", func(ctx context.Context) {
-		reply, err = nc.RequestWithContext(ctx, subject, data)
+		reply, err = nc.RequestMsgWithContext(ctx, messageOf(ctx, subject, data))
 		close(answered)
 	})
 	select {
@@ -150,7 +151,7 @@ func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint
 	if c == nil {
 		return 0, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
 	}
-	ack, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
+	ack, err := c.js.PublishMsg(ctx, messageOf(ctx, subject, data),
 		jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(expectedLast), jetstream.WithRetryAttempts(0))
 	var api *jetstream.APIError
 	switch {
@@ -163,6 +164,11 @@ func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint
 		return 0, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	return 0, err
+}
+
+// messageOf is a message as it is sent for the context's span.
+func messageOf(ctx context.Context, subject string, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: subject, Data: data, Header: tracing.Headers(ctx)}
 }
 
 // Answer answers every question on a subject until the context ends, with bytes made for each. It calls refused for one

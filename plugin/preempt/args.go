@@ -16,6 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -125,6 +126,16 @@ type MakeWayArgs struct {
 	// KeysConfigMap holds the public keys; see makeway keys. It is read every five seconds, by name, and not
 	// at all where signatures is off. Default makeway-system/makeway-keys.
 	KeysConfigMap ConfigMapReference `json:"keysConfigMap,omitempty"`
+
+	// Tracing says where traces of preemptions are sent: its field endpoint is a URL such as http://collector:4318,
+	// which takes OTLP over HTTP. Default: nowhere.
+	Tracing Tracing `json:"tracing,omitempty"`
+}
+
+// Tracing says where traces are sent. OpenTelemetry's environment variables say the rest, such as OTEL_TRACES_SAMPLER.
+type Tracing struct {
+	// Endpoint is the URL of what takes traces by OTLP over HTTP. Empty: there are none.
+	Endpoint string `json:"endpoint,omitempty"`
 }
 
 // TLSFiles names files in PEM.
@@ -301,6 +312,11 @@ func (a *MakeWayArgs) check() error {
 	if a.Signatures != signaturesOff && (a.KeysConfigMap.Name == "" || a.KeysConfigMap.Namespace == "") {
 		say("keysConfigMap", a.KeysConfigMap.Namespace+"/"+a.KeysConfigMap.Name, "namespace and name of the public keys, unless signatures is off")
 	}
+	if a.Tracing.Endpoint != "" {
+		if err := tracing.Check(a.Tracing.Endpoint); err != nil {
+			say("tracing.endpoint", a.Tracing.Endpoint, err.Error())
+		}
+	}
 	return errors.Join(wrong...)
 }
 
@@ -341,6 +357,8 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "signingKeysDirectory"
 	case a.KeysConfigMap != other.KeysConfigMap:
 		return "keysConfigMap"
+	case a.Tracing != other.Tracing:
+		return "tracing"
 	}
 	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -39,6 +40,7 @@ type pendingOrder struct {
 	pod        *v1.Pod // of a group: one member, by which all are activated
 	chosen     *verifiedCandidate
 	group      *orderedGroup // nil: the order is for the pod
+	span       tracing.Span  // of the whole preemption; its outcome ends it
 }
 
 // entry is the order as the inflight state sees it.
@@ -51,6 +53,7 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 		remaining: map[types.UID]time.Time{},
 		createdAt: now,
 		opensAt:   now.Add(o.nominationWait() + notAfter + gateSlack),
+		span:      o.span,
 	}
 	o.group.enter(e)
 	for _, v := range o.chosen.victims {
@@ -105,7 +108,8 @@ func (o *pendingOrder) by() string {
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
 // ends with the engine's context.
 func (e *engine) startCommit(order *pendingOrder) {
-	goroutines.GoRecovered(e.life, "commit", func(ctx context.Context) {
+	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.node, "victims", len(order.chosen.victims))
+	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
@@ -194,7 +198,9 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		}
 	}
 	failpoint(failBeforePublish)
-	sequence, err := e.publish(ctx, message)
+	publishing, span := e.tracer.Begin(ctx, "publish")
+	sequence, err := e.publish(publishing, message)
+	span.End(err)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -43,6 +44,7 @@ type engine struct {
 	fence    *fence
 	denied   *denials // by NATS; nil in tests
 
+	tracer     tracing.Tracer
 	signatures *signatures
 	ownMode    atomic.Pointer[string] // of the profile that may do most
 
@@ -92,7 +94,7 @@ var engines = struct {
 }{of: map[informers.SharedInformerFactory]*engine{}}
 
 // engineFor returns the scheduler's engine, made and started where this is its first profile.
-func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
+func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
 	engines.Lock()
 	defer engines.Unlock()
 	factory := handle.SharedInformerFactory()
@@ -108,8 +110,12 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 	identity := newIdentity()
 	denied := &denials{clock: clock.RealClock{}}
 	bus := natsbus.Connect(ctx, args.natsOptions(identity, denied.note))
-	e := newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
+	e = newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
 	e.denied = denied
+	e.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
+	if err != nil {
+		return nil, err
+	}
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}

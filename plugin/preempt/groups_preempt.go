@@ -9,10 +9,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -40,6 +42,7 @@ type groupAttempt struct {
 	refused   []string          // pods to leave out, since they could not be evicted
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
 	asked     changeCount
+	span      tracing.Span
 }
 
 // one is the member by which the group is tried again: to activate it activates all.
@@ -83,7 +86,7 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 }
 
 // preempt asks the planner and verifies within bounds of time, and writes nothing: the order is committed outside the cycle.
-func (a *groupAttempt) preempt(ctx context.Context) (preemptResult, map[types.NamespacedName]string) {
+func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes map[types.NamespacedName]string) {
 	// 1) Ensure the group may preempt: it has no order in flight, and no victims are leaving for it.
 	if end, nodes := a.ineligible(); end != nil {
 		return *end, nodes
@@ -100,6 +103,9 @@ func (a *groupAttempt) preempt(ctx context.Context) (preemptResult, map[types.Na
 	if end := a.classify(ctx); end != nil {
 		return *end, nil
 	}
+
+	ctx, a.span = a.engine.beginSpan(ctx, klog.KRef(a.group.Namespace, a.group.Name), a.group.UID)
+	defer func() { endAttempt(a.span, result) }()
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
 	verified, reply, end := a.find(ctx)
@@ -339,12 +345,14 @@ func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanRe
 	}
 	e.verifyFailures.forget(a.group.UID)
 	if verified.needsNothing() {
+		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.places))}
 	}
 	order := &pendingOrder{
 		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID,
 		pod:    a.group.Waiting[0],
 		chosen: &verifiedCandidate{victims: verified.victims, awaited: verified.awaited},
+		span:   a.span,
 		group: &orderedGroup{
 			OrderedGroup: wire.OrderedGroup{
 				Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,

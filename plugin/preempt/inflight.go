@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -74,6 +75,7 @@ type inFlightPreemption struct {
 	own             bool           // this process wrote the order
 	message         []byte         // the order as it is stored, or about to be
 	live            wire.LiveOrder // the order as plan requests tell it
+	span            tracing.Span   // of the preemption; zero of one that another process began
 }
 
 // activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
@@ -188,6 +190,7 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 	defer f.mu.Unlock()
 	e := f.orAbsent(orderID)
 	before := e.phase
+	e.span.Tell("reason", reason)
 	f.happens(e, onFailed)
 	if e.phase != reverting || before == reverting {
 		return activation{}, false
@@ -765,6 +768,7 @@ func (f *inflight) happens(e *inFlightPreemption, happened event) bool {
 	}
 	if to != e.phase {
 		e.phase = to
+		e.endSpan(happened)
 		f.notify()
 	}
 	return true

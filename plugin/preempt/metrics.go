@@ -151,6 +151,11 @@ var (
 		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
 	}, []string{"scope"})
 
+	spansTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "spans_total", StabilityLevel: metrics.ALPHA,
+		Help: "Spans of traces, by result: exported, failed (the collector did not take them), dropped (too many waited). None where no endpoint is configured.",
+	}, []string{"result"})
+
 	messagesIgnored = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "ignored_messages_total", StabilityLevel: metrics.ALPHA,
 		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, unsigned, unknown-key, invalid-signature, other.",
@@ -196,7 +201,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,
 	)
@@ -212,3 +217,6 @@ func executed(operation string, err error, took time.Duration) {
 	executionsTotal.WithLabelValues(operation, result).Inc()
 	executionDuration.WithLabelValues(operation, result).Observe(took.Seconds())
 }
+
+// countSpans counts what becomes of spans of traces.
+func countSpans(result string, spans int) { spansTotal.WithLabelValues(result).Add(float64(spans)) }

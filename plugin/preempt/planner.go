@@ -145,7 +145,9 @@ func askPlanner[Reply any](ctx context.Context, pl *MakeWay, q inquiry[Reply]) (
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
+	ctx, span := pl.engine.tracer.Begin(ctx, "request", "request_id", q.id)
 	reply, result, err := exchange(ctx, pl, q, data)
+	span.End(err, "result", result)
 	planRequestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
 		if result == planNoResponders {

@@ -11,6 +11,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -56,7 +57,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 
 // preempt decides about one pod that does not fit. It asks the planner and verifies within
 // bounds of time, and writes nothing: the order is committed outside the cycle.
-func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) preemptResult {
+func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result preemptResult) {
 	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
 	pod = pl.engine.current(refOf(pod))
 	if pod == nil {
@@ -89,6 +90,8 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, prefetch: prefetchOf(state)}
+	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
+	defer func() { endAttempt(attempt.span, result) }()
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
 		return *end
@@ -141,6 +144,7 @@ type attempt struct {
 	recalled             // its failed nodes grow by those of this cycle
 	asked    changeCount // when the last question was asked
 	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
+	span     tracing.Span
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
@@ -209,6 +213,7 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preem
 		decisionID: reply.DecisionID,
 		pod:        a.pod,
 		chosen:     best,
+		span:       a.span,
 	}
 	a.engine.retry.forget(a.pod.UID)
 	a.engine.reverted.forget(a.pod.UID)

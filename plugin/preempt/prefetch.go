@@ -8,9 +8,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -108,6 +110,7 @@ type prefetch struct {
 	question
 	at     changeCount
 	result string // what becomes of it, for the metric
+	span   tracing.Span
 
 	answered chan struct{} // closed once the rest is set
 	reply    *wire.PlanReply
@@ -135,7 +138,9 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 		answered: make(chan struct{}), err: errors.New("the plan was not asked for"),
 	}
 	state.Write(prefetchKey, q)
-	goroutines.GoRecovered(pl.engine.life, "plan_ahead", func(ctx context.Context) {
+	var ctx context.Context
+	ctx, q.span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
+	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
 		defer close(q.answered)
 		q.reply, q.err = pl.query(ctx, q.question, true)
 	})
@@ -166,6 +171,7 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 		return
 	}
 	plansPrefetched.WithLabelValues(q.result).Inc()
+	q.span.End(nil, "result", q.result)
 	if q.result == prefetchUnneeded {
 		pl.engine.prefetchHistory.forget(q.pod)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/tracing"
 )
 
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
@@ -35,6 +36,7 @@ type unanswered struct {
 	group        bool // the preemptor is a PodGroup
 	createdAt    time.Time
 	message      []byte // as it was stored
+	span         tracing.Span
 }
 
 // unanswered returns committed orders that were made before a time and whose end is not due yet, oldest first.
@@ -47,7 +49,7 @@ func (f *inflight) unanswered(before, now time.Time) []unanswered {
 		if !e.phase.stored() || !e.createdAt.Before(before) || !now.Before(e.opensAt.Add(-gateSlack)) {
 			continue
 		}
-		orders = append(orders, unanswered{orderID: e.orderID, preemptorUID: string(uid), group: e.isGroup(), createdAt: e.createdAt, message: e.message})
+		orders = append(orders, unanswered{orderID: e.orderID, preemptorUID: string(uid), group: e.isGroup(), createdAt: e.createdAt, message: e.message, span: e.span})
 	}
 	slices.SortFunc(orders, func(a, b unanswered) int {
 		if order := a.createdAt.Compare(b.createdAt); order != 0 {
@@ -101,7 +103,7 @@ func (e *engine) readOutcome(ctx context.Context, order unanswered) error {
 	if _, stored, err := e.records.Last(ctx, e.subjects.OrdersStream, subject); err != nil || stored {
 		return err
 	}
-	sequence, err := e.bus.Publish(ctx, subject, order.orderID, 0, order.message)
+	sequence, err := e.bus.Publish(order.span.In(ctx), subject, order.orderID, 0, order.message)
 	if errors.Is(err, natsbus.ErrConflict) {
 		return nil // another replica was first
 	}

@@ -346,6 +346,7 @@ type fakeBus struct {
 	epochs   int // counted up
 	lastErr  error
 	follows  []*follower
+	sent     func(ctx context.Context, what string) // told of each request and each publish
 }
 
 type follower struct {
@@ -355,7 +356,10 @@ type follower struct {
 
 func newFakeBus() *fakeBus { return &fakeBus{ids: map[string]uint64{}} }
 
-func (b *fakeBus) Request(_ context.Context, subject string, data []byte) ([]byte, error) {
+func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	if b.sent != nil {
+		b.sent(ctx, "request")
+	}
 	if strings.HasSuffix(subject, ".plan.group") {
 		return b.requestGroup(data)
 	}
@@ -410,7 +414,10 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 	return json.Marshal(reply)
 }
 
-func (b *fakeBus) Publish(_ context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
+func (b *fakeBus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
+	if b.sent != nil {
+		b.sent(ctx, "publish")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.attempts++

@@ -1,0 +1,49 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/tracing"
+)
+
+// This file is the life of a preemption's span: it begins where a plan is asked for, goes on with the order, and ends when it is
+// known what becomes of that. Its children are "request" and "publish"; the planner's and the evictors' are theirs.
+
+// beginSpan begins the span of a preemption for a pod or a pod group.
+func (e *engine) beginSpan(ctx context.Context, preemptor klog.ObjectRef, uid types.UID) (context.Context, tracing.Span) {
+	return e.tracer.Begin(ctx, "preemption", "preemptor", preemptor, "preemptor_uid", uid)
+}
+
+// attemptSpan begins the span of an attempt, or goes on with that of its prefetched question.
+func (pl *MakeWay) attemptSpan(ctx context.Context, asked *prefetch, pod *v1.Pod) (context.Context, tracing.Span) {
+	if asked == nil {
+		return pl.engine.beginSpan(ctx, klog.KObj(pod), pod.UID)
+	}
+	span := asked.span
+	asked.span = tracing.Span{}
+	return span.In(ctx), span
+}
+
+// endAttempt ends the span of an attempt that began no order; that of one that did goes on with the order.
+func endAttempt(span tracing.Span, end preemptResult) {
+	if end.kind != endNominated {
+		span.End(nil, "result", end.kind, "message", end.message)
+	}
+}
+
+// endSpan ends the span of an order once it is known what becomes of it.
+func (e *inFlightPreemption) endSpan(happened event) {
+	if e.phase.unstored() || e.phase.stored() {
+		return
+	}
+	var err error
+	if happened == onFailed || happened == onExpired {
+		err = errors.New("the order " + happened.String())
+	}
+	e.span.End(err, "result", happened)
+}

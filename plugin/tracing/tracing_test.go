@@ -1,0 +1,145 @@
+package tracing_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"makeway.dev/makeway/plugin/tracing"
+)
+
+// counted is what Options.Count was told.
+type counted struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (c *counted) count(result string, spans int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.by[result] += spans
+}
+
+func (c *counted) of(result string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[result]
+}
+
+func eventually(t *testing.T, what string, true func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !true(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func TestWithoutAnEndpointThereAreNoSpans(t *testing.T) {
+	tracer, err := tracing.New(t.Context(), tracing.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, span := tracer.Begin(t.Context(), "preemption", "pod", "a/b")
+	span.Tell("node", "n1")
+	span.End(errors.New("no"))
+
+	if ctx != t.Context() || span.In(ctx) != ctx || tracing.Headers(ctx) != nil {
+		t.Error("there is a span")
+	}
+}
+
+func TestASpanReachesTheCollectorWithItsChild(t *testing.T) {
+	var mu sync.Mutex
+	spans := map[string]*trace.Span{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		request := &collector.ExportTraceServiceRequest{}
+		if err := proto.Unmarshal(body, request); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, from := range request.ResourceSpans {
+			for _, scope := range from.ScopeSpans {
+				for _, span := range scope.Spans {
+					spans[span.Name] = span
+				}
+			}
+		}
+	}))
+	defer server.Close()
+	counts := &counted{}
+	ctx, end := context.WithCancel(context.Background())
+	tracer, err := tracing.New(ctx, tracing.Options{Endpoint: server.URL + "/", Service: "makeway-scheduler", Count: counts.count})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	within, span := tracer.Begin(ctx, "preemption", "pod", "a/b")
+	_, child := tracer.Begin(span.In(ctx), "request")
+	header := tracing.Headers(within)[tracing.Header]
+	child.End(errors.New("no answer"))
+	span.End(nil, "result", "refused")
+	end()
+
+	eventually(t, "the spans were not exported", func() bool { return counts.of("exported") == 2 })
+	mu.Lock()
+	defer mu.Unlock()
+	root, request := spans["preemption"], spans["request"]
+	if len(root.ParentSpanId) != 0 || string(request.ParentSpanId) != string(root.SpanId) || string(request.TraceId) != string(root.TraceId) {
+		t.Errorf("%v is no child of %v", request, root)
+	}
+	if request.Status.Code != trace.Status_STATUS_CODE_ERROR || root.Status.GetCode() != trace.Status_STATUS_CODE_UNSET {
+		t.Errorf("status %v and %v", request.Status, root.Status)
+	}
+	if len(header) != 1 || !regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`).MatchString(header[0]) {
+		t.Errorf("traceparent %q", header)
+	}
+}
+
+func TestACollectorThatDoesNotAnswerHoldsNoSpanUp(t *testing.T) {
+	held := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
+	defer server.Close()
+	defer close(held)
+	counts := &counted{}
+	tracer, err := tracing.New(t.Context(), tracing.Options{Endpoint: server.URL, Count: counts.count})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for range 10_000 {
+		_, span := tracer.Begin(t.Context(), "preemption")
+		span.End(nil)
+	}
+
+	if counts.of("dropped") == 0 || counts.of("exported") != 0 {
+		t.Errorf("%d of 10000 spans were dropped, %d exported", counts.of("dropped"), counts.of("exported"))
+	}
+}
+
+func TestAnEndpointIsAURLOfHTTP(t *testing.T) {
+	for _, wrong := range []string{"collector:4318", "http://", "grpc://collector:4317", "%"} {
+		if tracing.Check(wrong) == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+		if _, err := tracing.New(t.Context(), tracing.Options{Endpoint: wrong}); err == nil {
+			t.Errorf("spans go to %q", wrong)
+		}
+	}
+}

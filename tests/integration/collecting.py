@@ -1,0 +1,93 @@
+"""A collector of traces in the test's process: it takes spans by OTLP over HTTP and keeps them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+ATTRIBUTES = "makeway."
+
+
+@dataclass(frozen=True)
+class CollectedSpan:
+    """One span: of which service, in which trace, under which other (empty: none), and what it says."""
+
+    service: str
+    name: str
+    trace: str
+    id: str
+    parent: str
+    failed: bool
+    said: dict[str, str]
+
+
+@dataclass
+class Collector:
+    """The spans that came, and where they are sent."""
+
+    endpoint: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _spans: list[CollectedSpan] = field(default_factory=list)
+
+    def spans(self, trace: str = "") -> list[CollectedSpan]:
+        """Return those of a trace, or all."""
+        with self._lock:
+            return [span for span in self._spans if trace in ("", span.trace)]
+
+    def take(self, request: ExportTraceServiceRequest) -> None:
+        """Keep the spans of a request."""
+        found = []
+        for sent in request.resource_spans:
+            (service,) = (
+                one.value.string_value for one in sent.resource.attributes if one.key == "service.name"
+            )
+            found += [
+                CollectedSpan(
+                    service=service,
+                    name=span.name,
+                    trace=span.trace_id.hex(),
+                    id=span.span_id.hex(),
+                    parent=span.parent_span_id.hex(),
+                    failed=span.status.code == Status.STATUS_CODE_ERROR,
+                    said={
+                        one.key.removeprefix(ATTRIBUTES): one.value.string_value for one in span.attributes
+                    },
+                )
+                for scope in sent.scope_spans
+                for span in scope.spans
+            ]
+        with self._lock:
+            self._spans += found
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """Run a collector within the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            collector.take(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    collector = Collector(f"http://127.0.0.1:{server.server_port}")
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        yield collector
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()
