@@ -73,6 +73,9 @@ nats://127.0.0.1:4222
     {{- with include "makeway.signatureArguments" . }}
     {{- . | nindent 4 }}
     {{- end }}
+    {{- with include "makeway.tracingArguments" . }}
+    {{- . | nindent 4 }}
+    {{- end }}
   env:
     {{- include "makeway.natsEnvironment" (list . "planner") | nindent 4 }}
     {{- with include "makeway.extraEnvironment" $values }}

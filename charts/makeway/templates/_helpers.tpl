@@ -261,6 +261,19 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- end }}
 {{- end }}
 
+{{/* Where planner, evictor and nominator send traces: arguments. */}}
+{{- define "makeway.tracingArguments" -}}
+{{- with .Values.tracing.endpoint -}}
+- --otlp-endpoint={{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The port of the collector of traces. */}}
+{{- define "makeway.tracingPort" -}}
+{{- $url := urlParse .Values.tracing.endpoint -}}
+{{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end }}
+
 {{/* How planner, evictor and the streams' job log in to NATS: environment. Give (list $ "component"). */}}
 {{- define "makeway.natsEnvironment" -}}
 {{- $ := index . 0 -}}
