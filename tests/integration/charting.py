@@ -39,6 +39,7 @@ Manifest = dict[str, Any]
 NAMESPACE = "preemption"
 """Not the one that everything defaults to, so that a name that was not moved is noticed."""
 
+_OWN_MAKEWAY = Path(sys.executable).with_name("makeway")
 _TOKEN_SECONDS = 3600
 _NOT_SERVED = ("monitoring.coreos.com/v1",)
 _WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -61,8 +62,15 @@ def render(
 class Release:
     """One installation of the chart on a running API server."""
 
-    def __init__(self, cluster: RunningCluster, manifests: list[Manifest], directory: Path) -> None:
+    def __init__(
+        self,
+        cluster: RunningCluster,
+        manifests: list[Manifest],
+        directory: Path,
+        makeway: Path = _OWN_MAKEWAY,
+    ) -> None:
         self.manifests = manifests
+        self._makeway = makeway
         self._cluster = cluster
         self._directory = directory
         self._ports = Ports()
@@ -174,7 +182,7 @@ class Release:
         """Run a replica of the planner or the evictor; gives its URL too."""
         port = self._ports.take()
         url = f"http://127.0.0.1:{port}"
-        executable = str(Path(sys.executable).parent / "makeway")
+        executable = str(self._makeway)
         environment = {"KUBECONFIG": str(self._token(f"makeway-{component}"))}
         ready = http_ok(f"{url}/readyz")
         listen = [f"--listen=127.0.0.1:{port}"]
@@ -188,7 +196,7 @@ class Release:
             "MAKEWAY_SECURE_LISTEN": f"127.0.0.1:{port}",
             "KUBECONFIG": str(self._token("makeway-apiserver")),
         }
-        executable = str(Path(sys.executable).parent / "makeway")
+        executable = str(self._makeway)
         ready = http_ok(f"http://127.0.0.1:{health}/readyz")
         process = await asyncio.to_thread(
             lambda: self._start("apiserver", executable, ready, extra=environment)
@@ -215,8 +223,7 @@ class Release:
 
     def start_streams(self) -> Process:
         """Run what keeps the streams."""
-        makeway = str(Path(sys.executable).parent / "makeway")
-        return self._start("streams", makeway, lambda: "")
+        return self._start("streams", str(self._makeway), lambda: "")
 
     def log(self, process: Process) -> str:
         """Everything that a process has written."""
