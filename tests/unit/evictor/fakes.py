@@ -15,6 +15,7 @@ from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import Deleted
+from makeway.evictor.groups import Members, members_in
 from makeway.evictor.intake import OrderDelivery
 from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -143,9 +144,9 @@ class FakeCluster:
         await self._called("get_pod_group", key.name)
         return self.groups.get(key)
 
-    async def list_pods(self, namespace: str) -> list[Pod]:
+    async def members(self, namespace: str) -> Members:
         await self._called("list_pods", namespace)
-        return [pod for pod in self.pods.values() if pod.metadata.namespace == namespace]
+        return members_in(pod for pod in self.pods.values() if pod.metadata.namespace == namespace)
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)

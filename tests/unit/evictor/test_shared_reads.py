@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from makeway.evictor import shared_reads
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import SharedReads
 
@@ -98,10 +97,9 @@ async def test_keys_do_not_wait_for_one_another() -> None:
     asked[0].cancel()
 
 
-async def test_a_read_that_hangs_holds_up_its_own_askers_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_reads, "PATIENCE_SECONDS", 0.0)
+async def test_a_read_that_hangs_holds_up_its_own_askers_only() -> None:
     server = Server()
-    reads = SharedReads(server.read)
+    reads = SharedReads(server.read, patience=0.0)
 
     (hanging,) = asking(reads, "a")
     await settled()

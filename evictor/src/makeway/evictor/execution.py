@@ -320,9 +320,9 @@ class Execution:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces as they are now."""
         namespaces = sorted({victim.namespace for victim in self.order.victims if victim.unit})
         for namespace in namespaces:
-            pods = await self._cluster.list_pods(namespace)
-            await self._read_groups(groups_in(pods, self.order))
-            refused = incomplete_unit(self.order, pods, self._groups.get)
+            members = await self._cluster.members(namespace)
+            await self._read_groups(groups_in(members, self.order))
+            refused = incomplete_unit(self.order, members, self._groups.get)
             if refused is not None:
                 return refused
         return None

@@ -7,7 +7,8 @@ deleted, what its group says no longer keeps the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import ENDED_PHASES, Pod
@@ -18,6 +19,8 @@ POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
 
 Find = Callable[[GroupKey], GroupRecord | None]
+Members = Mapping[GroupKey, Sequence[Pod]]
+"""Pods by the PodGroup that they name."""
 
 
 def key_of(pod: Pod) -> GroupKey | None:
@@ -45,34 +48,42 @@ def exempt_by_group(victim: Victim, found: Membership) -> Exempt | None:
     return Exempt(POD_GROUP, f"{unit} goes whole or not at all, and the order {named}")
 
 
-def incomplete_unit(order: EvictionOrder, pods: Iterable[Pod], find: Find) -> Refused | None:
+def members_in(pods: Iterable[Pod]) -> Members:
+    """Return the pods that have a node and have not ended, by the PodGroup that they name."""
+    found: defaultdict[GroupKey, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        if pod.spec.node_name and pod.status.phase not in ENDED_PHASES and (key := key_of(pod)) is not None:
+            found[key].append(pod)
+    return found
+
+
+def incomplete_unit(order: EvictionOrder, members: Members, find: Find) -> Refused | None:
     """Return that an order leaves a pod of a unit out; None where it has all that are bound.
 
-    `pods`: all of the namespaces in which it has units. O(pods).
+    `members`: all of the namespaces in which it has units. O(groups + pods of the order's units).
     """
     units = {victim.unit for victim in order.victims if victim.unit}
     named = {victim.uid: victim.unit for victim in order.victims}
     awaited = {one.uid for one in order.awaited}
-    for pod in pods:
-        if not pod.spec.node_name or pod.status.phase in ENDED_PHASES or not group_of(pod):
+    for key, pods in members.items():
+        unit = membership(key, find).unit
+        if unit is None or str(unit) not in units:
             continue
-        unit = membership_of(pod, find).unit
-        if unit is None or str(unit) not in units or pod.metadata.uid in awaited:
-            continue
-        if pod.metadata.deletion_timestamp is None and named.get(pod.metadata.uid) != str(unit):
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            return Refused(
-                "unit-incomplete", f"{unit} goes whole or not at all, and the order leaves {name} out"
-            )
+        for pod in pods:
+            uid = pod.metadata.uid
+            if pod.metadata.deletion_timestamp is None and uid not in awaited and named.get(uid) != str(unit):
+                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                return Refused(
+                    "unit-incomplete", f"{unit} goes whole or not at all, and the order leaves {name} out"
+                )
     return None
 
 
-def groups_in(pods: Iterable[Pod], order: EvictionOrder) -> frozenset[GroupKey]:
-    """Return the PodGroups named by pods that may be of a unit of an order.
+def groups_in(members: Members, order: EvictionOrder) -> frozenset[GroupKey]:
+    """Return the PodGroups whose pods may be of a unit of an order.
 
     All of them where one is a composite group, whose parts only they tell.
     """
     units = {victim.unit for victim in order.victims if victim.unit}
-    keys = frozenset(key for pod in pods if (key := key_of(pod)) is not None)
-    plain = frozenset(key for key in keys if str(key) in units)
-    return plain if {str(key) for key in plain} == units else keys
+    plain = frozenset(key for key in members if str(key) in units)
+    return plain if {str(key) for key in plain} == units else frozenset(members)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 PATIENCE_SECONDS = 0.05
-"""How long a read may keep the next one waiting: one that is lost or slow holds up its own askers only."""
+"""How long a read keeps the next one waiting by default: one that is lost or slow holds up its own askers."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -21,11 +21,13 @@ T = TypeVar("T")
 class SharedReads(Generic[K, T]):
     """Reads of one kind of object, by key. Of each key at most one waits; no answer is kept.
 
-    `read` is what reads one of them. Whatever it raises is raised to each of its askers.
+    `read` is what reads one of them. Whatever it raises is raised to each of its askers. `patience`: how many
+    seconds a read may keep the next one waiting.
     """
 
-    def __init__(self, read: Callable[[K], Awaitable[T]]) -> None:
+    def __init__(self, read: Callable[[K], Awaitable[T]], patience: float = PATIENCE_SECONDS) -> None:
         self._read = read
+        self._patience = patience
         self._under_way: dict[K, asyncio.Future[None]] = {}
         self._waiting: dict[K, asyncio.Task[T]] = {}
 
@@ -45,7 +47,7 @@ class SharedReads(Generic[K, T]):
         return await asyncio.shield(waiting)
 
     async def _after(self, key: K, under_way: asyncio.Future[None]) -> T:
-        await asyncio.wait((under_way,), timeout=PATIENCE_SECONDS)
+        await asyncio.wait((under_way,), timeout=self._patience)
         # Whoever asks from here on gets a later read; nothing is awaited before this one is under way.
         del self._waiting[key]
         return await self._begin(key)
