@@ -3,6 +3,7 @@
 //
 //	answers -first 1 -count 300 -constraints resources,budgets   random clusters, one a seed
 //	answers -                                                     a cluster a line on standard input
+//	answers -gangs                                                a cluster and a pod group a line: see gangs.go
 //
 // Each line of its output is a case: a cluster, its preemptor, and the answer. The same seed and
 // constraints give the same cluster and, but for the sample, the same answer.
@@ -30,20 +31,26 @@ func main() {
 	first := flag.Uint64("first", 1, "seed of the first cluster")
 	count := flag.Uint64("count", 1, "how many clusters")
 	only := flag.String("constraints", "", "kinds of constraints to draw from, separated by commas; default all: "+strings.Join(kinds, ","))
+	gangs := flag.Bool("gangs", false, "answer clusters with a pod group, a line of standard input each")
 	flag.Parse()
 	klog.SetLogger(klog.Logger{}) // plugins log what a cluster's author should know; here it is random
 	metrics.Register()
-	if err := setGates(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+	var err error
+	if *gangs {
+		err = answerGangs(os.Stdin, os.Stdout)
+	} else {
+		err = run(*first, *count, *only, flag.Arg(0) == "-")
 	}
-	if err := run(*first, *count, *only, flag.Arg(0) == "-"); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
 func run(first, count uint64, only string, given bool) error {
+	if err := setGates(); err != nil {
+		return err
+	}
 	out := bufio.NewWriter(os.Stdout)
 	encoder := json.NewEncoder(out)
 	// Flushed a case: who sends one cluster waits for its answer before sending the next.
