@@ -8,7 +8,7 @@ that is best in a term stays the plan where that term counts more.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from makeway.bus.messages import GroupPrice
@@ -48,9 +48,18 @@ def other_orders(
     )
 
 
+Shape = tuple[Terms, tuple[int, ...]]
+"""Of a plan that was found: the terms in which it is not best, in their order, and how many of these may
+count more than each term of the objective."""
+
+
 @dataclass(slots=True)
 class _Tree:
-    """The orders by their beginnings. `planned`: orders that were planned for, with what was found."""
+    """The orders by their beginnings.
+
+    `planned`: orders that were planned for, with what was found. `terms`: of each price. `least`: in each
+    term. `shapes`: of all that was found, by what is known as the least.
+    """
 
     own: GroupPrice
     objective: Terms
@@ -58,9 +67,12 @@ class _Tree:
     may_go_on: Callable[[], bool]
     complete: bool = True
     planned: dict[Terms, GroupPrice] = field(default_factory=dict)
+    terms: dict[GroupPrice, Mapping[GroupTerm, int]] = field(default_factory=dict)
+    least: dict[GroupTerm, int] = field(default_factory=dict)
+    shapes: set[Shape] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.planned[self.objective] = self.own
+        self._keep(self.objective, self.own)
 
     def plan_by(self, order: Terms) -> None:
         """Plan by an order, while there is time."""
@@ -68,30 +80,30 @@ class _Tree:
             self.complete = False
             return
         price = self.plan(order)
-        self.planned[order] = self.best(order) if price is None else price
+        self._keep(order, self.best(order) if price is None else price)
 
     def grow(self) -> None:
         """Follow the beginnings, shorter ones first, as far as what comes after them may matter.
 
-        Each term has been the first of an order, so that the least in each is known.
+        Each term has been the first of an order, so that the least in each is known. O(orders · shapes).
         """
         waiting: deque[Terms] = deque([()])
         while waiting:
             beginning = waiting.popleft()
             order = (*beginning, *self._left(beginning))
-            if not any(self._serves(price, other, order) for other, price in self.planned.items()):
+            if not any(self._serves(shape, order) for shape in self.shapes):
                 self.plan_by(order)
             if not self._is_best_in(self.best(order), self._left(beginning)):
                 waiting.extend(self._longer(beginning))
 
     def best(self, order: Terms) -> GroupPrice:
         """Return the least price that is known by an order. O(prices that are known)."""
-        return min(self.planned.values(), key=lambda price: _key(price, order))
+        return min(self.terms, key=lambda price: tuple(self.terms[price][term] for term in order))
 
     def priced(self) -> list[tuple[Terms, GroupPrice]]:
         """Return the price by each beginning; only the shortest of those that cost the same."""
-        terms = [_terms(price) for price in self.planned.values()]
-        differ = tuple(term for term in self.objective if len({one[term] for one in terms}) > 1)
+        found = self.terms.values()
+        differ = tuple(term for term in self.objective if len({one[term] for one in found}) > 1)
         return sorted(self._priced((), differ), key=lambda one: len(one[0]))
 
     def _priced(self, beginning: Terms, differ: Terms) -> list[tuple[Terms, GroupPrice]]:
@@ -103,17 +115,30 @@ class _Tree:
             return [(beginning, found[0][1])]
         return found
 
-    def _serves(self, price: GroupPrice, planned: Terms, order: Terms) -> bool:
+    def _keep(self, order: Terms, price: GroupPrice) -> None:
+        """Take note of a plan that was found. O(1), or O(plans) where it is the best so far in a term."""
+        self.planned[order] = price
+        mine = self.terms.setdefault(price, _terms(price))
+        least = {term: min(mine[term], self.least.get(term, mine[term])) for term in self.objective}
+        if least != self.least:
+            self.least = least
+            self.shapes = {self._shape(one, other) for other, one in self.planned.items()}
+        self.shapes.add(self._shape(price, order))
+
+    def _shape(self, price: GroupPrice, planned: Terms) -> Shape:
+        others = tuple(term for term in planned if not self._is_best_in(price, (term,)))
+        return others, self._before(planned, others)
+
+    def _serves(self, shape: Shape, order: Terms) -> bool:
         """Report whether a plan by one order is also that by another: only what it is best in counts more."""
-        others = {term for term in planned if not self._is_best_in(price, (term,))}
-        before = _before(planned, others)
-        return [term for term in planned if term in others] == [
-            term for term in order if term in others
-        ] and (all(many <= before[term] for term, many in _before(order, others).items()))
+        others, most = shape
+        return others == tuple(term for term in order if term in others) and all(
+            many <= bound for many, bound in zip(self._before(order, others), most, strict=True)
+        )
 
     def _is_best_in(self, price: GroupPrice, terms: Terms) -> bool:
-        mine, all_of_them = _terms(price), [_terms(one) for one in self.planned.values()]
-        return all(mine[term] == min(one[term] for one in all_of_them) for term in terms)
+        mine = self.terms[price]
+        return all(mine[term] == self.least[term] for term in terms)
 
     def _left(self, beginning: Terms) -> Terms:
         return tuple(term for term in self.objective if term not in beginning)
@@ -121,10 +146,13 @@ class _Tree:
     def _longer(self, beginning: Terms) -> list[Terms]:
         return [(*beginning, term) for term in self._left(beginning)]
 
-
-def _before(order: Terms, counted: Set[GroupTerm]) -> Mapping[GroupTerm, int]:
-    """Return how many of some terms count more than each term."""
-    return {term: sum(one in counted for one in order[:place]) for place, term in enumerate(order)}
+    def _before(self, order: Terms, counted: Terms) -> tuple[int, ...]:
+        """Return how many of some terms count more than each term of the objective."""
+        more, so_far = {}, 0
+        for term in order:
+            more[term] = so_far
+            so_far += term in counted
+        return tuple(more[term] for term in self.objective)
 
 
 def _terms(price: GroupPrice) -> Mapping[GroupTerm, int]:
@@ -135,8 +163,3 @@ def _terms(price: GroupPrice) -> Mapping[GroupTerm, int]:
         "prioritySum": price.priority_sum,
         "victims": price.victims,
     }
-
-
-def _key(price: GroupPrice, order: Terms) -> tuple[int, ...]:
-    terms = _terms(price)
-    return tuple(terms[term] for term in order)
