@@ -68,6 +68,7 @@ type GroupPrice struct {
 	PDBViolations   int64 `json:"pdbViolations,omitempty"`
 	HighestPriority int64 `json:"highestPriority,omitempty"`
 	GroupsBroken    int64 `json:"groupsBroken,omitempty"`
+	HighestVictims  int64 `json:"highestVictims,omitempty"`
 	PrioritySum     int64 `json:"prioritySum,omitempty"`
 	Victims         int64 `json:"victims,omitempty"`
 }

@@ -16,8 +16,11 @@ from differential.gang_cases import HOST, PRIORITY, ZONE, Case, Running
 SHIFT = 2**31
 NOTHING = -(2**40)
 
-Terms = tuple[int, int, int, int, int]
-"""Budgets violated, highest priority, groups broken, sum of priorities, victims."""
+Terms = tuple[int, int, int, int, int, int]
+"""Budgets violated, highest priority, groups broken, victims of that priority, sum of priorities, victims."""
+
+Cost = tuple[int, int, int, int]
+"""Highest priority, victims of that priority, sum of priorities, victims."""
 
 State = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], frozenset[str]]
 """Members placed by class, pods taken by budget, pods taken by gang, zones that have a member."""
@@ -59,9 +62,7 @@ def _with_units(case: Case, nodes: Sequence[int], units: frozenset[str]) -> Term
         (0,) * len(gangs),
         frozenset(),
     )
-    highest = max((pod.priority for pod in whole), default=NOTHING)
-    total = sum(pod.priority + SHIFT for pod in whole)
-    states: dict[State, set[tuple[int, int, int]]] = {start: {(highest, total, len(whole))}}
+    states: dict[State, set[Cost]] = {start: {_paid((NOTHING, 0, 0, 0), whole)}}
     for node in nodes:
         options = list(_options(case, node, units))
         found = {state: set(costs) for state, costs in states.items()}
@@ -70,14 +71,7 @@ def _with_units(case: Case, nodes: Sequence[int], units: frozenset[str]) -> Term
             if after is None:
                 continue
             paid = found.setdefault(after, set())
-            for high, sum_, count in costs:
-                paid.add(
-                    (
-                        max([high, *(pod.priority for pod in victims)]),
-                        sum_ + sum(pod.priority + SHIFT for pod in victims),
-                        count + len(victims),
-                    )
-                )
+            paid.update(_paid(cost, victims) for cost in costs)
         states = {state: _undominated(costs) for state, costs in found.items()}
     return min(
         (
@@ -90,14 +84,22 @@ def _with_units(case: Case, nodes: Sequence[int], units: frozenset[str]) -> Term
     )
 
 
-def _prices(case: Case, state: State, costs: set[tuple[int, int, int]], units: int) -> Iterator[Terms]:
+def _prices(case: Case, state: State, costs: set[Cost], units: int) -> Iterator[Terms]:
     taken = zip(sorted(case.budgets), state[1], strict=True)
     violated = sum(max(0, count - case.budgets[name]) for name, count in taken)
     broken = units + sum(
         _breaks(case, gang, lost) for gang, lost in zip(sorted(case.gangs), state[2], strict=True)
     )
-    for highest, total, count in costs:
-        yield violated, highest, broken, total, count
+    for highest, as_high, total, count in costs:
+        yield violated, highest, broken, as_high, total, count
+
+
+def _paid(cost: Cost, victims: Sequence[Running]) -> Cost:
+    """Return a cost with more victims."""
+    before, as_high, total, count = cost
+    highest = max([before, *(pod.priority for pod in victims)])
+    as_high = (as_high if before == highest else 0) + sum(pod.priority == highest for pod in victims)
+    return highest, as_high, total + sum(pod.priority + SHIFT for pod in victims), count + len(victims)
 
 
 def _breaks(case: Case, gang: str, lost: int) -> bool:
@@ -105,14 +107,14 @@ def _breaks(case: Case, gang: str, lost: int) -> bool:
     return lost > 0 and bound >= case.gangs[gang] > bound - lost
 
 
-def _undominated(costs: set[tuple[int, int, int]]) -> set[tuple[int, int, int]]:
-    """Return the least sums for each highest priority."""
-    kept: set[tuple[int, int, int]] = set()
+def _undominated(costs: set[Cost]) -> set[Cost]:
+    """Return the least sums for each highest priority and number of victims of it."""
+    kept: set[Cost] = set()
     least: tuple[int, int] | None = None
-    for highest, total, count in sorted(costs):
-        if least is None or (total, count) < least:
-            kept.add((highest, total, count))
-            least = total, count
+    for cost in sorted(costs):
+        if least is None or cost[2:] < least:
+            kept.add(cost)
+            least = cost[2:]
     return kept
 
 

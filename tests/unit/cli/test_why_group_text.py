@@ -111,6 +111,15 @@ def test_a_price_that_reads_like_the_one_decided_has_its_sum() -> None:
     assert said(record(), other_orders=same)[-2] == "    victims: 1 victim of priority 5 at most, 3 in all"
 
 
+def test_a_price_tells_how_many_victims_have_the_highest_priority_where_not_all_do() -> None:
+    mixed = orders(("victims",), victims=5, highest_priority=9, highest_victims=2)
+
+    assert (
+        said(record(), other_orders=mixed)[-2]
+        == "    victims: 5 victims of priority 9 at most, 2 of that priority"
+    )
+
+
 def test_where_no_other_order_costs_otherwise_one_line_says_so() -> None:
     told = said(record(), other_orders=orders())
 

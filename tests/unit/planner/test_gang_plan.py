@@ -288,6 +288,32 @@ def test_the_order_of_terms_decides() -> None:
     assert victims(planned(snapshot, asked)) == {f"p{n}" for n in range(5)}
 
 
+def test_fewer_pods_of_the_highest_priority_go_rather_than_fewer_pods() -> None:
+    pods = [make_pod(f"high{n}", f"a{n}", MID, 500) for n in range(2)]
+    pods += [make_pod(f"low{n}{i}", f"b{n}", LOW, 100) for n in range(2) for i in range(5)]
+    snapshot = make_snapshot(["a0", "a1", "b0", "b1"], pods)
+    asked = gang(snapshot, 500, 3)
+    by_sum: tuple[GroupTerm, ...] = ("budgets", "highestPriority", "groups", "prioritySum", "victims")
+
+    found = planned(snapshot, asked)
+    other = plan_gang(snapshot, asked, NOW, objective=by_sum)
+
+    assert nodes(found) == {"a0": 1, "b0": 1, "b1": 1}
+    assert (found.price.highest_victims, found.price.victims) == (1, 11)
+    assert isinstance(other, GangPlan)
+    assert (other.price.highest_victims, other.price.victims) == (2, 7)
+
+
+def test_a_unit_counts_as_its_pods_that_have_the_highest_priority() -> None:
+    snapshot = make_snapshot(["a", "b", "c"], [make_pod("x", "c", LOW, 500)], policy=PLENTY)
+    unit = GroupRecord(key=GroupKey("default", "train"), uid="train", whole=True, priority=MID)
+    grouped(snapshot, unit, [make_pod("u0", "a", MID, 500), make_pod("u1", "b", MID, 500)])
+
+    found = planned(snapshot, gang(snapshot, 500, 3))
+
+    assert (found.price.highest, found.price.highest_victims, found.price.victims) == (MID, 2, 3)
+
+
 def members_of(snapshot: Snapshot, manifest: Any, count: int) -> GangQuestion:
     snapshot.apply(PutPod(pod_record(manifest)))
     asked = question(manifest)

@@ -127,7 +127,11 @@ async def test_a_plan_for_a_group_is_compared_with_what_was_evicted_for_it() -> 
 
     (found,) = await bench.told()
 
-    assert (found.result, found.decided_by, found.asked) == ("better", "lowest-priority-sum", True)
+    assert (found.result, found.decided_by, found.asked) == (
+        "better",
+        "fewest-highest-priority-victims",
+        True,
+    )
     assert (found.preemptor.name, found.preemptor.uid, found.preemptor.priority) == ("train", "G", HIGH)
     assert found.group is not None
     assert (found.group.members, found.group.must_place) == (2, 2)
@@ -159,7 +163,7 @@ async def test_a_victim_where_no_member_goes_belongs_to_the_group_too() -> None:
 
     (found,) = await bench.told()
 
-    assert (found.result, found.decided_by) == ("better", "lowest-priority-sum")
+    assert (found.result, found.decided_by) == ("better", "fewest-highest-priority-victims")
     assert found.default_preemption is not None
     assert "s9" in {victim.name for victim in found.default_preemption.victims}
 
@@ -258,7 +262,11 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_planned_for_as_of_b
     assert await bench.planned() == []
     (found,) = await bench.told()
 
-    assert (found.result, found.decided_by, found.asked) == ("better", "lowest-priority-sum", False)
+    assert (found.result, found.decided_by, found.asked) == (
+        "better",
+        "fewest-highest-priority-victims",
+        False,
+    )
     assert found.restored_pods == 1
     assert found.group is not None
     assert (found.group.members, found.group.must_place) == (2, 2)

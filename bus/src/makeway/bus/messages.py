@@ -551,12 +551,14 @@ class GroupPrice(Message, frozen=True):
     """What a group plan costs, by the terms of the policy's `groups.objective`.
 
     `pdb_violations`: pods whose eviction violates a budget. `groups_broken`: groups that lose a unit, or fall
-    below their `minCount`. `priority_sum`: over the victims, as kube-scheduler sums them.
+    below their `minCount`. `highest_victims`: how many have `highest_priority`. `priority_sum`: over the
+    victims, as kube-scheduler sums them.
     """
 
     pdb_violations: Int64 = 0
     highest_priority: Int64 = 0
     groups_broken: Int64 = 0
+    highest_victims: Int64 = 0
     priority_sum: Int64 = 0
     victims: Int64 = 0
 

@@ -58,8 +58,8 @@ class Judgement:
     """The numbers of one choice. `violating`: UIDs of the pods beyond what their budgets allow.
 
     Without victims it is better than every choice with one, by `highest_priority` at the latest.
-    `groups_broken`: groups of which more pods go than they can spare, and others stay. Told, and no rule:
-    kube-scheduler does not rank by it.
+    `groups_broken`: groups of which more pods go than they can spare, and others stay. `highest_victims`: how
+    many have the highest priority. Both are no rules: kube-scheduler does not rank by them.
     """
 
     violating: frozenset[str]
@@ -68,6 +68,7 @@ class Judgement:
     victims: int
     start_micros: int
     groups_broken: int = 0
+    highest_victims: int = 0
 
     def keys(self) -> tuple[int, ...]:
         """Return the numbers in the order of RULES, the less the better."""
@@ -107,6 +108,7 @@ def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judge
             (pod.start_micros for pod in ordered if pod.priority == highest), default=NOT_STARTED
         ),
         groups_broken=_broken(pod.share for pod in ordered if pod.share is not None),
+        highest_victims=sum(pod.priority == highest for pod in ordered),
     )
 
 

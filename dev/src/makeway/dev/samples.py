@@ -246,7 +246,12 @@ _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
         awaited=(_AWAITED,),
         domains=(TopologyDomain(key="topology.kubernetes.io/zone", value=""),),
         price=GroupPrice(
-            pdb_violations=1, highest_priority=-100, groups_broken=1, priority_sum=4_294_967_196, victims=2
+            pdb_violations=1,
+            highest_priority=-100,
+            groups_broken=1,
+            highest_victims=1,
+            priority_sum=4_294_967_196,
+            victims=2,
         ),
     ),
     left_to_verification=("pod-affinity",),

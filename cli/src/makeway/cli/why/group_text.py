@@ -95,6 +95,8 @@ def _price(price: GroupPrice | None) -> str:
     if price is None or not price.victims:
         return "no pod has to go"
     parts = [f"{counted(price.victims, 'victim')} of priority {price.highest_priority} at most"]
+    if 0 < price.highest_victims < price.victims:
+        parts.append(f"{price.highest_victims} of that priority")
     if price.pdb_violations:
         parts.append(f"{price.pdb_violations} beyond their budgets")
     if price.groups_broken:

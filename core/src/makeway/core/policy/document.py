@@ -143,11 +143,19 @@ class QueueRules(PolicySection, frozen=True):
     exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
 
 
-GroupTerm = Literal["budgets", "highestPriority", "groups", "prioritySum", "victims"]
+GroupTerm = Literal["budgets", "highestPriority", "groups", "highestVictims", "prioritySum", "victims"]
 """A term of what a plan for a group costs."""
 
-OBJECTIVE: Final[tuple[GroupTerm, ...]] = ("budgets", "highestPriority", "groups", "prioritySum", "victims")
-"""The order in which the terms count where a policy says nothing else: kube-scheduler's, and groups."""
+OBJECTIVE: Final[tuple[GroupTerm, ...]] = (
+    "budgets",
+    "highestPriority",
+    "groups",
+    "highestVictims",
+    "prioritySum",
+    "victims",
+)
+"""The order in which the terms count where a policy says nothing else: kube-scheduler's order of nodes, with
+groups, and with fewer victims of the highest priority before fewer victims."""
 
 
 class Groups(PolicySection, frozen=True):
@@ -158,15 +166,15 @@ class Groups(PolicySection, frozen=True):
             those whose end would break it as more important. Off: all of them do, as in kube-scheduler 1.37.
         objective: What a plan for a group is to keep low, most important first; a term that is left out
             does not count. `budgets`: pods beyond what disruption budgets allow. `highestPriority`: of any
-            victim. `groups`: groups that lose a unit, or fall below their minCount. `prioritySum`: over the
-            victims. `victims`: their number.
+            victim. `groups`: groups that lose a unit, or fall below their minCount. `highestVictims`: victims
+            that have the highest priority. `prioritySum`: over the victims. `victims`: their number.
         preemptors: What happens to pods of a gang that fit nowhere, in Kubernetes 1.36. `upstream`: they are
             left to kube-scheduler's own preemption, which may evict for a gang that can never run. `hold`:
             nothing is evicted for them.
     """
 
     surplus_first: bool = True
-    objective: Annotated[tuple[GroupTerm, ...], Meta(min_length=1, max_length=5)] = OBJECTIVE
+    objective: Annotated[tuple[GroupTerm, ...], Meta(min_length=1, max_length=6)] = OBJECTIVE
     preemptors: GroupPreemptors = "upstream"
 
 

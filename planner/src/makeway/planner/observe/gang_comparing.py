@@ -26,6 +26,7 @@ RULE_OF: Final[Mapping[GroupTerm, str]] = {
     "budgets": "fewest-pdb-violations",
     "highestPriority": "lowest-highest-priority",
     "groups": "fewest-groups-broken",
+    "highestVictims": "fewest-highest-priority-victims",
     "prioritySum": "lowest-priority-sum",
     "victims": "fewest-victims",
 }
@@ -106,6 +107,8 @@ def _term(judgement: Judgement, term: GroupTerm) -> int:
             return judgement.highest_priority
         case "groups":
             return judgement.groups_broken
+        case "highestVictims":
+            return judgement.highest_victims
         case "prioritySum":
             return judgement.priority_sum
         case "victims":

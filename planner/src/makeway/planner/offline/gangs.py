@@ -116,6 +116,7 @@ def described_group(
             pdb_violations=result.price.violations,
             highest_priority=result.price.highest,
             groups_broken=result.price.broken,
+            highest_victims=result.price.highest_victims,
             priority_sum=result.price.priority_sum,
             victims=result.price.victims,
         )

@@ -1,6 +1,6 @@
 """What a plan for a group would have cost with each other order of the terms of `groups.objective`. Pure.
 
-Of five terms there are 120 orders, most of them alike. Where a plan is best in every term that is left, no
+Of six terms there are 720 orders, most of them alike. Where a plan is best in every term that is left, no
 order of these changes it, so the orders are a tree by their beginnings that forks only elsewhere. A plan
 that is best in a term stays the plan where that term counts more.
 """
@@ -160,6 +160,7 @@ def _terms(price: GroupPrice) -> Mapping[GroupTerm, int]:
         "budgets": price.pdb_violations,
         "highestPriority": price.highest_priority,
         "groups": price.groups_broken,
+        "highestVictims": price.highest_victims,
         "prioritySum": price.priority_sum,
         "victims": price.victims,
     }

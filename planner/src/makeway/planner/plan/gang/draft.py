@@ -13,7 +13,7 @@ import numpy as np
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.planner.plan.constraints.layers import least_of_others
 from makeway.planner.plan.evaluate import reprieve
-from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.plan.groups import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Ints
@@ -63,7 +63,8 @@ def gone(model: Model, draft: Draft) -> list[Slot]:
 
 def price_of(model: Model, draft: Draft) -> Price:
     """Return what a draft costs. O(victims · log victims)."""
-    total, count, highest, start, lost = _singles(model, draft)
+    total, highest, highest_victims, start, lost = _singles(model, draft)
+    count = len(draft.singles)
     charges = [
         ((-int(model.priority[slot, node]), int(model.rank[node]), slot), {held: 1})
         for slot, node, held in _covered(model, draft.singles)
@@ -74,42 +75,46 @@ def price_of(model: Model, draft: Draft) -> Price:
         if unit is None:
             continue
         priority = max(pod.priority for pod in unit.members)
+        as_high = members_at(unit, priority)
         total += unit_cost(unit)
         count += unit.size
         begun = unit.unit.start
         if priority > highest:
-            highest, start = priority, begun
+            highest, highest_victims, start = priority, as_high, begun
         elif priority == highest:
+            highest_victims += as_high
             start = min(start, begun)
         if unit.sets:
             charges.append(((-priority, -1, number), dict(unit.sets)))
     broken += sum(left >= 0 and lost[gang] > left for gang, left in model.spare.items() if lost[gang])
     charges.sort(key=lambda one: one[0])
     found = model.snapshot.budgets.violations([one for _, one in charges], model.debits) if charges else []
-    return Price(sum(found), highest, broken, total, count, start)
+    return Price(sum(found), highest, broken, highest_victims, total, count, start)
 
 
 def _singles(model: Model, draft: Draft) -> tuple[int, int, int, int, Counter[int]]:
-    """Return cost, number, highest priority and its start of the pods that go alone, and lost by gang."""
+    """Return cost, highest priority, how many have it and its start, and lost by gang, of pods alone."""
     if not draft.singles:
-        return 0, 0, NO_PRIORITY, NOT_STARTED, Counter()
+        return 0, NO_PRIORITY, 0, NOT_STARTED, Counter()
     if len(draft.singles) > FEW:
         at = places_of(draft.singles)
         priorities, starts = model.priority[at], model.start[at]
         highest = int(priorities.max())
         lost = Counter[int](model.gang[at].tolist()) if model.spare else Counter[int]()
         total = int(priorities.sum()) + SHIFT * len(draft.singles)
-        return total, len(draft.singles), highest, int(starts[priorities == highest].min()), lost
-    total, highest, start, lost = 0, NO_PRIORITY, NOT_STARTED, Counter()
+        there = priorities == highest
+        return total, highest, int(there.sum()), int(starts[there].min()), lost
+    total, highest, highest_victims, start, lost = 0, NO_PRIORITY, 0, NOT_STARTED, Counter()
     for slot, node in draft.singles:
         priority, begun = int(model.priority[slot, node]), int(model.start[slot, node])
         total += priority + SHIFT
         lost[int(model.gang[slot, node])] += 1
         if priority > highest:
-            highest, start = priority, begun
+            highest, highest_victims, start = priority, 1, begun
         elif priority == highest:
+            highest_victims += 1
             start = min(start, begun)
-    return total, len(draft.singles), highest, start, lost
+    return total, highest, highest_victims, start, lost
 
 
 def places_of(slots: Collection[Slot]) -> tuple[Ints, Ints]:

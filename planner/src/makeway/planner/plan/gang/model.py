@@ -177,3 +177,8 @@ class Model:
 def unit_cost(unit: PlannedUnit) -> int:
     """Return what a unit adds to the sum of priorities."""
     return sum(pod.priority + SHIFT for pod in unit.members)
+
+
+def members_at(unit: PlannedUnit, priority: int) -> int:
+    """Return how many pods of a unit have a priority."""
+    return sum(pod.priority == priority for pod in unit.members)

@@ -7,7 +7,7 @@ taken. What is returned has been placed member by member under every rule that h
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -228,14 +228,24 @@ def _solve(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, No
 
 
 def _dearest(model: Model, draft: Draft) -> list[int]:
-    """Return the nodes of a draft on which pods go, those first where most goes for a member."""
+    """Return the nodes of a draft on which pods go, those first where most goes for a member.
+
+    Pods of the highest priority count most.
+    """
     cost: defaultdict[int, int] = defaultdict(int)
+    highest: defaultdict[int, int] = defaultdict(int)
     count: defaultdict[int, int] = defaultdict(int)
     if draft.singles:
         slots, nodes = places_of(draft.singles)
-        costs = np.zeros(model.nodes, np.int64)
-        np.add.at(costs, nodes, model.priority[slots, nodes] + SHIFT)
+        priorities, costs = model.priority[slots, nodes], np.zeros(model.nodes, np.int64)
+        np.add.at(costs, nodes, priorities + SHIFT)
+        highest.update(Counter(nodes[priorities == priorities.max()].tolist()))
         cost.update((node, int(costs[node])) for node in np.unique(nodes).tolist())
     for (node, _), members in draft.members.items():
         count[node] += members
-    return sorted(cost, key=lambda node: (-cost[node] / max(count[node], 1), int(model.rank[node])))
+
+    def of_member(node: int) -> tuple[float, float, int]:
+        members = max(count[node], 1)
+        return -highest[node] / members, -cost[node] / members, int(model.rank[node])
+
+    return sorted(cost, key=of_member)

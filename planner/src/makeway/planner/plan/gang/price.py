@@ -24,14 +24,15 @@ class Price:
     """The terms of `groups.objective`, and what decides between plans that are alike in all of them.
 
     `violations`: pods whose eviction violates a budget. `highest`: the highest priority of a victim.
-    `broken`: groups that lose a unit or fall below their minCount. `priority_sum`: over the victims, each
-    shifted by SHIFT. `start`: when the longest running victim of highest priority started, in microseconds;
-    the later the better.
+    `broken`: groups that lose a unit or fall below their minCount. `highest_victims`: how many victims have
+    the highest priority. `priority_sum`: over the victims, each shifted by SHIFT. `start`: when the longest
+    running victim of highest priority started, in microseconds; the later the better.
     """
 
     violations: int = 0
     highest: int = NO_PRIORITY
     broken: int = 0
+    highest_victims: int = 0
     priority_sum: int = 0
     victims: int = 0
     start: int = NOT_STARTED
@@ -42,6 +43,7 @@ class Price:
             "budgets": self.violations,
             "highestPriority": self.highest,
             "groups": self.broken,
+            "highestVictims": self.highest_victims,
             "prioritySum": self.priority_sum,
             "victims": self.victims,
         }

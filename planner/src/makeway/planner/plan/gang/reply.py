@@ -77,6 +77,7 @@ def group_price(price: Price) -> GroupPrice | None:
         pdb_violations=price.violations,
         highest_priority=price.highest,
         groups_broken=price.broken,
+        highest_victims=price.highest_victims,
         priority_sum=price.priority_sum,
         victims=price.victims,
     )

@@ -43,12 +43,16 @@ MOST_UNITS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Members on one node, by class, and the pods that go there. `cost`: their shifted priorities."""
+    """Members on one node, by class, and the pods that go there. `cost`: their shifted priorities.
+
+    `highest`: the highest of their priorities, `highest_victims`: how many of them have it.
+    """
 
     members: tuple[int, ...]
     slots: tuple[Slot, ...]
     cost: int
     highest: int
+    highest_victims: int
 
     @property
     def total(self) -> int:
@@ -176,6 +180,7 @@ class _Search:
         self._fixed = fixed
         self._nodes = nodes
         self._objective = objective
+        self._counts_highest = "highestPriority" in objective[: _place(objective, "highestVictims")]
         self._best = best
         self._left = list(model.counts)
         for (_, cls), count in fixed.members.items():
@@ -254,8 +259,15 @@ class _Search:
         if not slots:
             return replace(self._base_price, priority_sum=cost, highest=highest)
         if not self._has_more:
-            victims = self._base_price.victims + len(slots)
-            return replace(self._base_price, priority_sum=cost, highest=highest, victims=victims)
+            base = self._base_price
+            return replace(
+                base,
+                highest=highest,
+                highest_victims=(base.highest_victims if base.highest == highest else 0)
+                + sum(option.highest_victims for _, option in chosen if option.highest == highest),
+                priority_sum=cost,
+                victims=base.victims + len(slots),
+            )
         draft = self._base.copy()
         draft.singles.update(slots)
         return replace(price_of(model, draft), priority_sum=cost, highest=highest)
@@ -266,7 +278,12 @@ class _Search:
         return bool(self.model.spare) or bool(self.model.budgets.any())
 
     def _is_worse(self, price: Price) -> bool:
-        """Report whether a price is above the best, whatever its victims' start."""
+        """Report whether a price is above the best, whatever its victims' start.
+
+        With more victims fewer may have the highest priority, since that is another one.
+        """
+        if not self._counts_highest:
+            price = replace(price, highest_victims=0)
         return self._best.key is not None and price.key(self._objective)[:-1] > self._best.key[0][:-1]
 
     def _conclude(self, chosen: Chosen) -> None:
@@ -303,8 +320,9 @@ class _Search:
             for chosen in _covering(lacks, frees):
                 these = tuple((slots[place], node) for place in chosen)
                 cost = sum(model.cost(*slot) for slot in these)
-                highest = max((int(model.priority[slot]) for slot in these), default=NO_PRIORITY)
-                found.append(_Option(members, these, cost, highest))
+                priorities = [int(model.priority[slot]) for slot in these]
+                highest = max(priorities, default=NO_PRIORITY)
+                found.append(_Option(members, these, cost, highest, priorities.count(highest)))
         found.sort(key=lambda one: (one.cost / one.total, -one.total))
         return found
 
@@ -343,6 +361,11 @@ class _Search:
         frees: list[int] = model.uses[:, slot, node].tolist()
         frees += [int(rule.use[slot, node]) for rule in model.rooms if rule.alone]
         return frees
+
+
+def _place(objective: tuple[GroupTerm, ...], term: GroupTerm) -> int:
+    """Return the place of a term, or the end where there is none."""
+    return objective.index(term) if term in objective else len(objective)
 
 
 def _covering(lacks: list[int], frees: list[list[int]]) -> Iterable[tuple[int, ...]]:

@@ -15,7 +15,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
-from makeway.planner.plan.gang.model import Model, unit_cost
+from makeway.planner.plan.gang.model import Model, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.groups import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -52,7 +52,14 @@ class Stairs:
         sizes = np.array([0 if unit is None else unit.size for unit in model.units], np.int64)
         self._cost = np.where(self._lead, costs[model.unit], 0)
         np.copyto(self._cost, model.priority + SHIFT, where=model.unit == 0)
-        self._size = np.where(self._lead, sizes[model.unit], model.unit == 0)
+        tops = np.array([0 if unit is None else members_at(unit, level) for unit in model.units], np.int64)
+        alone = model.unit == 0
+        size: Ints | Flags = alone
+        top: Ints | Flags = alone & (model.priority == level)
+        if self._has_units:
+            size = np.where(self._lead, sizes[model.unit], size)
+            top = np.where(self._lead, tops[model.unit], top)
+        self._each = {"highestVictims": top, "prioritySum": self._cost, "victims": size}
         self._has_budgets = bool(model.budgets.any())
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)
@@ -256,8 +263,9 @@ class Stairs:
                     broken = broken + (victims & self._breaking(nodes)).sum(axis=0)
                 found.append(broken)
             else:
-                each = self._cost if term == "prioritySum" else self._size
-                found.append(np.where(victims, each[:, nodes], 0).sum(axis=0))
+                each = self._each[term][:, nodes]
+                counted = victims & each if each.dtype == np.bool_ else np.where(victims, each, 0)
+                found.append(counted.sum(axis=0, dtype=np.int64))
         return found
 
     def _breaking(self, nodes: Ints) -> Flags:
