@@ -226,6 +226,10 @@ bench-forms: setup ## 200 preemptors on 100 full nodes by DefaultPreemption, the
 bench-ui: setup ## The page with 5,000 nodes and 10,000 events: load times and longest tasks (ARGS="--nodes 1000")
 	PYTHONPATH=tests $(BIN)/python -m bench.page $(ARGS)
 
+.PHONY: bench-gpu-trace
+bench-gpu-trace: setup ## Gangs on the cluster of a real GPU trace, by makeway and by kube-scheduler 1.37 (downloads it; ARGS="--trace DIRECTORY")
+	PYTHONPATH=tests $(BIN)/python -m bench.gpu_trace.run $(ARGS)
+
 .PHONY: bench-scheduler
 bench-scheduler: setup ## kube-scheduler's own benchmark with DefaultPreemption and with MakeWay (WORKLOADS=a,b ROUNDS=3), into docs/benchmarks.md
 	PYTHONPATH=tests $(BIN)/python -m bench.side_by_side.run --workloads "$(WORKLOADS)" --rounds $(ROUNDS) --write $(ARGS)
