@@ -14,6 +14,7 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.evictor.awaiting import Awaiting
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.groups import Members, members_in
 from makeway.evictor.intake import OrderDelivery
@@ -252,6 +253,7 @@ class FakeRecords:
         self.park_failures: deque[Exception] = deque()
         self.looked_for: list[str] = []
         self.on_look: dict[str, deque[Effect]] = defaultdict(deque)
+        self.awaiting = Awaiting()
 
     async def outcome(self, order_id: str) -> Outcome | None:
         await asyncio.sleep(0)
@@ -272,6 +274,7 @@ class FakeRecords:
         await asyncio.sleep(0)
         if self.failures:
             raise self.failures.popleft()
+        self.awaiting.tell(outcome.order_id)
         return self.outcomes.setdefault(outcome.order_id, outcome)
 
     async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:

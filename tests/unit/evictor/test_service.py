@@ -761,6 +761,25 @@ class TestAwaitedOrders:
         assert world.records.looked_for.count("ord-0") == 3
         assert world.cluster.deletes() == ["a"]
 
+    async def test_an_order_goes_on_at_once_when_this_evictor_has_ended_the_one_it_counts_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = World(*running("a"))
+        monkeypatch.setattr(world.clock, "sleep", lambda _: asyncio.Event().wait())
+
+        def end() -> None:
+            ended = world.records.publish(make_outcome("ord-0", "succeeded"))
+            ending.append(asyncio.ensure_future(ended))
+
+        ending: list[asyncio.Future[Outcome]] = []
+        world.records.on_look["ord-0"].append(end)
+
+        async with asyncio.timeout(5):
+            outcome = await world.carry_out(make_order("a", awaited=awaiting("ord-0")))
+
+        assert outcome.result == "succeeded"
+        assert world.cluster.deletes() == ["a"]
+
     @pytest.mark.parametrize("result", ["failed", "expired", "refused", "cancelled"])
     async def test_an_order_fails_with_the_one_it_counts_on(self, result: str) -> None:
         world = World(*running("a"))

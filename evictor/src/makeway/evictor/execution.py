@@ -57,7 +57,7 @@ from makeway.runtime.failpoints import failpoint
 from makeway.runtime.pod_group_api import PodGroupApi
 
 AWAIT_POLL_SECONDS = 0.1
-"""Between two looks at an awaited order's outcome. Orders take tens of milliseconds."""
+"""Between the first looks at the outcome of an awaited order that another process may carry out."""
 
 AWAIT_POLL_LIMIT_SECONDS = 2.0
 """The longest such wait, for orders that take long."""
@@ -229,16 +229,18 @@ class Execution:
 
     async def _await_all(self, ids: Sequence[str]) -> None:
         poll = AWAIT_POLL_SECONDS
-        while True:
-            results = await self._until_deadline(lambda: self._results(ids))
-            state = decide.awaited_state(results)
-            if state is None:
-                return
-            if isinstance(state, Failed):
-                self._halt(state)
-            self._check_time(f"still waiting for {', '.join(state.order_ids)}")
-            await self._clock.idle(poll)
-            poll = min(AWAIT_POLL_LIMIT_SECONDS, poll * 1.5)
+        with self._records.awaiting.of(ids) as ended:
+            while True:
+                ended.clear()
+                results = await self._until_deadline(lambda: self._results(ids))
+                state = decide.awaited_state(results)
+                if state is None:
+                    return
+                if isinstance(state, Failed):
+                    self._halt(state)
+                self._check_time(f"still waiting for {', '.join(state.order_ids)}")
+                await self._clock.idle(poll, ended)
+                poll = min(AWAIT_POLL_LIMIT_SECONDS, poll * 1.5)
 
     async def _results(self, ids: Sequence[str]) -> dict[str, OutcomeResult | None]:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))

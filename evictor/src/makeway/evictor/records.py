@@ -15,6 +15,7 @@ from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, PublishRefused
 from makeway.bus.quarantine import QuarantinedMessage
+from makeway.evictor.awaiting import Awaiting
 from makeway.evictor.intake import OrderDelivery
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 class Records(Protocol):
     """What the service needs of the streams besides the orders it is handed."""
+
+    awaiting: Awaiting
 
     async def outcome(self, order_id: str) -> Outcome | None:
         """The order's outcome, where it has ended."""
@@ -47,6 +50,7 @@ class BusRecords:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._epochs = SharedReads(self._epoch)
+        self.awaiting = Awaiting()
 
     async def outcome(self, order_id: str) -> Outcome | None:
         """The order's outcome; one of a version this process does not know is a `PermanentError`."""
@@ -83,7 +87,9 @@ class BusRecords:
 
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write the outcome, or return the one that was there first."""
-        return await _translated(self._publish(outcome))
+        stands = await _translated(self._publish(outcome))
+        self.awaiting.tell(outcome.order_id)
+        return stands
 
     async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Store a copy in the quarantine; one that is not known to be stored is a `TemporaryError`."""
