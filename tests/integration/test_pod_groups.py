@@ -311,6 +311,31 @@ async def test_a_unit_goes_whole_though_its_evictor_dies_in_the_middle(
     assert set(by_evictors(space)) == set(MEMBERS)
 
 
+async def replaced(space: Space) -> None:
+    """Run a pod of the group elsewhere, as its controller does for one that was deleted."""
+    await space.add_nodes(make_node("n4").cpu("500m"))
+    await run_victims(space, member("a2", 50, "n4"))
+
+
+@pytest.mark.parametrize("change", [lose_group, replaced])
+async def test_a_unit_goes_whole_though_its_group_is_another_when_the_next_evictor_goes_on(
+    group_cluster: RunningCluster, group_space: Space, change: Callable[[Space], Awaitable[None]]
+) -> None:
+    space = group_space
+    await train(space)
+
+    async with Crashes(group_cluster, EVICTOR).at("evictor.after-delete", KILL) as crashed:
+        preemptor = await ordered(space, sized("urgent", "high", 500))
+        await crashed()
+        await change(space)
+
+    assert await space.until_bound("urgent", seconds=RECOVERY_SECONDS) == "n1"
+    _, outcome = await outcome_of_order(space, preemptor)
+    assert outcome.result == "succeeded"
+    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    assert set(by_evictors(space)) == set(MEMBERS)
+
+
 # ----------------------------------------------------------------------------------------- bad input
 
 

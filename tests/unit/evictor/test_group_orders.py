@@ -34,6 +34,7 @@ from makeway.evictor.wasted import WastedVictims, group_in_vain
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NOW, PodBuilder, a_pod, changed, make_order, make_preemptor, make_victim
 from unit.evictor.fakes import UNAVAILABLE
+from unit.evictor.test_groups import marked as marked_of_group
 from unit.evictor.test_groups import member as pod_of_group
 from unit.evictor.test_groups import record as unit_record
 from unit.evictor.test_service import World, results
@@ -497,6 +498,17 @@ async def test_what_an_earlier_delivery_deleted_is_not_deleted_again() -> None:
     assert outcome.result == "succeeded"
     assert results(outcome) == {"a": "terminating", "b": "deleted", "c": "gone"}
     assert world.cluster.deletes() == ["b"]
+
+
+async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joined_it() -> None:
+    unit = "PodGroup default/g"
+    world = GroupWorld(marked_of_group("q", "n2"), pod_of_group("r", "n9"))
+    world.cluster.groups[GroupKey("default", "g")] = unit_record()
+
+    outcome = await world.order(group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)), deliveries=2)
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"p": "gone", "q": "deleted"}
 
 
 async def test_nominations_of_a_later_order_of_the_group_are_left_alone() -> None:

@@ -27,6 +27,12 @@ def member(name: str, node: str | None = NODE, group: str = "g", priority: int =
     return changed(pod, "spec", scheduling_group=SchedulingGroup(pod_group_name=group))
 
 
+def marked(name: str, node: str = NODE, priority: int = 0) -> Pod:
+    """A member as it is once all deletions of its unit have been tried."""
+    pod = a_pod(name).on(node).priority(priority).marked().build()
+    return changed(pod, "spec", scheduling_group=SchedulingGroup(pod_group_name="g"))
+
+
 def record(*, whole: bool = True, priority: int = 0, parent: str = "") -> GroupRecord:
     return GroupRecord(key=KEY, uid="g-uid", whole=whole, priority=priority, parent=parent)
 
@@ -233,6 +239,50 @@ async def test_once_a_pod_of_it_has_gone_the_rest_of_a_unit_goes_whatever_its_gr
     outcome = await world.carry_out(unit_order("a", "b"))
 
     assert results(outcome) == {"a": "deleted", "b": "deleted"}
+
+
+def replace_deleted(world: World) -> None:
+    world.cluster.put(member("a2", "node-z"))
+
+
+def nothing(world: World) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "change",
+    [nothing, remove_group, become_single, raise_priority, join_another, lose_the_api, replace_deleted],
+)
+async def test_what_is_left_of_a_unit_goes_though_its_evictor_died_and_the_group_is_another(
+    change: Callable[[World], None],
+) -> None:
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
+    change(world)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == {"a": "gone", "b": "deleted", "c": "deleted"}
+
+
+@pytest.mark.parametrize("own", [0, 5000])
+async def test_an_order_that_came_again_spares_a_unit_of_which_no_pod_is_deleted(own: int) -> None:
+    world = world_of(marked("a", priority=own), marked("b", "node-b", own), member("c", "node-c"))
+
+    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
+
+    assert outcome.reason == "unit-incomplete"
+    assert world.cluster.deletes() == []
+
+
+async def test_a_pod_that_went_by_itself_before_its_unit_was_marked_begins_nothing() -> None:
+    world = world_of(member("b", "node-b"), member("c", "node-c"))
+    remove_group(world)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert outcome.reason == "victim-spared"
+    assert world.cluster.deletes() == []
 
 
 async def test_groups_that_cannot_be_read_for_a_moment_are_read_again() -> None:

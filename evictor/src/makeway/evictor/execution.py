@@ -32,7 +32,14 @@ from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
-from makeway.evictor.groups import exempt_by_group, groups_in, incomplete_unit, key_of, membership_of
+from makeway.evictor.groups import (
+    begun_units,
+    exempt_by_group,
+    groups_in,
+    incomplete_unit,
+    key_of,
+    membership_of,
+)
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap
@@ -166,6 +173,7 @@ class Execution:
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
+        self._begun_units = frozenset[str]()  # by an earlier delivery
         self._group_api = PodGroupApi()
         self._cluster = cluster
         self._records = records
@@ -300,6 +308,7 @@ class Execution:
 
     def _judge_read(self, pods: Sequence[Pod | None]) -> list[tuple[VictimProgress, Delete]]:
         """Judge all victims by their pods as they were just read; the victims to delete."""
+        self._find_begun_units(pods)
         verdicts = {
             uid: self._judge(progress.victim, pod)
             for (uid, progress), pod in zip(self.progress.items(), pods, strict=True)
@@ -318,13 +327,26 @@ class Execution:
     def _has_units(self) -> bool:
         return any(victim.unit for victim in self.order.victims)
 
+    def _find_begun_units(self, pods: Sequence[Pod | None]) -> None:
+        """Find the units of which an earlier delivery, by an evictor that died, has deleted a pod."""
+        if self._deliveries == 1 or not self._has_units:
+            return
+        found = zip(self.order.victims, pods, strict=True)
+        there = {victim.uid: decide.staying(victim, pod) for victim, pod in found}
+        marked = {
+            uid: decide.disruption_target(pod) is not None
+            for uid, pod in there.items()
+            if isinstance(pod, Pod)
+        }
+        self._begun_units |= begun_units(self.order, marked)
+
     async def _incomplete_unit(self) -> Refused | None:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces as they are now."""
         namespaces = sorted({victim.namespace for victim in self.order.victims if victim.unit})
         for namespace in namespaces:
             members = await self._cluster.members(namespace)
             await self._read_groups(groups_in(members, self.order))
-            refused = incomplete_unit(self.order, members, self._groups.get)
+            refused = incomplete_unit(self.order, members, self._groups.get, self._begun_units)
             if refused is not None:
                 return refused
         return None
@@ -349,7 +371,10 @@ class Execution:
         return record
 
     def _membership(self, victim: Victim, pod: Pod | None) -> Membership | None:
-        """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before."""
+        """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before.
+
+        Where another evictor deleted that pod, they keep this one by nothing, and the lower priority counts.
+        """
         if pod is None:
             return None
         if victim.unit and any(
@@ -357,7 +382,12 @@ class Execution:
         ):
             return self._memberships.get(victim.uid)
         found = membership_of(pod, self._groups.get) if self._group_api.version else Membership()
-        if exempt_by_group(victim, found) is None:
+        kept = exempt_by_group(victim, found) is not None
+        if victim.unit in self._begun_units and (
+            kept or found.priority is None or found.priority > (pod.spec.priority or 0)
+        ):
+            return None
+        if not kept:
             self._memberships[victim.uid] = found
         return found
 

@@ -99,6 +99,8 @@ class GroupExecution(Execution):
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
+        if self._has_units and self._deliveries > 1:
+            self._find_begun_units(await self._until_deadline(self._read_victims))
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
 

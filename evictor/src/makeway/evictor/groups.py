@@ -2,18 +2,21 @@
 
 The groups, and all bound pods of a unit, are read from the API server before the first delete of an order.
 One that the order does not name, or that may not go, refuses the order. Once the first pod of a unit is
-deleted, what its group says no longer keeps the others.
+deleted, what its group says no longer keeps the others, also where another evictor deleted it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import ENDED_PHASES, Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, group_of, membership
 from makeway.evictor.verdicts import Exempt, Refused
+
+_NONE: Final = frozenset[str]()
 
 POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
@@ -57,12 +60,30 @@ def members_in(pods: Iterable[Pod]) -> Members:
     return found
 
 
-def incomplete_unit(order: EvictionOrder, members: Members, find: Find) -> Refused | None:
+def begun_units(order: EvictionOrder, staying: Mapping[str, bool]) -> frozenset[str]:
+    """Return the units of which an earlier delivery of an order has deleted a pod.
+
+    `staying`: the victims that are neither gone nor leaving, by UID, and whether each is marked. All pods
+    of a unit are marked before the first is deleted, so one without a mark says that none was.
+    """
+    of_unit: dict[str, list[bool | None]] = {}
+    for victim in order.victims:
+        if victim.unit:
+            of_unit.setdefault(victim.unit, []).append(staying.get(victim.uid))
+    return frozenset(unit for unit, marks in of_unit.items() if None in marks and False not in marks)
+
+
+def incomplete_unit(
+    order: EvictionOrder, members: Members, find: Find, begun: Collection[str] = _NONE
+) -> Refused | None:
     """Return that an order leaves a pod of a unit out; None where it has all that are bound.
 
-    `members`: all of the namespaces in which it has units. O(groups + pods of the order's units).
+    `members`: all of the namespaces in which it has units. `begun`: units of which a pod has been deleted;
+    what has come to them since then stays. O(groups + pods of the order's units).
     """
-    units = {victim.unit for victim in order.victims if victim.unit}
+    units = {victim.unit for victim in order.victims if victim.unit} - set(begun)
+    if not units:
+        return None
     named = {victim.uid: victim.unit for victim in order.victims}
     awaited = {one.uid for one in order.awaited}
     for key, pods in members.items():
