@@ -419,6 +419,21 @@ def test_surplus_members_of_a_gang_go_before_those_whose_end_would_break_it() ->
     assert victims(upstream, preemptor(S)) == {"n1": ["a1"]}
 
 
+def test_members_that_a_live_order_removes_are_no_surplus_of_their_gang_any_more() -> None:
+    gang, other = group("g", whole=False, min_count=2), group("k", whole=False, min_count=1)
+    pods = [
+        *(member("g", f"a{n}", "n1", S, start=5) for n in range(2)),
+        member("k", "b1", "n1", S, start=1),
+        member("k", "b2", "n2", S, start=1),
+        make_pod("h1", "n1", HIGH, M),
+        make_pod("h2", "n2", HIGH, S + L),
+    ]
+    snapshot = cluster([gang, other], pods)
+
+    assert victims(snapshot, preemptor(S)) == {"n1": ["b1"], "n2": ["b2"]}
+    assert victims(snapshot, replace(preemptor(S), in_flight={"b2": "o"}))["n1"] == ["a1"]
+
+
 def test_a_unit_never_takes_a_queue_below_its_guarantee() -> None:
     tree = parse_queues(
         "partitions: [{name: default, queues: [{name: root, queues: [{name: default, resources: "

@@ -7,7 +7,7 @@ copied out of the columns and changed in the copy. The snapshot itself is never 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -92,7 +92,7 @@ class InFlightPods(msgspec.Struct, gc=False):
     Restored pods, which are no longer seen there, are among the assumed ones.
 
     `refused`: pods whose deletion was refused, as the snapshot has them; they stay. `apart`: units with pods
-    here of which pods anywhere are in flight, refused or assumed, and how many.
+    here of which pods anywhere are in flight, refused or assumed, and how many; and gangs, by number below 0.
     """
 
     nominated: list[PodRecord] = []
@@ -189,9 +189,13 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
 
 
 def _apart(snapshot: Snapshot, question: Question) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-    """Yield by row the units of which pods are in flight: that decides over their pods elsewhere."""
+    """Yield by row the units and gangs with pods in flight: that decides over their pods elsewhere."""
     if not len(snapshot.groups):
         return
+    losing = (snapshot.groups.losing(snapshot.pods.get(uid)) for uid in question.in_flight)
+    for gang, leaving in sorted(Counter(number for number in losing if number is not None).items()):
+        for row in snapshot.groups.by_number(gang).rows:
+            yield row, (-gang, leaving, 0, 0)
     counts: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     assumed = (placement.uid for placement in question.assumed)
     for kind, uids in enumerate((question.in_flight, question.refused, assumed)):

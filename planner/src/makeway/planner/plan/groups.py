@@ -256,15 +256,18 @@ class PlanGroups:
     _held: dict[tuple[int, int, str], int] = field(default_factory=dict)
     _leaving: Counter[int] = field(default_factory=Counter)
     _assumed: set[int] = field(default_factory=set)
+    _leaving_gangs: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """Count which units have pods in flight. O(pods in flight)."""
+        """Count which units and gangs have pods in flight. O(pods in flight)."""
         if not len(self.snapshot.groups):
             return
         for uid in self.question.in_flight:
             unit = self._unit(uid)
             if unit is not None:
                 self._leaving[unit.number] += 1
+            elif (gang := self.snapshot.groups.losing(self.snapshot.pods.get(uid))) is not None:
+                self._leaving_gangs[gang] += 1
         for placement in self.question.assumed:
             unit = self._unit(placement.uid)
             pod = self.snapshot.pods.get(placement.uid)
@@ -319,7 +322,7 @@ class PlanGroups:
         ).T
         by_itself = groups.rank[numbers]
         if snapshot.exemptions.policy.groups.surplus_first:
-            by_itself = np.where(_surplus(numbers, groups.surplus), POD_RANK, by_itself)
+            by_itself = np.where(_surplus(numbers, self._surplus()), POD_RANK, by_itself)
         in_use = np.arange(depth)[:, None] < columns.count[None, :]
         order = np.lexsort(
             (
@@ -354,6 +357,16 @@ class PlanGroups:
             covered=np.asarray((covered[unit] > 0).any(axis=0)),
             charged=np.zeros(unit.shape, np.int64),
         )
+
+    def _surplus(self) -> Ints:
+        """Return `PodGroups.surplus` as it is once the pods in flight have gone. O(groups) with any."""
+        surplus = self.snapshot.groups.surplus
+        if not self._leaving_gangs:
+            return surplus
+        left = surplus.copy()
+        gangs = list(self._leaving_gangs)
+        left[gangs] = np.maximum(left[gangs] - list(self._leaving_gangs.values()), 0)
+        return left
 
     def planned(self, number: int) -> PlannedUnit:
         """Return a unit as this question sees it. O(its pods), once."""

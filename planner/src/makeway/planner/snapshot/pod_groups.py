@@ -167,6 +167,11 @@ class PodGroups:
             return None
         return Share(str(group.key), staying, staying - group.min_count)
 
+    def losing(self, pod: PodRecord | None) -> int | None:
+        """Return the number of the gang that has one pod less once this one, which stays by now, has gone."""
+        group = None if pod is None or pod.terminating or not pod.node else self.of(pod)
+        return group.number if group is not None and group.min_count and group.unit is None else None
+
     def by_number(self, number: int) -> GroupMembers:
         """Return a group by number."""
         return self._by_number[number]
