@@ -314,7 +314,11 @@ func (a *MakeWayArgs) check() error {
 	}
 	if a.Tracing.Endpoint != "" {
 		if err := tracing.Check(a.Tracing.Endpoint); err != nil {
-			say("tracing.endpoint", a.Tracing.Endpoint, err.Error())
+			endpoint := a.Tracing.Endpoint
+			if strings.Contains(endpoint, "@") {
+				endpoint = "...@..." // there may be a password before it
+			}
+			say("tracing.endpoint", endpoint, err.Error())
 		}
 	}
 	return errors.Join(wrong...)

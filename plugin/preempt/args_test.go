@@ -78,6 +78,8 @@ func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 		`{"maxCandidates": 101}`:                                        {"maxCandidates", `"101"`, "from 1 to 100"},
 		`{"exemptNamespaces": ["kube-system", "A"]}`:                    {"exemptNamespaces", `"A"`, "names of namespaces"},
 		`{"mode": "dry-run"}`:                                           {"mode", `"dry-run"`, "off, observe or enforce"},
+		`{"tracing": {"endpoint": "http://collector:99999"}}`:           {"tracing.endpoint", `"http://collector:99999"`, "http://collector:4318"},
+		`{"tracing": {"endpoint": "http://user:password@collector"}}`:   {"tracing.endpoint", `"...@..."`, "OTEL_EXPORTER_OTLP_HEADERS"},
 		`{"notAfter": "1h"}`:                                            {"notAfter", `"1h0m0s"`, "from 5s to 10m0s"},
 		`{"lease": {"namespace": "", "name": "x"}}`:                     {"lease.namespace", `""`, "namespace of lease x"},
 		`{"kind": "OtherArgs"}`:                                         {"kind", `"OtherArgs"`, "MakeWayArgs"},

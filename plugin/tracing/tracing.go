@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,10 +53,20 @@ type Tracer struct{ tracer trace.Tracer }
 // Check reports what is wrong with an endpoint.
 func Check(endpoint string) error {
 	parsed, err := url.Parse(endpoint)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+	if strings.Contains(endpoint, "@") {
+		return errors.New("a URL without a user and a password, which are taken from the header that OTEL_EXPORTER_OTLP_HEADERS names")
+	}
+	if err != nil || parsed.Hostname() == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") ||
+		!portIsOne(parsed.Port()) || strings.ContainsAny(endpoint, "?#") {
 		return errors.New("a URL such as http://collector:4318; schemes http, https")
 	}
 	return nil
+}
+
+// portIsOne reports whether a URL's port is one, or none is named.
+func portIsOne(port string) bool {
+	number, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || (err == nil && number > 0)
 }
 
 // New returns what begins spans, until the context ends. Sampling, headers and TLS are as OpenTelemetry's environment

@@ -134,12 +134,20 @@ func TestACollectorThatDoesNotAnswerHoldsNoSpanUp(t *testing.T) {
 }
 
 func TestAnEndpointIsAURLOfHTTP(t *testing.T) {
-	for _, wrong := range []string{"collector:4318", "http://", "grpc://collector:4317", "%"} {
+	for _, wrong := range []string{
+		"collector:4318", "http://", "http://:4318", "grpc://collector:4317", "%", "http://collector:99999", "http://collector:0",
+		"http://collector:port", "http://collector:4318?x=1", "http://collector/#x", "http://user:password@collector:4318",
+	} {
 		if tracing.Check(wrong) == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 		if _, err := tracing.New(t.Context(), tracing.Options{Endpoint: wrong}); err == nil {
 			t.Errorf("spans go to %q", wrong)
+		}
+	}
+	for _, right := range []string{"http://collector", "http://collector:/", "https://collector:4318/path/", "http://[::1]:4318"} {
+		if err := tracing.Check(right); err != nil {
+			t.Errorf("%q: %v", right, err)
 		}
 	}
 }

@@ -170,10 +170,35 @@ def test_spans_that_a_collector_does_not_take_are_dropped_and_counted() -> None:
     assert spans("dropped") - before >= MOST_WAITING
 
 
-@pytest.mark.parametrize("endpoint", ["collector:4318", "http://", "grpc://collector:4317", "/v1/traces"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "collector:4318",
+        "http://",
+        "http://:4318",
+        "grpc://collector:4317",
+        "/v1/traces",
+        "http://collector:99999",
+        "http://collector:0",
+        "http://collector:port",
+        "http://[::1",
+        "http://my collector",
+        "http://collector:4318?x=1",
+    ],
+)
 def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
     with (
         pytest.raises(ValueError, match="not a URL such as"),
         tracing.exporting(endpoint, service="test", instance="one"),
     ):
         pass
+
+
+def test_an_endpoint_with_a_password_is_refused_without_saying_it() -> None:
+    with (
+        pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_HEADERS") as refused,
+        tracing.exporting("http://user:secret@collector:4318", service="test", instance="one"),
+    ):
+        pass
+
+    assert "secret" not in str(refused.value)

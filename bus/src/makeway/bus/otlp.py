@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +27,9 @@ MOST_WAITING: Final = 2048
 
 CLOSE_SECONDS: Final = 2.0
 """How long the last spans are waited for when a process ends."""
+
+_PLAIN: Final = re.compile(r"[^\s\x00-\x1f?#]+")
+"""A path follows the endpoint, so no query may; no host and no path has blanks."""
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
@@ -51,9 +55,7 @@ class OtlpTracer(Tracer):
     """The spans of a process. Sampling, headers and TLS: as OpenTelemetry's environment variables say."""
 
     def __init__(self, endpoint: str, *, service: str, instance: str) -> None:
-        url = urlsplit(endpoint)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError(f"--otlp-endpoint {endpoint}: not a URL such as http://collector:4318")
+        _check(endpoint)
         # Retries are many where the collector is away; what it does not take after them is an error.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
         sending = _CountingExporter(f"{endpoint.rstrip('/')}/v1/traces")
@@ -130,6 +132,22 @@ class _Bounded(BatchSpanProcessor):
             super().on_end(span)
         else:
             metrics.SPANS.labels("dropped").inc()
+
+
+def _check(endpoint: str) -> None:
+    """Raise ValueError where spans could never be sent to an endpoint, or where it holds a password."""
+    if "@" in endpoint:
+        raise ValueError(
+            "--otlp-endpoint: a URL without a user and a password, which are taken from the header that "
+            "OTEL_EXPORTER_OTLP_HEADERS names"
+        )
+    try:
+        url = urlsplit(endpoint)
+        sendable = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # brackets without an address, a port that is none
+        sendable = False
+    if not sendable or not _PLAIN.fullmatch(endpoint):
+        raise ValueError(f"--otlp-endpoint {endpoint}: not a URL such as http://collector:4318")
 
 
 def _tell(span: Span, failed: str, about: Mapping[str, object]) -> None:
