@@ -61,6 +61,15 @@ async def test_the_token_leaves_the_address_for_a_cookie_that_scripts_cannot_rea
     assert (status, '"inFlight"' in text) == (200, True)
 
 
+async def test_the_filters_of_a_view_stay_in_the_address_when_the_token_leaves_it(
+    page: tuple[MadeUpPage, str], client: aiohttp.ClientSession
+) -> None:
+    _, address = page
+    asked = f"{address}/timeline?result=failed&token={TOKEN}&pod=a%26b"
+    async with client.get(asked, allow_redirects=False) as response:
+        assert response.headers["Location"] == "/timeline?result=failed&pod=a%26b"
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

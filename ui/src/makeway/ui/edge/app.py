@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import msgspec
 import structlog
@@ -127,7 +127,10 @@ class _Page:
         admission = await self._site.gate.review(token[:MOST_TOKEN])
         if not admission.admitted:
             return failed(HTTPStatus.UNAUTHORIZED, admission.why)
-        return self._logged_in(token, request.url.path)
+        shown = urlencode(
+            [(name, one) for name, one in request.query_params.multi_items() if name != "token"]
+        )
+        return self._logged_in(token, f"{request.url.path}?{shown}" if shown else request.url.path)
 
     async def _review(self, request: Request) -> Admission:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
