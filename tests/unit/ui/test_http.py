@@ -12,6 +12,7 @@ import pytest
 from makeway.ui.edge import app as app_module
 from makeway.ui.edge.app import VIEWS
 from makeway.ui.edge.assets import load_assets
+from makeway.ui.edge.gate import Admission
 from ui_page import TOKEN, MadeUpPage
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -68,6 +69,51 @@ async def test_the_filters_of_a_view_stay_in_the_address_when_the_token_leaves_i
     asked = f"{address}/timeline?result=failed&token={TOKEN}&pod=a%26b"
     async with client.get(asked, allow_redirects=False) as response:
         assert response.headers["Location"] == "/timeline?result=failed&pod=a%26b"
+
+
+class FormGate:
+    """Takes one token, from a form."""
+
+    form = True
+
+    async def review(self, token: str) -> Admission:
+        return Admission(token == TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("asked", "login", "shown"),
+    [
+        (
+            "/timeline?result=failed&pod=a%26b",
+            "/login?view=%2Ftimeline%3F",
+            "/timeline?result=failed&pod=a%26b",
+        ),
+        ("/queues", "/login?view=%2Fqueues", "/queues"),
+        ("/", "/login", "/"),
+    ],
+)
+async def test_who_logs_in_comes_to_the_view_that_was_asked_for(
+    client: aiohttp.ClientSession, asked: str, login: str, shown: str
+) -> None:
+    with MadeUpPage(count=1, nodes=1, gate=FormGate()).served() as address:
+        async with client.get(f"{address}{asked}", allow_redirects=False) as response:
+            form = response.headers["Location"]
+        async with client.post(f"{address}{form}", data={"token": TOKEN}, allow_redirects=False) as response:
+            came = response.headers["Location"]
+
+    assert form.startswith(login)
+    assert came == shown
+
+
+@pytest.mark.parametrize(
+    "view", ["//evil.example/", "https://evil.example/timeline", "/\\evil.example", "/logout"]
+)
+async def test_a_login_leads_to_no_other_page(client: aiohttp.ClientSession, view: str) -> None:
+    with MadeUpPage(count=1, nodes=1, gate=FormGate()).served() as address:
+        async with client.post(
+            f"{address}/login", params={"view": view}, data={"token": TOKEN}, allow_redirects=False
+        ) as response:
+            assert response.headers["Location"] == "/"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import msgspec
 import structlog
@@ -114,7 +114,8 @@ class _Page:
                 return failed(HTTPStatus.SERVICE_UNAVAILABLE, f"The API server does not answer: {error}")
             if not admission.admitted:
                 if not api and self._site.gate.form:
-                    return RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+                    then = "" if (view := _view(request)) == "/" else f"?{urlencode({'view': view})}"
+                    return RedirectResponse(f"/login{then}", HTTPStatus.SEE_OTHER)
                 return failed(HTTPStatus.UNAUTHORIZED, admission.why)
             if not api:
                 return await endpoint(request)
@@ -173,7 +174,7 @@ class _Page:
         if not admission.admitted:
             return failed(HTTPStatus.UNAUTHORIZED, f"{admission.why} Go back, and give another token.")
         _log.info("ui_logged_in", user=admission.user)
-        return self._logged_in(token, "/")
+        return self._logged_in(token, _own_view(request.query_params.get("view", "")))
 
     async def logout(self, request: Request) -> Response:
         """Forget the browser's token."""
@@ -334,6 +335,20 @@ async def _answered(endpoint: Endpoint, request: Request) -> Response:
         return failed(HTTPStatus.BAD_GATEWAY, str(error))
     except (msgspec.DecodeError, ValueError) as error:
         return failed(HTTPStatus.BAD_REQUEST, str(error))
+
+
+def _view(request: Request) -> str:
+    """Return the view that a request asks for, with its filters and without a token."""
+    shown = [(name, one) for name, one in request.query_params.multi_items() if name != "token"]
+    return f"{request.url.path}?{urlencode(shown)}" if shown else request.url.path
+
+
+def _own_view(asked: str) -> str:
+    """Return a view to go to after a login; the first one where what is asked for is none of this page."""
+    path, _, filters = asked.partition("?")
+    if path not in VIEWS:
+        return "/"
+    return f"{path}?{urlencode(parse_qsl(filters))}" if filters else path
 
 
 def _number(text: str) -> int:
