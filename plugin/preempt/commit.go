@@ -58,7 +58,9 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 	o.group.enter(e)
 	for _, v := range o.chosen.victims {
 		e.victims = append(e.victims, v.pod.UID)
-		e.remaining[v.pod.UID] = time.Time{}
+		if !v.apart {
+			e.remaining[v.pod.UID] = time.Time{}
+		}
 	}
 	for _, a := range o.chosen.awaited {
 		e.awaited[a.pod.UID] = a.orderID

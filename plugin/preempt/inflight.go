@@ -56,7 +56,7 @@ type inFlightPreemption struct {
 	awaited map[types.UID]string // pods that other orders remove, with those orders' ids
 	// terminating are pods that are being deleted anyway, and whose room a group needs.
 	terminating []types.UID
-	// remaining are victims and awaited pods that have not left the scheduler's cache, with the time
+	// remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).
 	remaining map[types.UID]time.Time
 

@@ -3,10 +3,12 @@ package preempt
 import (
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
@@ -32,6 +34,48 @@ func TestAUnitIsOrderedWithItsPodsOnOtherNodes(t *testing.T) {
 		if victim.Node != want || victim.Unit != "PodGroup default/g" {
 			t.Errorf("victim %+v, want node %s and its unit", victim, want)
 		}
+	}
+}
+
+// inZone is a node of one zone.
+func inZone(name string) *v1.Node {
+	n := node(name)
+	n.Labels["zone"] = "z"
+	return n
+}
+
+func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
+	for name, c := range map[string]struct {
+		affinity bool // what runs on another node keeps the pod from its own
+		waits    bool
+	}{
+		"pods of the unit on other nodes are not waited for": {},
+		"but where they keep it from its node":               {affinity: true, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrapper := pod("p", "", high, large)
+			if c.affinity {
+				wrapper = wrapper.PodAntiAffinityExists("app", "zone", st.PodAntiAffinityWithRequiredReq)
+			}
+			p, a, b := wrapper.Obj(), pod("a", "n1", low, large).Label("app", "g").Obj(), pod("b", "n2", low, large).Label("app", "g").Obj()
+			w := newWorld(t, setup{}, []*v1.Node{inZone("n1"), inZone("n2")}, p, a, b)
+			w.bus.plan = answers(wire.Candidate{Node: "n1", Removable: []wire.Removable{unitRemovable("a", "", true), unitRemovable("b", "n2", true)}})
+			expectVictims(t, w.nominated(p, "n1"), "a", "b")
+			w.show(p, "n1")
+			w.end(w.order(1), wire.ResultSucceeded)
+			w.eventually("the order has succeeded", func() bool { e := w.entry(p.UID); return e != nil && e.phase == leaving })
+
+			w.delete(a)
+
+			if c.waits {
+				time.Sleep(10 * settle)
+				if !w.gated(p) {
+					t.Error("tried while a pod is there that keeps it from its node")
+				}
+				w.delete(b)
+			}
+			w.eventually("the pod is let go", func() bool { return !w.gated(p) })
+		})
 	}
 }
 

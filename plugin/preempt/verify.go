@@ -38,6 +38,7 @@ type victim struct {
 	rule      string
 	violating bool   // its removal violates a PodDisruptionBudget
 	unit      string // the group with which it goes whole or not at all
+	apart     bool   // on another node, and the preemptor fits while it is still leaving there
 }
 
 // awaitedPod is a pod that another order already removes.
@@ -60,7 +61,8 @@ type verifiedCandidate struct {
 }
 
 func (a *attempt) verifier() *verifier {
-	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused)}
+	_, limited := a.engine.gate.QueueOf(a.pod)
+	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused), limited: limited}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
@@ -98,6 +100,8 @@ type verifier struct {
 	removes func(orderID string, uid types.UID) bool
 	// refused are pods that could not be evicted for this one lately.
 	refused map[string]bool
+	// limited: the pod's queue has limits, which count pods on all nodes until they have left.
+	limited bool
 }
 
 // verify returns the candidates that pass, best first, and why each other node that was judged does not.
@@ -213,14 +217,25 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	if !dry.fits(ctx) {
 		return nil, dry.failure(ctx)
 	}
+	var going []removal
 	for _, together := range removed {
 		stays, ok := dry.reprieve(ctx, together)
 		if !ok {
 			return nil, dry.failure(ctx)
 		}
 		if !stays {
-			result.victims = append(result.victims, together.victims...)
+			going = append(going, together)
 		}
+	}
+	if !v.limited && dry.fitsBeside(ctx, going) {
+		for _, together := range going {
+			for i := range together.victims {
+				together.victims[i].apart = together.nodes[i] != nil
+			}
+		}
+	}
+	for _, together := range going {
+		result.victims = append(result.victims, together.victims...)
 	}
 	if len(result.victims)+len(result.awaited) == 0 {
 		return nil, failure{cause: causeNoNeed}
@@ -361,6 +376,24 @@ func (t *dryRun) addAll(ctx context.Context, together removal) bool {
 		}
 	}
 	return true
+}
+
+// fitsBeside reports whether the pod fits while victims on other nodes are still leaving: a domain wider than the node may need
+// them gone. It is false where there are none. The trial is of no use afterwards.
+func (t *dryRun) fitsBeside(ctx context.Context, going []removal) bool {
+	apart := false
+	for _, together := range going {
+		for i, info := range together.infos {
+			node := together.nodes[i]
+			if node == nil {
+				continue
+			}
+			if apart = true; !t.isSuccess(t.handle.RunPreFilterExtensionAddPod(ctx, t.state, t.pod, info, node)) {
+				return false
+			}
+		}
+	}
+	return apart && t.fits(ctx)
 }
 
 // fits runs the profile's filters, with the pods nominated to the node and without them.
