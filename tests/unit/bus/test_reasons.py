@@ -79,6 +79,11 @@ def untrusted(code: int, message: str) -> ssl.SSLCertVerificationError:
             "client",
         ),
         (tls_error("KEY_VALUES_MISMATCH"), "certificate and key do not belong together", ""),
+        (
+            ssl.SSLError(524297, "[SSL] PEM lib (_ssl.c:3926)"),
+            "there is no certificate or key in PEM in it",
+            "",
+        ),
         (tls_error("TLSV1_ALERT_INTERNAL_ERROR"), "TLS failed: tlsv1 alert internal error", ""),
         (
             untrusted(62, "Hostname mismatch, certificate is not valid for 'nats.nats.svc'."),

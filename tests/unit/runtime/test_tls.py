@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from makeway.dev.pki import Authority, KeyPair
 from makeway.runtime.kube import Api, ApiUnavailable
+from makeway.runtime.settings import nats_tls
 from makeway.runtime.tls import POLL_SECONDS, ReloadedContext
 
 
@@ -112,3 +119,15 @@ def test_files_that_cannot_be_used_change_nothing_and_are_looked_at_again(tmp_pa
     now += POLL_SECONDS
     assert tls.current() is not first
     assert made == ["one", "another"]
+
+
+def test_a_key_with_a_pass_phrase_is_refused_and_asks_for_none(tmp_path: Path) -> None:
+    client = Authority(tmp_path / "ca").client("planner")
+    key = load_pem_private_key(client.key.read_bytes(), None)
+    encrypted = key.private_bytes(
+        Encoding.PEM, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(b"secret")
+    )
+    client.key.write_bytes(encrypted)
+
+    with pytest.raises(ValueError, match=r"TLS for NATS: .*: the key has a pass phrase"):
+        nats_tls(None, client.certificate, client.key)

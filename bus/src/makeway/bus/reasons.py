@@ -80,6 +80,8 @@ def _of_tls(error: ssl.SSLError) -> str:
     reason = getattr(error, "reason", None) or ""
     if said := _OF_TLS.get(reason):
         return said
+    if not reason and "PEM lib" in str(error):
+        return "there is no certificate or key in PEM in it"
     return f"TLS failed: {reason.replace('_', ' ').lower()}" if reason else _of_the_system(error)
 
 

@@ -27,7 +27,7 @@ from makeway.core.k8s.objects import Namespace
 from makeway.runtime.kube_access import Access, ConfigurationError, load_access
 from makeway.runtime.kubeconfig import ApiServer
 from makeway.runtime.proxy import proxy_for
-from makeway.runtime.tls import ReloadedContext
+from makeway.runtime.tls import ReloadedContext, load_certificate
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
@@ -157,7 +157,7 @@ def _tls_context(configuration: ApiServer) -> ssl.SSLContext:
     """The context for a server and a user. Raises OSError, ValueError."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+        load_certificate(context, configuration.cert_file, configuration.key_file)
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -20,7 +20,7 @@ from makeway.bus.login import Login
 from makeway.bus.reasons import reason_of
 from makeway.bus.signatures import SignatureMode
 from makeway.bus.user_key import KeyLogin, key_login
-from makeway.runtime.tls import ReloadedContext
+from makeway.runtime.tls import ReloadedContext, load_certificate
 
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -95,7 +95,7 @@ def nats_tls(ca: Path | None, cert: Path | None, key: Path | None) -> Callable[[
     def make() -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(ca) if ca else None)
         if cert is not None:
-            context.load_cert_chain(cert, key)
+            load_certificate(context, cert, key)
         return context
 
     files = [str(file) for file in (ca, cert, key) if file is not None]

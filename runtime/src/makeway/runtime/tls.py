@@ -11,6 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -73,3 +74,16 @@ def _one(file: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
+    """Have a context show a certificate. OpenSSL's own would ask for a pass phrase at the terminal.
+
+    Raises:
+        OSError (ssl.SSLError is one): files that cannot be used, such as a key with a pass phrase.
+    """
+    context.load_cert_chain(certificate, key, password=_no_pass_phrase)
+
+
+def _no_pass_phrase() -> str:
+    raise OSError("the key has a pass phrase, which is not asked for: give a key without one")

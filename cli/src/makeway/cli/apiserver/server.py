@@ -43,6 +43,7 @@ from makeway.cli.apiserver.question import (
 )
 from makeway.runtime.http import parse_listen
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
+from makeway.runtime.tls import load_certificate
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _POLL_SECONDS: Final = 60.0
@@ -100,7 +101,7 @@ def tls_context(proxy: FrontProxy, certificate: Path, key: Path) -> ssl.SSLConte
     except ssl.SSLError as error:
         raise ValueError(f"the request-header authority of this cluster: {reason_of(error)}") from error
     try:
-        context.load_cert_chain(certificate, key)
+        load_certificate(context, certificate, key)
     except OSError as error:
         raise ValueError(f"serving certificate {certificate} with key {key}: {reason_of(error)}") from error
     return context
@@ -230,7 +231,7 @@ async def renew_forever(
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         try:
-            context.load_cert_chain(certificate, key)
+            load_certificate(context, certificate, key)
             changed = await read_front_proxy(api) != proxy
         except (ApiError, ApiUnavailable, OSError, ValueError) as error:
             _log.warning("certificates_unusable", error=str(error))

@@ -27,6 +27,7 @@ from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
 from makeway.bus.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.tls import load_certificate
 
 CONFIGMAP: Final = "makeway-installation"
 
@@ -227,7 +228,7 @@ def _tls(keys: _Keys) -> Callable[[], ssl.SSLContext] | None:
             for file, data in zip(files, (keys.certificate, keys.key), strict=True):
                 file.touch(mode=0o600)
                 file.write_bytes(data)
-            context.load_cert_chain(*files)
+            load_certificate(context, *files)
     return lambda: context
 
 
