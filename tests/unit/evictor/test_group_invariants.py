@@ -78,6 +78,7 @@ class GangCluster(WatchedCluster):
             self.read[name] = asked
         elif operation == "dry_run":
             self.tried.add(name)
+            self.denied.discard(name)  # an evictor that came after the refused one tried again
 
     def _judge(self, now: datetime) -> None:
         there = {name for name in NAMES if (pod := self.pods.get(name)) and pod.metadata.uid == f"{name}-uid"}
