@@ -50,8 +50,8 @@ def disruption_target() -> dict[str, Any]:
     }
 
 
-IN_FORCE_SECONDS = 60
-"""A new API server may take a quarter of a minute until it goes by policies."""
+IN_FORCE_SECONDS = 180
+"""A new API server may take a minute until it goes by policies."""
 
 
 class StolenToken:

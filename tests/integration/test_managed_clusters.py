@@ -17,8 +17,8 @@ from makeway.dev.errors import DevError
 from makeway.dev.options import ClusterOptions
 from makeway.dev.paths import CHART
 
-IN_FORCE_SECONDS = 60
-"""A new API server may take a quarter of a minute until it goes by policies."""
+IN_FORCE_SECONDS = 180
+"""A new API server may take a minute until it goes by policies."""
 
 LIMITED = {
     "apiVersion": "apiserver.config.k8s.io/v1",
