@@ -345,6 +345,32 @@ def test_members_that_are_to_be_near_one_another_share_a_zone() -> None:
     assert {name[0] for name in nodes(found)} in ({"x"}, {"y"})
 
 
+def test_pods_that_members_are_to_be_near_go_where_others_of_them_stay() -> None:
+    labels = {"app": "blue"}
+    names = [f"n{number}" for number in range(20)]
+    snapshot = cluster(
+        *(node(name) for name in names),
+        *(pod(f"stays-{name}", name, priority=1000, labels=labels, cpu="10m") for name in names),
+        *(pod(f"low-{name}-{one}", name, labels=labels, cpu="40m") for name in names for one in range(10)),
+    )
+    manifest = pod("m", priority=100, cpu="3900m", affinity=affinity(term(HOST, labels)))
+
+    found = planned(snapshot, members_of(snapshot, manifest, 5))
+
+    assert sorted(nodes(found).values()) == [1] * 5
+    assert len(found.victims) == 40
+
+
+def test_it_is_no_final_refusal_that_members_need_lower_pods_near_them() -> None:
+    labels = {"app": "blue"}
+    snapshot = cluster(node("a"), *(pod(f"low-{one}", "a", labels=labels) for one in range(3)))
+    manifest = pod("m", priority=100, cpu="3900m", affinity=affinity(term(HOST, labels)))
+
+    found = refused(snapshot, members_of(snapshot, manifest, 1))
+
+    assert found.reason == NOT_FOUND
+
+
 def test_members_spread_evenly_over_zones() -> None:
     labels = {"app": "gang"}
     made = [node(name, zone=name[0]) for name in ("x1", "x2", "y1", "y2")]

@@ -54,11 +54,11 @@ def refused(
 def _may_have_missed(model: Model) -> bool:
     """Report whether the search may have missed places.
 
-    It may of members of several kinds, and where a spread counts pods that may go: these are looked for on
-    the members' own nodes alone.
+    It may of members of several kinds, and where a spread or a required affinity counts pods that may go: for
+    a spread these are looked for on the members' own nodes alone, and what members need near them stays.
     """
-    uneven = any(bool((rule.use[model.removable] > 0).any()) for rule in model.spreads)
-    return len(model.counts) > 1 or uneven
+    uses = [*(rule.use for rule in model.spreads), *(rule.use for rule in model.affinities)]
+    return len(model.counts) > 1 or any(bool((use[model.removable] > 0).any()) for use in uses)
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
-from makeway.planner.plan.gang.model import Model, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.groups import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -172,7 +172,7 @@ class Stairs:
         model = self.model
         may_go = model.removable & (model.priority <= level)
         for rule in model.affinities:
-            may_go &= rule.use == 0
+            may_go &= ~_needed(rule, may_go)
         highest = [
             -MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units
         ]
@@ -283,3 +283,18 @@ def _less(terms: list[Ints], members: int, best: list[Ints], count: Ints) -> Fla
         less |= equal & (ours < theirs)
         equal &= ours == theirs
     return less | equal
+
+
+def _needed(rule: AffinityRule, may_go: Flags) -> Flags:
+    """Return bool[D, N], the pods that members have to be near: where none that stays would do.
+
+    So no victim changes where affinity lets members come. O(slots · nodes + terms · nodes).
+    """
+    going = np.where(may_go, rule.use, 0).sum(axis=0)
+    alone = np.zeros(going.size, np.bool_)
+    for domains, totals in zip(rule.domains, rule.totals, strict=True):
+        inside = domains >= 0
+        left = totals.copy()
+        np.subtract.at(left, domains[inside], going[inside])
+        alone[inside] |= left[domains[inside]] <= 0
+    return np.asarray((rule.use != 0) & alone)
