@@ -31,7 +31,7 @@ class Workload:
     params: Mapping[str, int | str]
     measured: int
     directory: str = "default_preemption"
-    priority: int = 10
+    priority: int = 9999999
     minutes: int = 15
     gates: Mapping[str, bool] = field(default_factory=lambda: _GATES)
 
@@ -45,10 +45,19 @@ class Workload:
         return alone + blockers + groups * of_group
 
 
-def _plain(of: str, nodes: int, pods: int, measured: int, minutes: int = 15, **params: int) -> Workload:
+def _plain(
+    of: str,
+    nodes: int,
+    pods: int,
+    measured: int,
+    *,
+    minutes: int = 15,
+    priority: int = 9999999,
+    **params: int,
+) -> Workload:
     """Return a workload of single pods, named by its number of nodes."""
-    sizes = {"initNodes": nodes, "initPods": pods, "measurePods": measured}
-    return Workload(f"{of}/{nodes}", of, {**sizes, **params}, measured, minutes=minutes)
+    sizes = {"initNodes": nodes, "initPods": pods, "measurePods": measured, **params}
+    return Workload(f"{of}/{nodes}", of, sizes, measured, priority=priority, minutes=minutes)
 
 
 def _groups(mode: str) -> Workload:
@@ -114,7 +123,7 @@ ALL = (
     _plain("PreemptionAsync", 5000, 20000, 5000, minutes=25),
     _plain(NO_PREEMPTORS, 500, 2000, 500),
     _plain(NO_PREEMPTORS, 5000, 20000, 5000, minutes=25),
-    _plain("Unschedulable", 5000, 100, 10000, minutes=25),
+    _plain("Unschedulable", 5000, 100, 10000, minutes=25, priority=10),
     _plain(HOPELESS, 500, 1000, 1000, blockers=500),
     _plain(HOPELESS, 5000, 10000, 2500, minutes=25, blockers=5000),
     *(_groups(mode) for mode in ("", "single", "all")),
