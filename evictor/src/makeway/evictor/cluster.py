@@ -43,9 +43,10 @@ GROUP_API_SECONDS = 60.0
 """How long it is taken for granted which pod groups the API server serves."""
 
 PAGE_PODS = 500
+"""Pods that are asked for at once, of a namespace with a unit that is to go."""
+
 MEMBERS_PATIENCE_SECONDS = 5.0
 """How long one list of a namespace's pods keeps the next waiting: 10,000 pods take a second."""
-"""Pods that are asked for at once, of a namespace with a unit that is to go."""
 
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
