@@ -7,7 +7,7 @@ copied out of the columns and changed in the copy. The snapshot itself is never 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -192,8 +192,8 @@ def _apart(snapshot: Snapshot, question: Question) -> Iterator[tuple[int, tuple[
     """Yield by row the units and gangs with pods in flight: that decides over their pods elsewhere."""
     if not len(snapshot.groups):
         return
-    losing = (snapshot.groups.losing(snapshot.pods.get(uid)) for uid in question.in_flight)
-    for gang, leaving in sorted(Counter(number for number in losing if number is not None).items()):
+    losing = snapshot.groups.losing(snapshot.pods.get(uid) for uid in question.in_flight)
+    for gang, leaving in sorted(losing.items()):
         for row in snapshot.groups.by_number(gang).rows:
             yield row, (-gang, leaving, 0, 0)
     counts: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -266,8 +266,9 @@ class PlanGroups:
             unit = self._unit(uid)
             if unit is not None:
                 self._leaving[unit.number] += 1
-            elif (gang := self.snapshot.groups.losing(self.snapshot.pods.get(uid))) is not None:
-                self._leaving_gangs[gang] += 1
+        self._leaving_gangs = self.snapshot.groups.losing(
+            self.snapshot.pods.get(uid) for uid in self.question.in_flight
+        )
         for placement in self.question.assumed:
             unit = self._unit(placement.uid)
             pod = self.snapshot.pods.get(placement.uid)

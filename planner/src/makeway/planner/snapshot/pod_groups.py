@@ -7,7 +7,7 @@ a changed group costs O(groups below it), and its pods are only touched where it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -167,10 +167,17 @@ class PodGroups:
             return None
         return Share(str(group.key), staying, staying - group.min_count)
 
-    def losing(self, pod: PodRecord | None) -> int | None:
-        """Return the number of the gang that has one pod less once this one, which stays by now, has gone."""
-        group = None if pod is None or pod.terminating or not pod.node else self.of(pod)
-        return group.number if group is not None and group.min_count and group.unit is None else None
+    def losing(self, pods: Iterable[PodRecord | None]) -> Counter[int]:
+        """Count by number of a gang how many pods it has less once these, which stay by now, have gone.
+
+        Pods that are not known (None), and those of units, count for none. O(pods).
+        """
+        fewer: Counter[int] = Counter()
+        for pod in pods:
+            group = None if pod is None or pod.terminating or not pod.node else self.of(pod)
+            if group is not None and group.min_count and group.unit is None:
+                fewer[group.number] += 1
+        return fewer
 
     def by_number(self, number: int) -> GroupMembers:
         """Return a group by number."""
