@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from makeway.bus.messages import GroupPrice, NodeSelection, Placement, Refusal
+from makeway.bus.messages import NodeSelection, Placement, Refusal
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.pod_groups import GroupRecord, PodGroup, group_record
 from makeway.planner.offline.admission import stand_in_uid
@@ -19,6 +19,7 @@ from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import SimulatedGroup, SimulatedMember
 from makeway.planner.plan.decision import victim_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.reply import group_price
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.state import Snapshot
@@ -110,16 +111,6 @@ def described_group(
     victims = (
         tuple(victim_of(one.pod.node, one) for one in result.victims) if isinstance(result, GangPlan) else ()
     )
-    price = None
-    if isinstance(result, GangPlan) and victims:
-        price = GroupPrice(
-            pdb_violations=result.price.violations,
-            highest_priority=result.price.highest,
-            groups_broken=result.price.broken,
-            highest_victims=result.price.highest_victims,
-            priority_sum=result.price.priority_sum,
-            victims=result.price.victims,
-        )
     return SimulatedGroup(
         namespace=key.namespace,
         name=key.name,
@@ -131,7 +122,7 @@ def described_group(
             SimulatedMember(name=one.preemptor.name, node=nodes.get(one.preemptor.uid)) for one in members
         ),
         victims=victims,
-        price=price,
+        price=group_price(result.price) if isinstance(result, GangPlan) else None,
         domains=dict(result.domains) if isinstance(result, GangPlan) else {},
         diagnosis=Refusal(reason=result.reason, message=result.message)
         if isinstance(result, GangRefusal)
