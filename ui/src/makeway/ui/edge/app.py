@@ -128,10 +128,7 @@ class _Page:
         admission = await self._site.gate.review(token[:MOST_TOKEN])
         if not admission.admitted:
             return failed(HTTPStatus.UNAUTHORIZED, admission.why)
-        shown = urlencode(
-            [(name, one) for name, one in request.query_params.multi_items() if name != "token"]
-        )
-        return self._logged_in(token, f"{request.url.path}?{shown}" if shown else request.url.path)
+        return self._logged_in(token, _view(request))
 
     async def _review(self, request: Request) -> Admission:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
