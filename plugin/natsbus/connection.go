@@ -122,22 +122,22 @@ func connectOnce(ctx context.Context, options Options, stands func(*nats.Conn), 
 		return err
 	}
 	defer nc.Close()
-	for look := time.NewTicker(failuresInterval); ; {
+	look := time.NewTicker(failuresInterval)
+	defer look.Stop()
+	for open.Err() == nil {
 		select {
 		case <-look.C:
 			// The client calls no handler where a server takes the connection and then refuses the client, as with TLS 1.3.
 			if err := nc.LastError(); err != nil && !nc.IsConnected() {
 				said.tell(err)
 			}
-			continue
 		case <-open.Done():
-			look.Stop()
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
 	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("the connection was closed: %s", errorText(nc.LastError()))
 }
 
 // nkeyLogin proves who the scheduler is by the seed in a file, which is read at each connection. The client announces
