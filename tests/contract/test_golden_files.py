@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.dev.contract_reference import KINDS, generated
@@ -97,17 +95,6 @@ def test_every_reason_for_which_a_message_is_refused_has_a_case() -> None:
     assert reasons == {"too-deep", "not-json", "invalid", "unknown-version", "unknown-type"}
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+@needs_go
 def test_go_reads_and_writes_the_same_files() -> None:
-    flags = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
-
-    result = subprocess.run(
-        ["go", "test", "-count=1", "./wire"],
-        cwd=ROOT / "plugin",
-        env={**os.environ, **flags},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stdout + result.stderr
+    go_test("./wire")

@@ -10,15 +10,12 @@ import json
 import os
 import random
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
@@ -226,23 +223,14 @@ def test_any_damage_is_a_message_or_malformed_within_bounded_time() -> None:
     assert slowest < 1
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+@needs_go
 def test_go_and_python_agree_on_what_is_a_message(tmp_path: Path) -> None:
     cases = corpus()
     file = tmp_path / "corpus"
     file.write_text("".join(f"{kind} {data.hex()}\n" for kind, data in cases))
-    flags = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
 
-    ran = subprocess.run(
-        ["go", "test", "-count=1", "-run", "TestVerdictsOnACorpus", "./wire"],
-        cwd=ROOT / "plugin",
-        env={**os.environ, **flags, "MAKEWAY_CORPUS": str(file)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    go_test("-run=TestVerdictsOnACorpus", "./wire", MAKEWAY_CORPUS=str(file))
 
-    assert ran.returncode == 0, ran.stdout + ran.stderr
     go = (tmp_path / "corpus.verdicts").read_text().splitlines()
     python = [verdict(kind, data) for kind, data in cases]
     assert len(go) == len(cases)

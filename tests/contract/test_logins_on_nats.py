@@ -9,8 +9,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fixtures_nats import NatsServer
-from makeway.dev.paths import CHECKOUT
+from go_tests import go_test, needs_go
 from makeway.dev.pki import Authority, KeyPair
 from nats_operator import Identity, Operator
 
@@ -198,7 +196,7 @@ async def test_commands_are_who_their_certificate_says(guarded: Guarded) -> None
     assert_for_people(refused[1], "does not admit this client", "or another client certificate")
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+@needs_go
 @pytest.mark.parametrize("login", ["certificate", "mapped", "nkey", "creds"])
 def test_the_plugins_client_is_admitted_and_says_why_it_is_refused(
     guarded: Guarded, tmp_path: Path, login: str
@@ -250,15 +248,5 @@ def test_the_plugins_client_is_admitted_and_says_why_it_is_refused(
             }
         )
     )
-    flags = {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
 
-    result = subprocess.run(
-        ["go", "test", "-count=1", "-run=TestRealServersAdmitAndRefuse", "./natsbus"],
-        cwd=CHECKOUT / "plugin",
-        env={**os.environ, **flags, "MAKEWAY_TEST_NATS_SERVERS": str(file)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stdout + result.stderr
+    go_test("-run=TestRealServersAdmitAndRefuse", "./natsbus", MAKEWAY_TEST_NATS_SERVERS=str(file))
