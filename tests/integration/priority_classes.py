@@ -1,12 +1,24 @@
 """PriorityClasses of one test: they belong to no namespace."""
 
 import json
+from typing import Any
 
 from integration.space import Space
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def opted_in(name: str) -> dict[str, Any]:
+    """Manifest of a class of high priority whose pods room is made for from outside the scheduler."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "annotations": {ANNOTATION: EXTERNAL}},
+        "value": 100_000,
+        "preemptionPolicy": "Never",
+    }
 
 
 class Classes:

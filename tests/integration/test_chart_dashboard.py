@@ -15,8 +15,8 @@ from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, Release, render
 from integration.conftest import PrivateCluster
 from integration.installing import Installed, ours, until_ended
+from integration.priority_classes import opted_in
 from integration.waiting import until
-from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.binaries import PROMETHEUS
 from makeway.dev.build import ensure
 from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
@@ -106,11 +106,8 @@ async def test_every_panel_has_data_beside_a_scheduler_that_is_not_touched(
         cluster, render("bridge=external", "policy.document.mode=enforce"), tmp_path / "release"
     )
     installed = Installed(cluster, release)
-    metadata = {"name": "opted-in", "annotations": {ANNOTATION: EXTERNAL}}
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    opted_in = {**kind, "metadata": metadata, "value": 100_000, "preemptionPolicy": "Never"}
     try:
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in))
+        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("opted-in")))
         await installed.come_up(scheduler=False)
         await installed.start_services(nominators=True)
         services = [*installed.planners, *installed.evictors, *installed.nominators]

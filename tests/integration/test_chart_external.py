@@ -10,8 +10,8 @@ from integration.charting import NAMESPACE, Release, render
 from integration.conftest import PrivateCluster
 from integration.granting import denied, grants, unused
 from integration.installing import Installed, until_ended
+from integration.priority_classes import opted_in
 from integration.waiting import NotYet, until
-from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
 
 RARELY_USED = {
@@ -36,15 +36,8 @@ async def test_it_makes_room_beside_a_scheduler_that_is_not_touched(
     manifests = render("bridge=external", "policy.document.mode=enforce")
     release = Release(cluster, manifests, tmp_path / "release")
     installed = Installed(cluster, release)
-    opted_in = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "opted-in", "annotations": {ANNOTATION: EXTERNAL}},
-        "value": 100_000,
-        "preemptionPolicy": "Never",
-    }
     try:
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in))
+        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("opted-in")))
         await installed.come_up(scheduler=False)
         await installed.start_services(nominators=True)
         async with installed.space() as space, installed.bus() as bus:

@@ -24,9 +24,9 @@ from integration.charting import NAMESPACE, Release
 from integration.cluster import RunningCluster
 from integration.conftest import PrivateCluster
 from integration.installing import Installed
+from integration.priority_classes import opted_in
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
-from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.dev.binaries import HELM
 from makeway.dev.build import ensure
 from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
@@ -34,14 +34,6 @@ from makeway.dev.progress import ConsoleProgress
 from makeway.dev.release import make as making
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-OPTED_IN = {
-    "apiVersion": "scheduling.k8s.io/v1",
-    "kind": "PriorityClass",
-    "metadata": {"name": "express", "annotations": {ANNOTATION: EXTERNAL}},
-    "value": 100_000,
-    "preemptionPolicy": "Never",
-}
 
 
 class Shell:
@@ -156,7 +148,7 @@ async def test_a_release_leads_from_pip_and_helm_to_why_the_page_and_off(
     installed = Installed(cluster, release)
     shell = Shell(handed.of_user, cluster, release)
     try:
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(OPTED_IN))
+        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("express")))
         installed.nats, installed.streams = release.start_nats(), release.start_streams()
         await installed.start_services(nominators=True)
         async with installed.space() as space:
