@@ -19,7 +19,7 @@ from integration.builders import NEVER_PREEMPTS, PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
 from integration.space import Space
-from integration.waiting import NotYet, until
+from integration.waiting import IN_FORCE_SECONDS, NotYet, until
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.access import ADMISSION
@@ -48,10 +48,6 @@ def disruption_target() -> dict[str, Any]:
         "message": "default-scheduler: preempting to accommodate a higher priority pod",
         "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-
-
-IN_FORCE_SECONDS = 180
-"""A new API server may take a minute until it goes by policies."""
 
 
 class StolenToken:

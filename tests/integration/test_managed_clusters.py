@@ -10,15 +10,12 @@ import yaml
 
 from integration.charting import NAMESPACE, Manifest, render
 from integration.cluster import RunningCluster
-from integration.waiting import NotYet, until
+from integration.waiting import IN_FORCE_SECONDS, NotYet, until
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.cluster import DevCluster
 from makeway.dev.errors import DevError
 from makeway.dev.options import ClusterOptions
 from makeway.dev.paths import CHART
-
-IN_FORCE_SECONDS = 180
-"""A new API server may take a minute until it goes by policies."""
 
 LIMITED = {
     "apiVersion": "apiserver.config.k8s.io/v1",
