@@ -15,10 +15,21 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
 from makeway.bus.jetstream import JetStreamError
+from makeway.bus.orders import Delivery, OrdersConsumer
 
 pytestmark = pytest.mark.nats
 
 CREATE = "CONSUMER.CREATE.MAKEWAY_ORDERS.evictor.makeway.v1.orders.>"
+
+
+async def given_back(consumer: OrdersConsumer) -> tuple[Delivery, Delivery]:
+    """Give the next order back; return that delivery, and the one that follows."""
+    first = await consumer.next(5)
+    assert first is not None
+    await first.nak(delay_seconds=0.1)
+    second = await consumer.next(5)
+    assert second is not None
+    return first, second
 
 
 async def test_an_order_is_delivered_with_where_and_when_it_was_stored(bus: Bus) -> None:
@@ -48,12 +59,8 @@ async def test_an_order_given_back_comes_again_and_is_counted(bus: Bus) -> None:
     consumer = await bus.orders_consumer()
     await bus.publish_order(make_order("uid-1"), 0)
 
-    first = await consumer.next(5)
-    assert first is not None
-    await first.nak(delay_seconds=0.1)
-    second = await consumer.next(5)
+    _, second = await given_back(consumer)
 
-    assert second is not None
     assert second.deliveries == 2
 
 
@@ -292,10 +299,6 @@ async def test_an_order_carries_its_trace_through_every_delivery(
     monkeypatch.setattr("makeway.bus.tracing.headers", lambda: {"traceparent": traceparent})
     await bus.publish_order(make_order("uid-1"), 0)
 
-    first = await consumer.next(5)
-    assert first is not None
-    await first.nak(delay_seconds=0.1)
-    second = await consumer.next(5)
+    first, second = await given_back(consumer)
 
-    assert second is not None
     assert (first.traceparent, second.traceparent) == (traceparent, traceparent)
