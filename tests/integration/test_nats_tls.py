@@ -102,7 +102,7 @@ class Strangers:
         self._ports.release()
 
     def start(self, name: str, component: str, identity: NatsIdentity, host: str) -> Callable[[], str]:
-        """Start a part that is somebody else to NATS; returns what reads its log."""
+        """Start a part that logs in to NATS as another one; returns what reads its log."""
         program = self._cluster.process(component).program
         port = self._ports.take()
         options = {"listen": f"127.0.0.1:{port}", "secure-port": str(port)}
