@@ -38,11 +38,18 @@ class Workload:
     @property
     def earlier_pods(self) -> int:
         """How many pods there are before the measured ones, for which no group preempts."""
-        alone, blockers, groups, of_group = (
+        groups, of_group, *alone = (
             int(self.params.get(name, 0))
-            for name in ("initPods", "blockers", "lowPriorityGroups", "podsPerGroup")
+            for name in (
+                "lowPriorityGroups",
+                "podsPerGroup",
+                "initPods",
+                "blockers",
+                "largePods",
+                "smallPods",
+            )
         )
-        return alone + blockers + groups * of_group
+        return groups * of_group + sum(alone)
 
 
 def _plain(
