@@ -155,7 +155,7 @@ async def test_a_release_leads_from_pip_and_helm_to_why_the_page_and_off(
             await space.add_nodes(make_node("n1").cpu(1))
             await space.run(make_pod("low").priority("low").cpu(1))
 
-            assert "mode observe" in await shell.run("check")
+            assert "mode observe" in await shell.run("check", "--wait")
             await shell.run("mode", "enforce", "--yes")
             await space.create(make_pod("high").spec(priorityClassName="express").cpu(1))
             await space.until_bound("high")
