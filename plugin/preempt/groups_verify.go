@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -269,7 +270,7 @@ func (t *groupTrial) judge(ctx context.Context, assignments []minor.Assignment, 
 
 // offerBack puts back what leaves, one after the other, where all members still pass the filters, and notes the rest: first what
 // is being deleted anyway, then what violates a budget, then the most important.
-// O(what leaves · members · filters), bounded by offerBackTime.
+// O(what leaves · members beside it · filters), and all members for what may stay; bounded by offerBackTime.
 func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignments []minor.Assignment, verified *verifiedGroup) error {
 	slices.SortStableFunc(removed, compareOutgoing)
 	deadline := time.Now().Add(offerBackTime)
@@ -318,33 +319,25 @@ func compareOutgoing(a, b *outgoing) int {
 }
 
 // mayStay puts back what leaves together and reports whether all members pass the filters with it, in the order in which they were
-// placed; else it is taken out again.
-func (t *groupTrial) mayStay(ctx context.Context, out *outgoing, assignments []minor.Assignment) (bool, error) {
-	nodes := t.Nodes()
+// placed; else it is taken out again. Those on its nodes are asked first: what has to go has to go for one of them, nearly always.
+func (t *groupTrial) mayStay(ctx context.Context, out *outgoing, assignments []minor.Assignment) (stays bool, err error) {
+	beside, others := t.beside(out, assignments)
 	for i, info := range out.infos {
 		if err := t.Add(info, out.nodes[i]); err != nil {
 			return false, err
 		}
 	}
-	// Each filter state is of one member: what was put back is told to all.
-	tell := func(each func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status) error {
-		for i, info := range out.infos {
-			node, err := nodes.Get(out.nodes[i])
-			if err != nil {
-				return err
-			}
-			for _, one := range assignments {
-				if status := each(ctx, one.State, one.Pod, info, node); !status.IsSuccess() {
-					return status.AsError()
-				}
-			}
-		}
-		return nil
-	}
-	if err := tell(t.handle.RunPreFilterExtensionAddPod); err != nil {
+	told := beside
+	if err := t.tell(ctx, out, beside, t.handle.RunPreFilterExtensionAddPod); err != nil {
 		return false, err
 	}
-	stays, err := t.allFit(ctx, assignments)
+	if stays, err = t.allFit(ctx, beside); stays && err == nil && len(others) > 0 {
+		if err := t.tell(ctx, out, others, t.handle.RunPreFilterExtensionAddPod); err != nil {
+			return false, err
+		}
+		told = assignments
+		stays, err = t.allFit(ctx, assignments)
+	}
 	if err != nil || stays {
 		return stays, err
 	}
@@ -353,8 +346,41 @@ func (t *groupTrial) mayStay(ctx context.Context, out *outgoing, assignments []m
 			return false, err
 		}
 	}
-	return false, tell(t.handle.RunPreFilterExtensionRemovePod)
+	return false, t.tell(ctx, out, told, t.handle.RunPreFilterExtensionRemovePod)
 }
+
+// beside divides the members into those that were placed on the nodes of what leaves, and the others.
+func (t *groupTrial) beside(out *outgoing, assignments []minor.Assignment) (beside, others []minor.Assignment) {
+	on := sets.New(out.nodes...)
+	for _, one := range assignments {
+		if on.Has(one.Node) {
+			beside = append(beside, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return beside, others
+}
+
+// tell has the filter states of members know what was put back or taken out: each state is of one member.
+func (t *groupTrial) tell(ctx context.Context, out *outgoing, members []minor.Assignment, each tellPod) error {
+	nodes := t.Nodes()
+	for i, info := range out.infos {
+		node, err := nodes.Get(out.nodes[i])
+		if err != nil {
+			return err
+		}
+		for _, one := range members {
+			if status := each(ctx, one.State, one.Pod, info, node); !status.IsSuccess() {
+				return status.AsError()
+			}
+		}
+	}
+	return nil
+}
+
+// tellPod is RunPreFilterExtensionAddPod or RunPreFilterExtensionRemovePod.
+type tellPod = func(ctx context.Context, state fwk.CycleState, member *v1.Pod, pod fwk.PodInfo, node fwk.NodeInfo) *fwk.Status
 
 // allFit reports whether every member passes the filters on its node, with those before it there, as the algorithm placed them.
 func (t *groupTrial) allFit(ctx context.Context, assignments []minor.Assignment) (fits bool, err error) {
