@@ -42,6 +42,19 @@ def test_an_order_of_which_one_victim_was_not_read_is_found() -> None:
     assert recording.found() == ["barrier-skipped"]
 
 
+@pytest.mark.parametrize(("node", "broken"), [("node-2", []), ("node-1", ["barrier-skipped"])])
+def test_a_list_of_its_node_counts_as_a_read_of_a_victim(node: str, broken: list[str]) -> None:
+    recording = gang_made_room()
+    recording.requests = [
+        replace(event, verb="list", name="", uri=f"/pods?fieldSelector=spec.nodeName%3D{node}&limit=20")
+        if (event.verb, event.name) == ("get", "b")
+        else event
+        for event in recording.requests
+    ]
+
+    assert recording.found() == broken
+
+
 def test_an_order_of_which_no_deletion_was_tried_is_found() -> None:
     assert gang_made_room(tried=False).found() == ["barrier-skipped"]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry
@@ -148,6 +148,15 @@ class FakeCluster:
     async def members(self, namespace: str) -> Members:
         await self._called("list_pods", namespace)
         return members_in(pod for pod in self.pods.values() if pod.metadata.namespace == namespace)
+
+    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
+        await self._called("list_pods", f"{namespace}/{node}")
+        found = [
+            pod
+            for pod in sorted(self.pods.values(), key=lambda pod: pod.metadata.name)
+            if (pod.metadata.namespace, pod.spec.node_name) == (namespace, node)
+        ]
+        return found[:limit]
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         await self._called("get_lease", name)

@@ -570,6 +570,58 @@ async def test_a_member_that_cannot_be_read_for_a_moment_is_read_again() -> None
     assert (await world.order()).result == "succeeded"
 
 
+def crowd(*nodes: str, count: int = 5) -> list[Victim]:
+    return [on(f"v{number}-{node}", node) for node in nodes for number in range(count)]
+
+
+def read_before_the_first_mark(world: GroupWorld) -> list[tuple[str, str]]:
+    """What was read of pods, but for the members."""
+    reads = [call for call in world.cluster.calls[: min(world.places("mark"))] if "pod" in call[0]]
+    return sorted({call for call in reads if not call[1].startswith("train")})
+
+
+async def test_many_victims_of_one_node_are_read_by_a_list_of_its_pods() -> None:
+    victims = crowd("n1", "n2")
+    world = GroupWorld(*(running(victim.name, victim.node) for victim in victims))
+
+    outcome = await world.order(group_order(*victims, on("c", "n2")))
+
+    assert (outcome.result, len(outcome.victims)) == ("succeeded", 11)
+    assert read_before_the_first_mark(world) == [("list_pods", "default/n1"), ("list_pods", "default/n2")]
+
+
+async def test_a_victim_that_the_list_of_its_node_lacks_is_read_by_itself() -> None:
+    """The list is no longer than four times the victims, whatever else is on the node."""
+    victims = crowd("n1")
+    others = [running(f"o{number}", "n1") for number in range(4 * len(victims) - 1)]
+    world = GroupWorld(*others, *(running(victim.name, "n1") for victim in victims))
+
+    outcome = await world.order(group_order(*victims, on("c", "n2")))
+
+    assert outcome.result == "succeeded"
+    assert ("list_pods", "default/n1") in read_before_the_first_mark(world)
+    assert ("get_pod", "v4-n1") in read_before_the_first_mark(world)
+
+
+async def test_a_listed_victim_made_anew_on_its_node_is_not_deleted() -> None:
+    victims = crowd("n1")
+    world = GroupWorld(*(running(victim.name, "n1") for victim in victims))
+    world.cluster.put(a_pod("v0-n1").on("n1").uid("another-uid").build())
+
+    outcome = await world.order(group_order(*victims, on("c", "n2")))
+
+    assert results(outcome)["v0-n1"] == "gone"
+    assert "v0-n1" not in world.cluster.deletes()
+
+
+async def test_a_list_that_fails_is_asked_again() -> None:
+    victims = crowd("n1")
+    world = GroupWorld(*(running(victim.name, "n1") for victim in victims))
+    world.cluster.fail("list_pods", "default/n1", UNAVAILABLE)
+
+    assert (await world.order(group_order(*victims, on("c", "n2")))).result == "succeeded"
+
+
 async def test_re_checks_of_many_victims_share_one_look_at_the_members() -> None:
     victims = [on(f"v{number}", "n1") for number in range(60)]
     world = GroupWorld(*(running(victim.name, "n1") for victim in victims))

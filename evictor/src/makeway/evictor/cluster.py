@@ -9,7 +9,7 @@ metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -84,6 +84,9 @@ class Cluster(Protocol):
 
     async def members(self, namespace: str) -> Members:
         """Pods of a namespace by the PodGroup that they name, as `members_in`, straight from storage."""
+
+    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
+        """Pods of a namespace on a node now, the first so many by name, as `get_pod`."""
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
@@ -240,6 +243,16 @@ class ApiCluster:
             if not page.metadata.continue_:
                 return members_in(pods)
             path = f"{base}&continue={quote(page.metadata.continue_, safe='')}"
+
+    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
+        """Pods of a namespace on a node now, the first so many by name.
+
+        Without a resourceVersion the list is as new as a read from storage. kube-apiserver serves it from its
+        cache, which knows the pods of each node: its cost is that of what it returns.
+        """
+        selector = quote(f"spec.nodeName={node}", safe="")
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?fieldSelector={selector}&limit={limit}"
+        return _pods(await self._call("list_pods", "GET", path) or b"{}").items
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""

@@ -297,9 +297,9 @@ class Execution:
             self._halt(refused)
         return pending
 
-    def _read_victims(self) -> asyncio.Future[list[Pod | None]]:
+    def _read_victims(self) -> Awaitable[list[Pod | None]]:
         """Read all victims, begun at once."""
-        return asyncio.gather(*(self._read(p.victim) for p in self.progress.values()))
+        return asyncio.gather(*(self._read(victim) for victim in self.order.victims))
 
     async def _read_classes_of(self, pods: Iterable[Pod | None]) -> None:
         """Read the PriorityClasses that pods name."""
@@ -399,6 +399,13 @@ class Execution:
         if pod is not None and (key := key_of(pod)) is not None:
             await self._read_groups([key])
         return pod
+
+    async def _read_owners(self, pods: Iterable[Pod]) -> None:
+        """Read the DaemonSets that pods claim, and their groups."""
+        found = tuple(pods)
+        await asyncio.gather(*(self._read_daemonset(pod) for pod in found))
+        if groups := {key for pod in found if (key := key_of(pod)) is not None}:
+            await self._read_groups(groups)
 
     async def _read_daemonset(self, pod: Pod) -> None:
         """Read the DaemonSet that a pod claims, which alone can prove it.

@@ -6,7 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
 
+from makeway.bus.messages import Victim
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase
@@ -16,6 +19,8 @@ from makeway.dev.checker.units import Groups
 
 READ = timedelta(seconds=2)
 """A read of the victims is a second old at most when the first deletion is sent, which then takes its way."""
+
+_ON_NODE: Final = "spec.nodeName="
 
 LOOK = timedelta(seconds=6)
 """An evictor's look at the members is five seconds old at most when an effect begins."""
@@ -41,10 +46,11 @@ def rules(case: OrderCase) -> Iterator[Finding]:
 
 
 class _Looks:
-    """When the evictor read which pod, and when it tried its deletion, by namespace and name."""
+    """When the evictor read which pod, or those of which node, and when it tried a pod's deletion."""
 
     def __init__(self, case: OrderCase) -> None:
         self._reads: defaultdict[tuple[str, str], list[datetime]] = defaultdict(list)
+        self._lists: defaultdict[tuple[str, str], list[datetime]] = defaultdict(list)
         self._trials: defaultdict[tuple[str, str], list[datetime]] = defaultdict(list)
         for event in sorted(case.history.requests, key=lambda event: event.at):
             if event.user != case.accounts.evictor or event.resource != "pods":
@@ -52,16 +58,26 @@ class _Looks:
             pod = event.namespace, event.name
             if event.verb == "get":
                 self._reads[pod].append(event.at)
+            elif event.verb == "list" and (node := _node_of(event.uri)):
+                self._lists[event.namespace, node].append(event.at)
             elif event.dry_run and (event.verb == "delete" or event.subresource == "eviction"):
                 self._trials[pod].append(event.at)
 
-    def read(self, pod: tuple[str, str], since: datetime, until: datetime) -> bool:
-        """Whether a pod was read within a time."""
-        return _any(self._reads.get(pod, []), since, until)
+    def read(self, victim: Victim, since: datetime, until: datetime) -> bool:
+        """Whether a victim was read within a time, by itself or with others of its node."""
+        return _any(self._reads.get((victim.namespace, victim.name), []), since, until) or _any(
+            self._lists.get((victim.namespace, victim.node), []), since, until
+        )
 
     def tried(self, pod: tuple[str, str], since: datetime, until: datetime) -> bool:
         """Whether the deletion of a pod was tried within a time."""
         return _any(self._trials.get(pod, []), since, until)
+
+
+def _node_of(uri: str) -> str:
+    """Return the node whose pods a list is of; empty where it is of others."""
+    selector = parse_qs(urlsplit(uri).query).get("fieldSelector", [""])[0]
+    return selector.removeprefix(_ON_NODE) if selector.startswith(_ON_NODE) else ""
 
 
 def _any(times: list[datetime], since: datetime, until: datetime) -> bool:
@@ -72,8 +88,7 @@ def _barrier(order: OrderHistory, moment: datetime, looks: _Looks) -> Iterator[F
     """Of victims that have gone already no deletion is tried, and none of a single one."""
     victims = order.order.victims
     for victim in victims:
-        pod = victim.namespace, victim.name
-        if not looks.read(pod, moment - READ, moment):
+        if not looks.read(victim, moment - READ, moment):
             evidence = f"{victim.namespace}/{victim.name} was not read in the {READ.seconds} s before"
             yield Violation(Invariant.BARRIER_SKIPPED, (order.described,), moment, evidence)
     if len(victims) > 1 and not any(

@@ -109,5 +109,5 @@ def read_requests(log: AuditLog, namespace: str, streams: Streams) -> tuple[Audi
         event
         for event in log.events(about=(f'"namespace":"{namespace}"' if namespace else "", _LEASES))
         if event.resource in wanted
-        and (event.verb in writes or (reads and event.verb == "get" and event.user == evictor))
+        and (event.verb in writes or (reads and event.verb in ("get", "list") and event.user == evictor))
     )
