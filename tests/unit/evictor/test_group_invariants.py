@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from makeway.core.k8s.objects import Metadata, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.evictor import patches
-from makeway.evictor.group_execution import VICTIMS_LAST
+from makeway.evictor.gang import reads_last
 from makeway.evictor.retry import PermanentError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import a_pod, changed
@@ -87,7 +87,7 @@ class GangCluster(WatchedCluster):
         self.broken += [
             f"{name} was read {now - self.read[name]} before"
             for name in stay
-            if name not in self.read or now - self.read[name] > VICTIMS_LAST
+            if name not in self.read or now - self.read[name] > reads_last(len(NAMES))
         ]
         if len(stay) > 1:
             self.broken += [f"the deletion of {name} was not tried" for name in stay - self.tried]

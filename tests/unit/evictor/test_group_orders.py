@@ -21,7 +21,7 @@ from makeway.bus.messages import (
 )
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
-from makeway.core.policy.document import Policy
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor import gang
 from makeway.evictor.breaker import NEVER_ORDERED, NEVER_VICTIMS, Breaker
 from makeway.evictor.execution import VictimProgress
@@ -443,6 +443,23 @@ async def test_reads_that_take_too_long_are_made_again() -> None:
     first = world.places("delete")[0]
     since = world.cluster.calls[world.places("dry_run")[-1] : first]
     assert since.count(("get_pod", "a")) == 2
+
+
+@pytest.mark.parametrize(("pods", "seconds"), [(0, 1), (1, 1), (500, 1), (501, 2), (3_000, 6)])
+def test_a_read_of_many_pods_lasts_longer(pods: int, seconds: int) -> None:
+    assert gang.reads_last(pods) == timedelta(seconds=seconds)
+
+
+async def test_an_order_of_many_victims_may_take_longer_to_read_them() -> None:
+    victims = [on(f"v{number}", f"n{1 + number % 2}") for number in range(501)]
+    world = GroupWorld(*(running(victim.name, victim.node) for victim in victims))
+    world.policy = Policy(limits=PolicyLimits(victims_per_order=1_000, victims_per_minute=1_000))
+    for _ in range(20):
+        world.cluster.before("list_pods", "default/n1", slowly(world))
+
+    outcome = await world.order(group_order(*victims))
+
+    assert (outcome.result, len(world.cluster.deletes())) == ("succeeded", 501)
 
 
 async def test_an_order_whose_victims_cannot_be_read_within_a_second_is_given_up() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import groupby
+from math import ceil
+from typing import Final
 
 from makeway.bus.messages import EvictionOrder, OrderMember, Victim
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
@@ -11,8 +14,20 @@ from makeway.core.k8s.pod_groups import GroupRecord, group_of
 from makeway.core.policy import external
 from makeway.evictor.verdicts import Cancelled, Refused
 
+READ_IN_A_SECOND: Final = 500
+"""So many pods an evictor reads within a second, with a busy API server as well."""
+
 _NAMED = 3
 """How many members that do not wait any more are named."""
+
+
+def reads_last(pods: int) -> timedelta:
+    """Return how old a read of so many pods may be when an effect rests on it.
+
+    A second, and with more than `READ_IN_A_SECOND` one for each so many: a bound below the time that the read
+    takes would keep a large group waiting for good.
+    """
+    return timedelta(seconds=max(1, ceil(pods / READ_IN_A_SECOND)))
 
 
 def incomplete(order: EvictionOrder) -> str:

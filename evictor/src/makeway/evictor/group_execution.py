@@ -30,10 +30,6 @@ from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
 from makeway.runtime.failpoints import failpoint
 
-VICTIMS_LAST: Final = timedelta(seconds=1)
-"""How old the read of all victims may be when the first is deleted; and for how long one look at the group
-and its members serves the re-checks of several victims."""
-
 LISTED: Final = 4
 """So many victims of one namespace on one node are read by a list of its pods there, of at most so many times
 as many: what others put on the node decides neither how long it takes nor how large it is."""
@@ -50,7 +46,9 @@ class GroupExecution(Execution):
         self._looks = SharedReads(self._look)
         self._confirmations = SharedReads(self._judge_again)
         self._looked_at: datetime | None = None
+        self._look_lasts = gang.reads_last(len(order.members))
         self._read_at: datetime | None = None  # the victims, all of them
+        self._read_lasts = gang.reads_last(len(order.victims))
         self._barrier_passed = False
         self._begun = False
 
@@ -89,10 +87,10 @@ class GroupExecution(Execution):
             # Read now, it need not be between here and the first deletion.
             await self._until_deadline(self._cluster.read_brake)
             took, reads = self._age(), reads + 1
-            if took <= VICTIMS_LAST or not pending:
+            if took <= self._read_lasts or not pending:
                 return pending
             if reads == CONFIRMATIONS:
-                seconds, most = took.total_seconds(), VICTIMS_LAST.total_seconds()
+                seconds, most = took.total_seconds(), self._read_lasts.total_seconds()
                 message = (
                     f"it took {seconds:.1f} s to read {len(self.progress)} victims, at most {most:.0f} s"
                 )
@@ -151,13 +149,13 @@ class GroupExecution(Execution):
 
     def _may_delete(self) -> None:
         super()._may_delete()
-        if not self._begun and self._age() > VICTIMS_LAST:
+        if not self._begun and self._age() > self._read_lasts:
             raise TemporaryError("stale", "the victims were read too long ago for the first to be deleted")
         self._begun = True
 
     async def _recheck(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
         """As for any order; before the first deletion all victims are read anew where that is due."""
-        if self._barrier_passed and not self._begun and self._age() > VICTIMS_LAST:
+        if self._barrier_passed and not self._begun and self._age() > self._read_lasts:
             await self._confirmations(self.order.order_id)
         return await super()._recheck(victim, judged)
 
@@ -165,7 +163,7 @@ class GroupExecution(Execution):
 
     async def _check(self) -> Proceed | Stop:
         """As for any order, but that one look serves all who ask within a moment."""
-        if self._looked_at is not None and self._clock.now() - self._looked_at <= VICTIMS_LAST:
+        if self._looked_at is not None and self._clock.now() - self._looked_at <= self._look_lasts:
             return Proceed(self.preemptor)
         return await self._looks(self.order.order_id)
 

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,8 +18,9 @@ from makeway.dev.checker.findings import Invariant, Violation
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.units import Groups
 
-READ = timedelta(seconds=2)
-"""A read of the victims is a second old at most when the first deletion is sent, which then takes its way."""
+READ_IN_A_SECOND: Final = 500
+"""A read of the victims is a second old at most when the first deletion is sent, and of more than so many as
+many seconds as there are so many. Its delete then has a second to take its way."""
 
 _ON_NODE: Final = "spec.nodeName="
 
@@ -87,9 +89,10 @@ def _any(times: list[datetime], since: datetime, until: datetime) -> bool:
 def _barrier(order: OrderHistory, moment: datetime, looks: _Looks) -> Iterator[Finding]:
     """Of victims that have gone already no deletion is tried, and none of a single one."""
     victims = order.order.victims
+    lasts = timedelta(seconds=max(1, ceil(len(victims) / READ_IN_A_SECOND)) + 1)
     for victim in victims:
-        if not looks.read(victim, moment - READ, moment):
-            evidence = f"{victim.namespace}/{victim.name} was not read in the {READ.seconds} s before"
+        if not looks.read(victim, moment - lasts, moment):
+            evidence = f"{victim.namespace}/{victim.name} was not read in the {lasts.seconds} s before"
             yield Violation(Invariant.BARRIER_SKIPPED, (order.described,), moment, evidence)
     if len(victims) > 1 and not any(
         looks.tried((victim.namespace, victim.name), order.committed_at, moment) for victim in victims
