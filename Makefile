@@ -176,6 +176,10 @@ gang-differential: setup ## Plans for pod groups against an exact solver on smal
 upstream-suites: setup ## kube-scheduler's own integration tests of preemption, with MakeWay in it (SUITES=a,b CASES=pattern)
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --suites "$(SUITES)" --cases "$(CASES)" $(ARGS)
 
+.PHONY: upstream-short
+upstream-short: setup ## A dozen cases of those tests that stand for all
+	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --short
+
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, and every case that once differed
 	$(BIN)/pytest -q tests/differential
@@ -249,7 +253,7 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/pytest -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: test
-test: check contract differential-test protocol-test chart browser-test integration ## Everything a change must pass (about 35 minutes on two cores)
+test: check contract differential-test protocol-test chart browser-test upstream-short integration ## Everything a change must pass (about 35 minutes on two cores)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")

@@ -38,6 +38,28 @@ SUITES: Final = (
     Suite("nominated_node_name", "nominated_node_name"),
 )
 
+SHORT: Final = (
+    "podgroup",
+    "TestPodGroupPreemption/("
+    + "|".join(
+        (
+            "Full_PodGroup_Preemption$",
+            "PDB_Violation_Handling",
+            "Priority-based_Victim_Selection",
+            "Preempt_the_whole_PodGroup_even",
+            "Gang_scheduling:_do_not_reprieve",
+            "Basic_scheduling:_preempt_a_pod_group_victim",
+            "PreemptNever_preemption_policy_does",
+            "preemption_with_pod_anti-affinity",
+            "preemption_with_pod_node_port",
+            "topology_spread_constraints$",
+            "two_topologies,_only_one_eligible",
+        )
+    )
+    + ")",
+)
+"""A suite and the cases of it that stand for all where all take too long: one of each kind for pod groups."""
+
 
 def sources(suite: Suite) -> tuple[Path, ...]:
     """Return the suite's files in Go's module cache.
