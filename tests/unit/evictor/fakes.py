@@ -16,8 +16,8 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.awaiting import Awaiting
 from makeway.evictor.cluster import Deleted
-from makeway.evictor.groups import Members, members_in
 from makeway.evictor.intake import OrderDelivery
+from makeway.evictor.members import Member, Members, add_members
 from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.verdicts import Epoch
@@ -72,6 +72,8 @@ class FakeCluster:
         """As it was read last."""
         self.calls: list[tuple[str, str]] = []
         self.events: list[bytes] = []
+        self.followed: Callable[[str, int], Members | None] = lambda namespace, since: None
+        """What a watch of a namespace's pods has; nothing where it is not followed."""
         self.slow: dict[tuple[str, str], int] = {}
         """Calls that take so many turns of the event loop more than the others."""
         self._failures: dict[tuple[str, str], deque[Exception]] = defaultdict(deque)
@@ -147,7 +149,16 @@ class FakeCluster:
 
     async def members(self, namespace: str) -> Members:
         await self._called("list_pods", namespace)
-        return members_in(pod for pod in self.pods.values() if pod.metadata.namespace == namespace)
+        return self.members_now(namespace)
+
+    async def followed_members(self, namespace: str, since: int) -> Members | None:
+        await self._called("followed", namespace)
+        return self.followed(namespace, since)
+
+    def members_now(self, namespace: str) -> Members:
+        found: defaultdict[GroupKey, list[Member]] = defaultdict(list)
+        add_members(found, (pod for pod in self.pods.values() if pod.metadata.namespace == namespace))
+        return found
 
     async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
         await self._called("list_pods", f"{namespace}/{node}")

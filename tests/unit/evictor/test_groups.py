@@ -11,6 +11,7 @@ from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, Protection
 from makeway.evictor.breaker import NEVER_VICTIMS
+from makeway.evictor.members import Members
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim
@@ -72,6 +73,79 @@ async def test_every_pod_and_group_is_read_before_the_first_delete() -> None:
     first = next(place for place, (operation, _) in enumerate(calls) if operation in ("delete", "mark"))
     before = set(calls[:first])
     assert {("get_pod", "a"), ("get_pod", "b"), ("get_pod_group", "g"), ("list_pods", "default")} <= before
+
+
+def follow(world: World) -> list[int]:
+    """Have the namespace followed; return the versions that were asked for."""
+    asked: list[int] = []
+
+    def followed(namespace: str, since: int) -> Members:
+        asked.append(since)
+        return world.cluster.members_now(namespace)
+
+    world.cluster.followed = followed
+    return asked
+
+
+async def test_pods_of_a_namespace_that_is_followed_are_not_listed() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    asked = follow(world)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert ("list_pods", "default") not in world.cluster.calls
+    marks = [int(world.cluster.pods[name].metadata.resource_version) for name in ("a", "b")]
+    assert asked[0] == 0
+    assert 0 < asked[-1] <= max(marks)
+
+
+async def test_a_pod_that_came_while_the_unit_was_marked_keeps_it() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    follow(world)
+    world.cluster.before("dry_run", "b", lambda: leave_out(world))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert "the order leaves default/c out" in outcome.message
+    assert world.cluster.deletes() == []
+    assert not world.cluster.is_marked("a")
+
+
+async def test_a_watch_that_is_behind_refuses_nothing() -> None:
+    """It has a pod that has gone since: the list says so."""
+    world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
+    stale = world.cluster.members_now("default")
+    world.cluster.remove("c")
+    world.cluster.followed = lambda namespace, since: stale
+
+    assert (await world.carry_out(unit_order("a", "b"))).result == "succeeded"
+
+
+async def test_a_watch_that_has_not_seen_the_marks_proves_nothing() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    before = world.cluster.members_now("default")
+    world.cluster.followed = lambda namespace, since: None if since else before
+    world.cluster.before("dry_run", "b", lambda: leave_out(world))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert world.cluster.deletes() == []
+
+
+async def test_a_unit_of_one_pod_is_held_against_a_list() -> None:
+    """Nothing is marked before its only deletion, so nothing proves what a watch has."""
+    world = world_of(member("a"))
+    before = world.cluster.members_now("default")
+    world.cluster.followed = lambda namespace, since: before
+    leave_out(world)
+
+    outcome = await world.carry_out(unit_order("a"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert world.cluster.deletes() == []
 
 
 def leave_out(world: World) -> None:

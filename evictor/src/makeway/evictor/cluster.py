@@ -9,6 +9,7 @@ metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,10 +23,10 @@ from prometheus_client import Counter
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
 from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_of, group_record
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
 from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
-from makeway.evictor.groups import Members, members_in
+from makeway.evictor.members import GroupedPod, Member, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
@@ -83,7 +84,10 @@ class Cluster(Protocol):
         """The PodGroup or CompositePodGroup under this name."""
 
     async def members(self, namespace: str) -> Members:
-        """Pods of a namespace by the PodGroup that they name, as `members_in`, straight from storage."""
+        """Pods of a namespace by the PodGroup that they name, straight from storage."""
+
+    async def followed_members(self, namespace: str, since: int) -> Members | None:
+        """The same with all changes up to a resourceVersion, or with 0 as it is known; None: list them."""
 
     async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
         """Pods of a namespace on a node now, the first so many by name, as `get_pod`."""
@@ -136,8 +140,12 @@ class _ListMetadata(msgspec.Struct):
 
 
 class _Pods(msgspec.Struct):
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
     items: tuple[Pod, ...] = ()
+
+
+class _GroupedPods(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: tuple[GroupedPod, ...] = ()
 
 
 class _DeleteAnswer(msgspec.Struct):
@@ -170,6 +178,7 @@ _priority_class = _decoder(PriorityClass)
 _daemonset = _decoder(DaemonSet)
 _pod_group = _decoder(PodGroup)
 _pods = _decoder(_Pods)
+_grouped_pods = _decoder(_GroupedPods)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
@@ -181,8 +190,16 @@ def _pod_path(namespace: str, name: str) -> str:
 class ApiCluster:
     """`Cluster` over a connection to the API server."""
 
-    def __init__(self, api: Api, metrics: EvictorMetrics, brake: Callable[[], Awaitable[Brake]]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        metrics: EvictorMetrics,
+        brake: Callable[[], Awaitable[Brake]],
+        followed: Callable[[str, int], Awaitable[Members | None]] | None = None,
+    ) -> None:
+        """`followed`: `FollowedMembers.members`; None: no namespace is followed."""
         self._api = api
+        self._followed = followed
         self._brake = brake
         self._metrics = metrics
         self._counters: dict[tuple[str, str], Counter] = {}
@@ -232,16 +249,20 @@ class ApiCluster:
         """Pods of a namespace by the PodGroup that they name, read as nodes are, in pages."""
         return await self._members(namespace)
 
+    async def followed_members(self, namespace: str, since: int) -> Members | None:
+        """The same, without a list where the namespace is followed and that far."""
+        return None if self._followed is None else await self._followed(namespace, since)
+
     async def _read_members(self, namespace: str) -> Members:
-        pods: list[Pod] = []
+        members: defaultdict[GroupKey, list[Member]] = defaultdict(list)
         base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
         path = base
         while True:
             body = await self._call("list_pods", "GET", path)
-            page = _pods(body or b"{}")
-            pods += (pod for pod in page.items if group_of(pod))
+            page = _grouped_pods(body or b"{}")
+            add_members(members, page.items)
             if not page.metadata.continue_:
-                return members_in(pods)
+                return members
             path = f"{base}&continue={quote(page.metadata.continue_, safe='')}"
 
     async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:

@@ -40,6 +40,7 @@ from makeway.evictor.groups import (
     key_of,
     membership_of,
 )
+from makeway.evictor.members import Members, version_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap
@@ -174,6 +175,9 @@ class Execution:
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
         self._begun_units = frozenset[str]()  # by an earlier delivery
+        self._marked: dict[str, int] = {}
+        """By namespace, the version of the last pod of a unit that this delivery has marked."""
+        self._rehearsed = False
         self._group_api = PodGroupApi()
         self._cluster = cluster
         self._records = records
@@ -207,6 +211,8 @@ class Execution:
         if await self._reserve([progress.victim for progress, _ in pending]):
             pending = await self._judge_all()
         judged = await self._rehearse(pending)
+        if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
+            self._halt(refused)
         others, hard = list[Pending](), list[Pending]()
         for one in judged:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
@@ -341,15 +347,25 @@ class Execution:
         self._begun_units |= begun_units(self.order, marked)
 
     async def _incomplete_unit(self) -> Refused | None:
-        """Whether the order leaves a pod of a unit out, by all pods of its namespaces as they are now."""
-        namespaces = sorted({victim.namespace for victim in self.order.victims if victim.unit})
-        for namespace in namespaces:
-            members = await self._cluster.members(namespace)
-            await self._read_groups(groups_in(members, self.order))
-            refused = incomplete_unit(self.order, members, self._groups.get, self._begun_units)
+        """Whether the order leaves a pod of a unit out, by all pods of its namespaces.
+
+        Before the order has marked its victims what is known of them will do, for this is asked again. Then
+        the pods are as new as its last mark. No refusal rests on less than a list.
+        """
+        for namespace in sorted({victim.namespace for victim in self.order.victims if victim.unit}):
+            since = self._marked.get(namespace, 0)
+            if since or not self._rehearsed:
+                followed = await self._cluster.followed_members(namespace, since)
+                if followed is not None and await self._left_out(followed) is None:
+                    continue
+            refused = await self._left_out(await self._cluster.members(namespace))
             if refused is not None:
                 return refused
         return None
+
+    async def _left_out(self, members: Members) -> Refused | None:
+        await self._read_groups(groups_in(members, self.order))
+        return incomplete_unit(self.order, members, self._groups.get, self._begun_units)
 
     async def _read_groups(self, keys: Iterable[GroupKey]) -> None:
         """Read PodGroups and their parents; nothing where the API server serves none."""
@@ -515,6 +531,7 @@ class Execution:
         An admission policy or a budget that says no to one is known so before another one is deleted. What
         refuses stops the order here; a rollback takes the marks away. Afterwards all are judged anew (None).
         """
+        self._rehearsed = True
         together = self._to_rehearse(pending)
         if len(together) <= 1:
             return pending
@@ -626,6 +643,9 @@ class Execution:
         await self._cluster.read_brake()
         self._may_act()
         marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
+        if marked is not None and victim.unit:
+            version = version_of(marked.metadata.resource_version)
+            self._marked[victim.namespace] = max(version, self._marked.get(victim.namespace, 0))
         await failpoint("evictor.after-mark", self.order.order_id)
         return marked
 

@@ -7,23 +7,18 @@ deleted, what its group says no longer keeps the others, also where another evic
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
 
 from makeway.bus.messages import EvictionOrder, Victim
-from makeway.core.k8s.objects import ENDED_PHASES, Pod
+from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, group_of, membership
+from makeway.evictor.members import Members
 from makeway.evictor.verdicts import Exempt, Refused
-
-_NONE: Final = frozenset[str]()
 
 POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
 
 Find = Callable[[GroupKey], GroupRecord | None]
-Members = Mapping[GroupKey, Sequence[Pod]]
-"""Pods by the PodGroup that they name."""
 
 
 def key_of(pod: Pod) -> GroupKey | None:
@@ -51,15 +46,6 @@ def exempt_by_group(victim: Victim, found: Membership) -> Exempt | None:
     return Exempt(POD_GROUP, f"{unit} goes whole or not at all, and the order {named}")
 
 
-def members_in(pods: Iterable[Pod]) -> Members:
-    """Return the pods that have a node and have not ended, by the PodGroup that they name."""
-    found: defaultdict[GroupKey, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        if pod.spec.node_name and pod.status.phase not in ENDED_PHASES and (key := key_of(pod)) is not None:
-            found[key].append(pod)
-    return found
-
-
 def begun_units(order: EvictionOrder, staying: Mapping[str, bool]) -> frozenset[str]:
     """Return the units of which an earlier delivery of an order has deleted a pod.
 
@@ -74,7 +60,7 @@ def begun_units(order: EvictionOrder, staying: Mapping[str, bool]) -> frozenset[
 
 
 def incomplete_unit(
-    order: EvictionOrder, members: Members, find: Find, begun: Collection[str] = _NONE
+    order: EvictionOrder, members: Members, find: Find, begun: Collection[str] = ()
 ) -> Refused | None:
     """Return that an order leaves a pod of a unit out; None where it has all that are bound.
 
@@ -91,9 +77,8 @@ def incomplete_unit(
         if unit is None or str(unit) not in units:
             continue
         for pod in pods:
-            uid = pod.metadata.uid
-            if pod.metadata.deletion_timestamp is None and uid not in awaited and named.get(uid) != str(unit):
-                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            if not pod.leaving and pod.uid not in awaited and named.get(pod.uid) != str(unit):
+                name = f"{pod.namespace}/{pod.name}"
                 return Refused(
                     "unit-incomplete", f"{unit} goes whole or not at all, and the order leaves {name} out"
                 )

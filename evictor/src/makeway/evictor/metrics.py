@@ -65,6 +65,14 @@ class EvictorMetrics:
             ["operation", "result"],
             registry=registry,
         )
+        self.watch_restarts = Counter(
+            "makeway_evictor_watch_restarts",
+            "Watches of the pods of namespaces from which groups of disruption mode all go that ended, by "
+            "resource (pods) and reason: ended, silent-or-cut, throttled, refused, expired, error, "
+            "undecodable (a pod: its namespace is listed for each order from then on).",
+            ["resource", "reason"],
+            registry=registry,
+        )
         self.retries = Counter(
             "makeway_evictor_retries",
             "Attempts that failed and were followed by another. operation: read, evict, clear, rollback, "

@@ -23,6 +23,7 @@ from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
 from makeway.evictor.fences import Fences
+from makeway.evictor.following import FollowedMembers
 from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import EvictorMetrics
@@ -151,7 +152,8 @@ async def run(
             queues_source.unhealthy,
             lambda: queue_exempt_namespaces(policy.current, config.namespace),
         )
-        cluster = ApiCluster(api, metrics, brake.fresh)
+        members = FollowedMembers(api, metrics)
+        cluster = ApiCluster(api, metrics, brake.fresh, members.members)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid, clock, breaker.clock_read)
         wasted = WastedVictims(cluster, clock, breaker)
@@ -236,6 +238,7 @@ async def run(
             control.follow_forever(),
             outcomes.follow_forever(),
             breaker_store.keep_forever(),
+            members.run(),
             wasted.look_forever(),
             events.write_forever(),
             probe.probe_forever(),

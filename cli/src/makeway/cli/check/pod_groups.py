@@ -24,7 +24,7 @@ ONE_BY_ONE: Final = "v1alpha2"
 GROUP_RIGHTS: Final = (
     *(Right("planner", verb, GROUP, kind) for kind in (POD_GROUPS, COMPOSITES) for verb in ("list", "watch")),
     *(Right("evictor", "get", GROUP, kind) for kind in (POD_GROUPS, COMPOSITES)),
-    Right("evictor", "list", "", "pods"),
+    *(Right("evictor", verb, "", "pods") for verb in ("list", "watch")),
 )
 """What charts/makeway/rbac/pod-groups.yaml grants, which a test compares."""
 

@@ -1,0 +1,66 @@
+"""The pods of PodGroups in a namespace, so that none of a unit is left out. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod, SchedulingGroup, View
+from makeway.core.k8s.pod_groups import GroupKey
+
+
+class _Spec(View, frozen=True, gc=False):
+    node_name: str | None = None
+    scheduling_group: SchedulingGroup | None = None
+
+
+class _Status(View, frozen=True, gc=False):
+    phase: str | None = None
+
+
+class GroupedPod(View, frozen=True, gc=False):
+    """What of a pod says whether it is one of a unit."""
+
+    metadata: Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A pod that names a PodGroup, has a node and has not ended."""
+
+    namespace: str
+    name: str
+    uid: str
+    leaving: bool
+
+
+Members: TypeAlias = Mapping[GroupKey, Sequence[Member]]
+"""Pods by the PodGroup that they name."""
+
+
+def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, Member] | None:
+    """Return the PodGroup that a pod is a member of; None where it is of none."""
+    group, metadata = pod.spec.scheduling_group, pod.metadata
+    if group is None or not group.pod_group_name or not pod.spec.node_name:
+        return None
+    if pod.status.phase in ENDED_PHASES:
+        return None
+    leaving = metadata.deletion_timestamp is not None
+    key = GroupKey(metadata.namespace, group.pod_group_name)
+    return key, Member(metadata.namespace, metadata.name, metadata.uid, leaving)
+
+
+def version_of(resource_version: str) -> int:
+    """Return a resourceVersion as a number to compare; 0 where it is none."""
+    return int(resource_version) if resource_version.isdecimal() else 0
+
+
+def add_members(members: defaultdict[GroupKey, list[Member]], pods: Iterable[GroupedPod | Pod]) -> None:
+    """Add those of `pods` that are members to what was found before."""
+    for pod in pods:
+        if (found := member_of(pod)) is not None:
+            members[found[0]].append(found[1])
