@@ -87,6 +87,19 @@ def _gangs(of: str, gangs: int, pods: int, priority: int, **params: int | str) -
     return Workload(name, of, sizes, gangs * pods, _GANGS, priority, gates=_GROUP_GATES)
 
 
+def _large() -> Workload:
+    """Return a gang of 1,000 on as many nodes, each of which has three low pods: all go."""
+    params: dict[str, int | str] = {
+        "initNodes": 1000,
+        "initPods": 3000,
+        "preemptorPodGroups": 1,
+        "podsPerGroup": 1000,
+        "gangCpuRequest": "3970m",
+    }
+    of = "GangPreemptionBasic"
+    return Workload(f"{of}/1x1000", of, params, 1000, _GANGS, _GANG_PRIORITY, gates=_GROUP_GATES)
+
+
 def _mixed(nodes: int, minutes: int = 15) -> Workload:
     """Return a gang of 40; each needs a node, of which half have one large pod, the others 30 small ones."""
     params: dict[str, int | str] = {
@@ -149,6 +162,7 @@ ALL = (
         for of in ("GangPreemptionPodGroups", ALL_GROUPS)
         for gangs in (1, 10)
     ),
+    _large(),
     *(_mixed(nodes, minutes) for nodes, minutes in ((100, 15), (1000, 15), (5000, 60))),
 )
 BY_NAME = {workload.name: workload for workload in ALL}
