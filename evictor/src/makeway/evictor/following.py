@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from typing import Final, NoReturn
 from urllib.parse import quote
 
@@ -31,24 +30,38 @@ PROOF_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 60.0
 
 
-@dataclass
-class _Followed:
+class _Namespace:
     """The members in one namespace, as a watch has them, and what became of the watch."""
 
-    metrics: EvictorMetrics
-    unreadable: bool = False
-    """A pod could not be read: it may be a member, so from then on nothing is known here."""
-    groups: dict[GroupKey, dict[str, Member]] = field(default_factory=dict)
-    keys: dict[str, GroupKey] = field(default_factory=dict)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, api: ObjectReader, name: str, metrics: EvictorMetrics) -> None:
+        path = f"/api/v1/namespaces/{quote(name, safe='')}/pods"
+        self.watch = ListWatch(api, Resource("pods", path, GroupedPod), self, self)
+        self.task: asyncio.Task[NoReturn] | None = None
+        self.asked_at = 0.0
+        self.news = asyncio.Event()
+        self._metrics = metrics
+        self._unreadable = False  # a pod could not be read: it may be a member, so nothing is known any more
+        self._groups: dict[GroupKey, dict[str, Member]] = {}
+        self._key_of: dict[str, GroupKey] = {}  # by UID
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all pods have been listed, and could be read."""
+        return self.watch.synced.is_set() and not self._unreadable
+
+    def members(self) -> Members:
+        """Return all of them. O(pods)."""
+        return {key: tuple(found.values()) for key, found in self._groups.items()}
+
+    # What the list-watch hands on.
 
     def put(self, item: GroupedPod) -> None:
         """Take a pod, new or changed; one that has ended, or is of no group, is forgotten."""
         self.drop(item)
         if (found := member_of(item)) is not None:
             key, member = found
-            self.keys[member.uid] = key
-            self.groups.setdefault(key, {})[member.uid] = member
+            self._key_of[member.uid] = key
+            self._groups.setdefault(key, {})[member.uid] = member
 
     def drop(self, item: GroupedPod) -> None:
         """Forget a pod that was deleted."""
@@ -57,39 +70,29 @@ class _Followed:
 
     def retain(self, uids: set[str]) -> None:
         """Forget all pods but these."""
-        for uid in self.keys.keys() - uids:
+        for uid in self._key_of.keys() - uids:
             self._forget(uid)
 
-    def members(self) -> Members:
-        """Return all of them. O(pods)."""
-        return {key: tuple(found.values()) for key, found in self.groups.items()}
+    def _forget(self, uid: str) -> None:
+        if (key := self._key_of.pop(uid, None)) is None:
+            return
+        del self._groups[key][uid]
+        if not self._groups[key]:
+            del self._groups[key]
+
+    # What the list-watch reports.
 
     def listed(self, resource: str, reason: str) -> None:
-        """Count nothing: as many lists as watches that could not go on, and the first."""
+        """Count nothing: but for the first, a list follows a watch that ended."""
 
     def reconnected(self, resource: str, reason: str) -> None:
         """Count a watch that ended."""
-        self.metrics.watch_restarts.labels(resource=resource, reason=reason).inc()
+        self._metrics.watch_restarts.labels(resource=resource, reason=reason).inc()
 
     def undecodable(self, resource: str) -> None:
-        """Know nothing any more; a list says which pod, and keeps its unit."""
-        self.unreadable = True
+        """Know nothing any more; a list fails by that pod, and so keeps its unit."""
+        self._unreadable = True
         self.reconnected(resource, "undecodable")
-
-    def _forget(self, uid: str) -> None:
-        if (key := self.keys.pop(uid, None)) is None:
-            return
-        del self.groups[key][uid]
-        if not self.groups[key]:
-            del self.groups[key]
-
-
-@dataclass
-class _Following:
-    followed: _Followed
-    watch: ListWatch[GroupedPod]
-    task: asyncio.Task[NoReturn]
-    asked_at: float = 0.0
 
 
 class FollowedMembers:
@@ -99,7 +102,7 @@ class FollowedMembers:
         self._api = api
         self._metrics = metrics
         self._tasks: asyncio.TaskGroup | None = None
-        self._namespaces: dict[str, _Following] = {}
+        self._namespaces: dict[str, _Namespace] = {}
 
     async def run(self) -> NoReturn:
         """Follow what is asked about, for as long as it is."""
@@ -112,10 +115,10 @@ class FollowedMembers:
 
     def forget_unused(self, now: float) -> None:
         """End the watches of namespaces that have not been asked about."""
-        for namespace, one in list(self._namespaces.items()):
-            if now - one.asked_at > UNUSED_SECONDS:
+        for name, one in list(self._namespaces.items()):
+            if now - one.asked_at > UNUSED_SECONDS and one.task is not None:
                 one.task.cancel()
-                del self._namespaces[namespace]
+                del self._namespaces[name]
 
     async def members(self, namespace: str, since: int) -> Members | None:
         """Return the members in a namespace with all changes up to version `since`; None: list them.
@@ -123,26 +126,23 @@ class FollowedMembers:
         0: as they are known. Waits for `PROOF_SECONDS` at most.
         """
         one = self._follow(namespace)
-        if one is None or not one.watch.synced.is_set() or one.followed.unreadable:
+        if one is None or not one.is_known:
             return None
         try:
             async with asyncio.timeout(PROOF_SECONDS):
                 while one.watch.version < since:
-                    one.followed.news.clear()
-                    await one.followed.news.wait()
+                    one.news.clear()
+                    await one.news.wait()
         except TimeoutError:
             return None
-        return None if one.followed.unreadable else one.followed.members()
+        return one.members() if one.is_known else None
 
-    def _follow(self, namespace: str) -> _Following | None:
-        one = self._namespaces.get(namespace)
+    def _follow(self, name: str) -> _Namespace | None:
+        one = self._namespaces.get(name)
         if one is None:
             if self._tasks is None or len(self._namespaces) >= MOST_FOLLOWED:
                 return None
-            followed = _Followed(self._metrics)
-            path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
-            watch = ListWatch(self._api, Resource("pods", path, GroupedPod), followed, followed)
-            one = _Following(followed, watch, self._tasks.create_task(watch.run()))
-            self._namespaces[namespace] = one
+            one = self._namespaces[name] = _Namespace(self._api, name, self._metrics)
+            one.task = self._tasks.create_task(one.watch.run())
         one.asked_at = time.monotonic()
         return one
