@@ -7,10 +7,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENT_SECONDS = 60.0
-"""No promise: what takes a second on a machine of its own may take twenty on a busy one."""
+PATIENT_SECONDS = 120.0
+"""No promise: what takes a second on a machine of its own may take a minute on a busy one."""
+
 IN_FORCE_SECONDS = 180.0
 """A new API server may take a minute, and longer on a busy machine, until it goes by admission policies."""
+
 _LONGEST_SECONDS = 0.5
 """Between two times of asking."""
 _MOST_CHARACTERS = 2000
