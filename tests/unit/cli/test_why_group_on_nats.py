@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.messages import DecisionRecord, EvictionOrder
 from makeway.cli.output import Printer
 from makeway.cli.why.command import _lines
 from makeway.cli.why.explanation import of_group
@@ -91,3 +91,16 @@ async def test_a_preemption_by_others_is_told_where_makeway_made_none(bus: Bus) 
 
     assert (answer.uid, answer.served_by_others) == (found.preemptor.uid, (found,))
     assert "made room for group shop/train" in "\n".join(_lines(answer))
+
+
+async def test_a_group_that_went_whole_is_told_for_whom(bus: Bus) -> None:
+    await bus.ensure_streams()
+    found = MESSAGES["order.group"]
+    assert isinstance(found, EvictionOrder)
+    assert "PodGroup batch/train" in {victim.unit for victim in found.victims}
+    await bus.publish_order(found, 0)
+
+    answer = await of_group(bus, "batch", "train", plan=True)
+
+    assert [story.order.order_id for story in answer.taken_by] == [found.order_id]
+    assert _lines(answer)[0].startswith("group batch/train: 1 pod on 1 node, chosen by order")

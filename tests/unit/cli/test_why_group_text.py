@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, GroupPrice, Refusal
+from makeway.bus.messages import DecisionRecord, EvictionOrder, GroupPrice, Outcome, Refusal
 from makeway.cli.history import comparisons
 from makeway.cli.history.rows import preempted_row
 from makeway.cli.why import text as why_text
@@ -168,6 +168,20 @@ def test_a_pod_that_went_for_a_group_names_it() -> None:
     told = list(why_text.preempted_by_another(compared(), theirs.victims[0]))
 
     assert told[1] == "  for:   group shop/train (2 members) (priority 1000)"
+
+
+def test_a_group_that_went_whole_tells_for_whom_and_what_became_of_its_pods() -> None:
+    order, outcome = MESSAGES["order.group"], MESSAGES["outcome.group"]
+    assert isinstance(order, EvictionOrder)
+    assert isinstance(outcome, Outcome)
+    pods = [replace(order.victims[0], unit="PodGroup batch/train") for _ in range(2)]
+    story = Story(order=order, outcome=outcome, decision=None)
+
+    told = list(why_text.group_preempted(story, pods))
+
+    head = f"group batch/train: 2 pods on 1 node, chosen by order {order.order_id}"
+    assert told[0] == f"{head}: 2 pods failed (refused)"
+    assert told[1].startswith("  for:   group shop/train")
 
 
 def test_of_many_victims_for_a_group_a_few_are_told() -> None:

@@ -194,9 +194,15 @@ def _lines(answer: Explanation) -> list[str]:
 
 
 def _of_group(answer: Explanation) -> list[str]:
-    """Say what became of the last order for a group, and what was decided since."""
+    """Say whom a group went for, what became of the last order for it, and what was decided since."""
+    lines: list[str] = []
+    name = f" {answer.namespace}/{answer.name}"
+    for taken in answer.taken_by:
+        pods = [victim for victim in taken.order.victims if victim.unit.endswith(name)]
+        lines += why_text.group_preempted(taken, pods)
     story = answer.made_room[0] if answer.made_room else None
-    lines = list(why_text.of_order(story)) if story is not None else []
+    if story is not None:
+        lines += why_text.of_order(story)
     last = answer.last_decision
     if last is not None and (story is None or last.decision_id != story.order.decision_id):
         lines += why_text.of_decision(last, None)

@@ -23,6 +23,7 @@ from makeway.cli.why.story import (
     orders_for,
     orders_for_group,
     orders_that_took,
+    orders_that_took_group,
     story_of,
 )
 from makeway.core.k8s.objects import Pod, PodCondition
@@ -39,6 +40,9 @@ _NO_PLAN: Final = "no plan: "
 
 _DELAYED: Final = "preemption is delayed until "
 """How the plugin begins what it says of a pod whose PriorityClass delays its preemption."""
+
+_MOST_TAKEN: Final = 3
+"""The last orders that took a group are told."""
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
@@ -121,17 +125,21 @@ async def of_decision(bus: Bus, decision_id: str) -> Explanation:
 
 
 async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explanation:
-    """Explain what was last decided for a PodGroup, and what became of it. Raises BusError, NotKept.
+    """Explain what was last decided for a PodGroup, what became of that, and whom it went for.
+
+    Raises BusError, NotKept.
 
     `plan`: and what the last plan would have cost with other orders of the terms.
     """
     made = await orders_for_group(bus, namespace, name)
     last = await last_group_decision(bus, namespace, name)
     served = await for_group_by_others(bus, namespace, name)
-    if not made and last is None and not served:
+    taken = await orders_that_took_group(bus, namespace, name)
+    if not made and last is None and not served and not taken:
         raise NotKept(
             f"no decision of the last three days is about PodGroup {namespace}/{name}, no order of the last "
-            "week makes room for it, and no preemption for it by others was seen; is --namespace right?"
+            "week makes room for it or takes it as a whole, and no preemption for it by others was seen; is "
+            "--namespace right?"
         )
     story = await story_of(bus, made[-1]) if made else None
     about = made[-1].group if made else last.group if last is not None else None
@@ -142,7 +150,7 @@ async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explan
         namespace=namespace,
         name=name,
         uid=uid,
-        taken_by=(),
+        taken_by=tuple([await story_of(bus, order) for order in taken[-_MOST_TAKEN:]]),
         made_room=(story,) if story is not None else (),
         pending=None,
         last_decision=last,

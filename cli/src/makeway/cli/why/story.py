@@ -16,6 +16,7 @@ from makeway.bus.follow import Start
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
+from makeway.core.k8s.pod_groups import GroupKey
 from makeway.planner.service.orders.ledger import Ledger
 
 _LOOKED_BACK: Final = timedelta(minutes=15)
@@ -46,6 +47,13 @@ async def orders_that_took(bus: Bus, namespace: str, name: str, uid: str = "") -
 
     async with aclosing(orders(bus)) as all_of_them:
         return [order async for order in all_of_them if names(order)]
+
+
+async def orders_that_took_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
+    """Find the orders with a whole group among their victims, or a tree of groups, oldest first."""
+    units = {str(GroupKey(namespace, name)), str(GroupKey(namespace, name, composite=True))}
+    async with aclosing(orders(bus)) as all_of_them:
+        return [order async for order in all_of_them if any(victim.unit in units for victim in order.victims)]
 
 
 async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:

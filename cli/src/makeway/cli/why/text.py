@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, Outcome, QuotaDecision, Refusal, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.units import compared_text, group_text, in_units, names_of, place_text, unit_text
 from makeway.cli.why.group_text import decided as group_decided
@@ -35,6 +36,26 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
     order = story.order
     became = _became(story.outcome, victim)
     yield f"{victim.namespace}/{victim.name} was chosen by order {order.order_id} on {victim.node}: {became}"
+    yield from _chosen_for(order, victim)
+    if victim.unit:
+        together = [one for one in order.victims if one.unit == victim.unit]
+        yield f"  goes:  with {unit_text(victim.unit, together)}, whole or not at all"
+    yield from _chosen_with(order, victim)
+    yield from decided(story.decision, order.decision_id)
+
+
+def group_preempted(story: Story, pods: Sequence[Victim]) -> Iterator[str]:
+    """Say the same of a group that goes whole. `pods`: those of the order, one at least."""
+    order = story.order
+    results = Counter(_became(story.outcome, pod, when=False) for pod in pods)
+    became = ", ".join(f"{counted(count, 'pod')} {result}" for result, count in results.items())
+    yield f"{unit_text(pods[0].unit, pods)}, chosen by order {order.order_id}: {became}"
+    yield from _chosen_for(order, pods[0])
+    yield from _chosen_with(order, pods[0])
+    yield from decided(story.decision, order.decision_id)
+
+
+def _chosen_for(order: EvictionOrder, victim: Victim) -> Iterator[str]:
     if order.group is not None and order.kind == "group":
         yield f"  for:   {group_text(order)}, priority {order.group.priority}"
     elif order.preemptor is not None:
@@ -44,15 +65,14 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
         yield f"  for:   queue {order.queue}, whose maximum was lowered"
     violating = "; it violates a PDB" if victim.pdb_violating else ""
     yield f"  rule:  {victim.rule} (its priority is {victim.priority}){violating}"
-    if victim.unit:
-        together = [one for one in order.victims if one.unit == victim.unit]
-        yield f"  goes:  with {unit_text(victim.unit, together)}, whole or not at all"
+
+
+def _chosen_with(order: EvictionOrder, victim: Victim) -> Iterator[str]:
     others = [
         one for one in order.victims if one.uid != victim.uid and (one.unit != victim.unit or not one.unit)
     ]
     if others:
         yield f"  with:  {_some(others)}"
-    yield from decided(story.decision, order.decision_id)
 
 
 def preempted_by_another(comparison: Comparison, victim: Victim) -> Iterator[str]:
@@ -356,12 +376,12 @@ def _some(victims: Sequence[Victim]) -> str:
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
-def _became(outcome: Outcome | None, victim: Victim) -> str:
+def _became(outcome: Outcome | None, victim: Victim, *, when: bool = True) -> str:
     if outcome is None:
         return "no outcome yet"
     for one in outcome.victims:
         if one.uid == victim.uid:
-            when = f" {api_time(one.deleted_at)}" if one.deleted_at else ""
+            at = f" {api_time(one.deleted_at)}" if when and one.deleted_at else ""
             why = f" ({one.reason})" if one.reason else ""
-            return f"{one.result}{why}{when}"
+            return f"{one.result}{why}{at}"
     return f"the order {outcome.result}"
