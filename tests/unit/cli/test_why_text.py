@@ -198,6 +198,19 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
     assert (place or "nothing that may go") in text
 
 
+def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to_kube_scheduler() -> None:
+    held = "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"
+    condition = PodCondition(type="PodScheduled", status="False", message=f"0/2 nodes: makeway: {held}")
+    pod = Pod(metadata=Metadata(), spec=PodSpec(), status=PodStatus(conditions=(condition,)))
+    answer = replace(refused, result="preempts", nominated_node="node-1")
+    found = Pending(answer=answer, unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, group="train", unplanned=unplanned(pod)))
+
+    assert f"its scheduler had no plan: {held}" in text
+    assert "it is left to" not in text
+
+
 def test_a_pod_that_another_scheduler_made_room_for_is_told_by_whom_and_at_whose_cost() -> None:
     comparison = MESSAGES["comparison.full"]
     assert isinstance(comparison, Comparison)

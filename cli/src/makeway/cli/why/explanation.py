@@ -38,6 +38,9 @@ _HELD: Final = ("QueueFull", "QueueLimitsUnknown")
 _NO_PLAN: Final = "no plan: "
 """How the plugin begins what it says of a pod that the planner has not answered for."""
 
+_HELD_FOR_GROUPS: Final = "groups.preemptors of the policy is hold"
+"""How the plugin begins what it says of a pod of a group for which the policy has nothing evicted."""
+
 _DELAYED: Final = "preemption is delayed until "
 """How the plugin begins what it says of a pod whose PriorityClass delays its preemption."""
 
@@ -249,7 +252,9 @@ def _condition(pod: Pod) -> str:
 
 def unplanned(pod: Pod) -> str:
     """Return why the pod's scheduler had no plan for it, from the pod's condition; empty where it had one."""
-    return _told(pod, _NO_PLAN)
+    if told := _told(pod, _NO_PLAN):
+        return told
+    return f"{_NO_PLAN}{held}" if (held := _told(pod, _HELD_FOR_GROUPS)) else ""
 
 
 def delayed(pod: Pod) -> str:
