@@ -20,8 +20,12 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
-		if ended.kind == endPodGroup && pl.engine.control.holdsGroups() {
+		switch {
+		case ended.kind != endPodGroup:
+		case pl.engine.control.holdsGroups():
 			return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}
+		case minor.HoldsGroups():
+			return &preemptResult{kind: endGroupHeld, message: "the gate WorkloadAwarePreemption leaves pods of a scheduling group to a plugin named DefaultPreemption: nothing is evicted for them"}
 		}
 		return ended
 	}

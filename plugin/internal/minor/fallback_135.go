@@ -50,6 +50,9 @@ func (c *choosing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState
 // BreaksGroup reports false: in this version no group goes whole or not at all.
 func BreaksGroup(*v1.Pod) bool { return false }
 
+// HoldsGroups reports false: in this version kube-scheduler makes room for pods of a group one by one.
+func HoldsGroups() bool { return false }
+
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
 func MoreImportantPod(upstream *defaultpreemption.DefaultPreemption) func(a, b *v1.Pod) bool {
 	return upstream.MoreImportantPod

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -51,6 +52,12 @@ func (c *choosing) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState
 // BreaksGroup reports whether kube-scheduler's own preemption may take a pod of a group that goes whole or not at all by itself:
 // this version takes single pods whatever the mode of their group is.
 func BreaksGroup(victim *v1.Pod) bool { return InGroup(victim) }
+
+// HoldsGroups reports whether nothing makes room for pods of groups: where its gate for that is on, this version of kube-scheduler has
+// room made for a group as a whole, and by the plugin that is named DefaultPreemption alone.
+func HoldsGroups() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.WorkloadAwarePreemption)
+}
 
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
 func MoreImportantPod(upstream *defaultpreemption.DefaultPreemption) func(a, b *v1.Pod) bool {

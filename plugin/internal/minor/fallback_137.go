@@ -62,6 +62,9 @@ func BreaksGroup(victim *v1.Pod) bool {
 	return InGroup(victim) && !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload)
 }
 
+// HoldsGroups reports false: in this version plugins of any name make room for a group.
+func HoldsGroups() bool { return false }
+
 // MoreImportantPod is the order in which DefaultPreemption keeps pods.
 func MoreImportantPod(*defaultpreemption.DefaultPreemption) func(a, b *v1.Pod) bool {
 	return util.MoreImportantPod
