@@ -291,6 +291,13 @@ def test_schedulers_of_the_api_servers_minor_are_in_order() -> None:
             "1.36, the API server is 1.37: Kubernetes allows it",
             "run makeway-scheduler of 1.37",
         ),
+        (
+            "1.36",
+            37,
+            "warning",
+            "with the gates of pod groups on it schedules nothing",
+            "run makeway-scheduler of 1.37",
+        ),
         ("1.37", 38, "warning", "1.37, the API server is 1.38: Kubernetes allows it", "docs/versions.md"),
         ("1.37", 36, "wrong", "1.37, newer than the API server, 1.36", "run makeway-scheduler of 1.36"),
         (

@@ -17,6 +17,9 @@ MINORS: Final = (35, 36, 37)
 """Minor versions of kube-scheduler that makeway-scheduler is built from; a test compares them with go.mod."""
 
 _MINOR: Final = re.compile(r"1\.([0-9]{1,3})")
+_ALPHA_GROUPS: Final = "36"
+"""The minor whose kube-scheduler waits for v1alpha2 of pod groups, which the next does not serve."""
+
 _BUILT: Final = f"1.{MINORS[0]} to 1.{MINORS[-1]}"
 
 
@@ -63,6 +66,8 @@ def _scheduler(one: ComponentStatus, minor: int) -> CheckResult:
     )
     if behind == 1:
         allowed = "Kubernetes allows it, and it was not tested"
+        if found[1] == _ALPHA_GROUPS:
+            allowed += "; with the gates of pod groups on it schedules nothing"
         return CheckResult(
             name, "warning", f"{one.kubernetes}, the API server is 1.{minor}: {allowed}", remedy
         )

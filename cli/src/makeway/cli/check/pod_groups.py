@@ -12,15 +12,12 @@ from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import Right, allowed_by_all
 from makeway.cli.connect.form import PARTS
 from makeway.core.config.document import ConfigError
-from makeway.core.k8s.pod_groups import GROUP
+from makeway.core.k8s.pod_groups import GROUP, ONE_BY_ONE
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, PodGroupApi, pod_group_api
 
 NAME: Final = "pod groups"
-ONE_BY_ONE: Final = "v1alpha2"
-"""The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one."""
-
 GROUP_RIGHTS: Final = (
     *(Right("planner", verb, GROUP, kind) for kind in (POD_GROUPS, COMPOSITES) for verb in ("list", "watch")),
     *(Right("evictor", "get", GROUP, kind) for kind in (POD_GROUPS, COMPOSITES)),
@@ -62,7 +59,7 @@ def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | Non
             NAME,
             "warning",
             f"{text}; kube-scheduler 1.36 preempts for the pods of a gang one by one, also where not enough "
-            "of them can ever run",
+            "of them can ever run, unless its gate WorkloadAwarePreemption is on",
             "groups.preemptors: hold in the policy evicts nothing for them",
         )
     else:

@@ -25,6 +25,10 @@ GROUP: Final = "scheduling.k8s.io"
 POD_GROUP_VERSIONS: Final = ("v1beta1", "v1alpha2")
 """Versions of the PodGroup that are read, the newest first. v1alpha1 of Kubernetes 1.35 has another shape."""
 
+ONE_BY_ONE: Final = "v1alpha2"
+"""The version of Kubernetes 1.36, whose scheduler preempts for the pods of a gang one by one, and asks no
+plugin to make room for it as a whole."""
+
 COMPOSITE_VERSION: Final = "v1alpha3"
 """The version of the CompositePodGroup that is read."""
 
