@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from makeway.core.policy.document import GroupPreemptors, Groups, Policy
 from makeway.planner.offline.manifests import ManifestError, group_named, groups_of, pods_of
 from makeway.planner.offline.results import SimulatedGroup
 from makeway.planner.offline.simulation import Simulation
@@ -50,6 +51,25 @@ def test_a_group_takes_the_pods_that_cost_least_together() -> None:
     assert answer.price is not None
     assert answer.price.victims == 2
     assert {one.node for one in cluster.snapshot.pods.values() if one.name.startswith("train")} == {"b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("version", "preemptors", "says"),
+    [("v1beta1", "hold", "groups.preemptors"), ("v1alpha2", "upstream", "Kubernetes 1.36")],
+)
+def test_nobody_goes_for_a_group_for_which_no_room_is_made(
+    version: str, preemptors: GroupPreemptors, says: str
+) -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=0))
+    cluster.enforce(Policy(groups=Groups(preemptors=preemptors)), "rev")
+    manifest = group(least=1) | {"apiVersion": f"scheduling.k8s.io/{version}"}
+
+    answer = simulated(cluster, manifest, members(1))
+
+    assert (answer.result, answer.victims) == ("refused", ())
+    assert answer.diagnosis is not None
+    assert says in answer.diagnosis.message
+    assert "uid-x" in cluster.snapshot.pods
 
 
 def test_a_group_that_has_room_takes_no_pod() -> None:

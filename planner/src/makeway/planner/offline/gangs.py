@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import msgspec
 
 from makeway.bus.messages import NodeSelection, Placement, Refusal
 from makeway.core.k8s.objects import PriorityClass
-from makeway.core.k8s.pod_groups import GroupRecord, PodGroup, group_record
+from makeway.core.k8s.pod_groups import ONE_BY_ONE, GroupRecord, PodGroup, group_record
+from makeway.core.policy.document import GroupPreemptors
 from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import SimulatedGroup, SimulatedMember
@@ -24,13 +26,19 @@ from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.state import Snapshot
 
+GROUPS_HELD: Final = "GroupsHeld"
+
 
 @dataclass(frozen=True, slots=True)
 class AdmittedGroup:
-    """A PodGroup as the API server would store it. `topology`: keys of its topology constraints."""
+    """A PodGroup as the API server would store it.
+
+    `topology`: keys of its topology constraints. `version`: of the API that its manifest is of.
+    """
 
     record: GroupRecord
     topology: tuple[str, ...]
+    version: str = ""
 
     @property
     def name(self) -> str:
@@ -64,7 +72,7 @@ def admit_group(
         if name and not chosen:
             raise ManifestError(f"{where}: there is no PriorityClass {name}")
         record = msgspec.structs.replace(record, priority=chosen[0].value if chosen else 0)
-    return AdmittedGroup(record, topology)
+    return AdmittedGroup(record, topology, str(manifest.get("apiVersion") or "").rpartition("/")[2])
 
 
 def gang_question(
@@ -89,6 +97,24 @@ def gang_question(
         placed=placed,
     )
     return question, found
+
+
+def held(
+    found: GangPlan | GangRefusal, group: AdmittedGroup, preemptors: GroupPreemptors
+) -> GangPlan | GangRefusal:
+    """Return that nobody goes for a group where makeway makes no room for it: by the policy, or in 1.36."""
+    if isinstance(found, GangRefusal) or not found.victims:
+        return found
+    if preemptors == "hold":
+        why = "groups.preemptors of the policy is hold: nothing is evicted for pod groups"
+    elif group.version == ONE_BY_ONE:
+        why = (
+            f"{ONE_BY_ONE} is of Kubernetes 1.36, where makeway makes no room for groups; kube-scheduler may "
+            "preempt for its pods one by one"
+        )
+    else:
+        return found
+    return GangRefusal(found.scope, GROUPS_HELD, why, left_out=found.left_out)
 
 
 def at_priority(question: Question, priority: int) -> Question:

@@ -20,7 +20,7 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
-from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question
+from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question, held
 from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.opted_in import as_nominator_asks
@@ -137,7 +137,8 @@ class Simulation:
                 ] = None
             questions.append(at_priority(question, group.record.priority))
         asked, classes = gang_question(snapshot, group, questions)
-        found = plan_gang(snapshot, asked, self._now, self._cache)
+        planned = plan_gang(snapshot, asked, self._now, self._cache)
+        found = held(planned, group, snapshot.exemptions.policy.groups.preemptors)
         nodes: dict[str, str] = {}
         if isinstance(found, GangPlan):
             for victim in found.victims:
