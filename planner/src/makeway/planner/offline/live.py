@@ -70,11 +70,13 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
     Raises ApiError (403: the caller may not list something), ApiUnavailable.
     """
     world = World()
-    await asyncio.gather(
+    served, *_ = await asyncio.gather(
+        _groups(api, world),
         *(_listed(api, resource, world) for resource in RESOURCES),
         *(_listed_if_allowed(api, resource, world) for resource in OPTIONAL),
-        _groups(api, world),
     )
+    if not served:
+        world.forget_groups()
     if configuration:
         for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
             await _configured(api, world, settings.namespace, name, key)
@@ -95,11 +97,11 @@ async def _listed_if_allowed(api: Api, resource: Resource[Any], world: World) ->
         world.warnings.append(f"{resource.name} cannot be listed, so they rule no node out: {error}")
 
 
-async def _groups(api: Api, world: World) -> None:
-    """List pod groups where they are served; pods that name one stay where it may not be read."""
+async def _groups(api: Api, world: World) -> bool:
+    """List pod groups and report whether they are served; pods that name one stay where it may not be read."""
     served = await pod_group_api(api)
     if not served.version:
-        return
+        return False
     kinds: list[tuple[str, bool, type[PodGroup]]] = [(POD_GROUPS, False, PodGroup)]
     if served.composites:
         kinds.append((COMPOSITES, True, CompositePodGroup))
@@ -111,6 +113,7 @@ async def _groups(api: Api, world: World) -> None:
             if error.status != 403:
                 raise
             world.warnings.append(f"{name} cannot be listed, so pods of groups stay: {error}")
+    return True
 
 
 async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:

@@ -67,6 +67,10 @@ class World:
         self.warnings: list[str] = []
         self._devices: frozenset[str] = frozenset()
 
+    def forget_groups(self) -> None:
+        """Take each pod by itself, whatever group it names: the API server serves no pod groups."""
+        self.snapshot.apply(KnowPodGroups(False, False))
+
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> None:
         """Put a policy in force."""
         self.snapshot.apply(Enforce(policy, revision, source))
