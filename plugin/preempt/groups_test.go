@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -17,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
@@ -30,6 +32,7 @@ type gangCycle struct {
 	group  minor.Group
 	trials int
 	ended  int
+	trial  *gangTrial // the last
 }
 
 func (c *gangCycle) Group() minor.Group { return c.group }
@@ -43,6 +46,7 @@ func (c *gangCycle) Filters(ctx context.Context, member *v1.Pod) (fwk.CycleState
 func (c *gangCycle) Begin() (minor.GroupTrial, error) {
 	c.trials++
 	trial := &gangTrial{cycle: c}
+	c.trial = trial
 	for _, node := range c.w.nodes {
 		trial.nodes = append(trial.nodes, node.Snapshot())
 	}
@@ -341,6 +345,58 @@ func TestAVictimThatIsNotNeededStays(t *testing.T) {
 	}
 	if victims := w.entry("gang-uid").victims; !slices.Equal(victims, []types.UID{"v1"}) {
 		t.Errorf("victims %v", victims)
+	}
+}
+
+// shyOf is a filter that keeps pods off nodes with a pod of label "shy", and is skipped where no node has one, as InterPodAffinity is
+// for a pod without terms.
+type shyOf struct{ cycle **gangCycle }
+
+func (shyOf) Name() string { return "Shy" }
+
+func (s shyOf) PreFilter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if c := *s.cycle; c != nil && c.trial != nil {
+		nodes = c.trial.nodes
+	}
+	if slices.ContainsFunc(nodes, hasShy) {
+		return nil, nil
+	}
+	return nil, fwk.NewStatus(fwk.Skip)
+}
+
+func (shyOf) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (shyOf) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if hasShy(node) {
+		return fwk.NewStatus(fwk.Unschedulable, "a pod here is shy")
+	}
+	return nil
+}
+
+func hasShy(node fwk.NodeInfo) bool {
+	return slices.ContainsFunc(node.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().Labels["shy"] != "" })
+}
+
+func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
+	var c *gangCycle
+	newShy := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shyOf{&c}, nil }
+	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, gate: true}
+	member := gangMember("g1")
+	shy := pod("v1", "n1", low, nil).Label("shy", "yes").Obj()
+	idle := pod("v2", "n1", low, nil).Obj()
+	w := newWorld(t, given, []*v1.Node{node("n1")}, member, shy, idle)
+	w.plugin.engine.gate.AssumeNoQueues()
+	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
+	w.bus.group = plans(&wire.GroupPlan{
+		Placements: []wire.MemberPlacement{{Node: "n1", Count: 1}},
+		Victims:    []wire.GroupVictim{{UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
+	})
+
+	if _, status := w.gang(c); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if entry := w.entry("gang-uid"); entry == nil || !slices.Equal(entry.victims, []types.UID{"v1"}) {
+		t.Errorf("order %+v", entry)
 	}
 }
 

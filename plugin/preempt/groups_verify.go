@@ -270,10 +270,12 @@ func (t *groupTrial) judge(ctx context.Context, assignments []minor.Assignment, 
 
 // offerBack puts back what leaves, one after the other, where all members still pass the filters, and notes the rest: first what
 // is being deleted anyway, then what violates a budget, then the most important.
-// O(what leaves · members beside it · filters), and all members for what may stay; bounded by offerBackTime.
+// O(what leaves · members beside it · filters), and all members for what may stay; bounded by offerBackTime. Where the group is not
+// placed with what stays, all goes.
 func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignments []minor.Assignment, verified *verifiedGroup) error {
 	slices.SortStableFunc(removed, compareOutgoing)
 	deadline := time.Now().Add(offerBackTime)
+	going := make([]*outgoing, 0, len(removed))
 	for _, out := range removed {
 		stays := false
 		if time.Now().Before(deadline) && ctx.Err() == nil {
@@ -282,8 +284,21 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 				return err
 			}
 		}
+		if !stays {
+			going = append(going, out)
+		}
+	}
+	if len(going) < len(removed) {
+		known, err := t.isKnown(ctx, assignments)
+		if err != nil {
+			return err
+		}
+		if !known {
+			going = removed
+		}
+	}
+	for _, out := range going {
 		switch {
-		case stays:
 		case out.awaited != nil:
 			verified.awaited = append(verified.awaited, *out.awaited)
 		case len(out.victims) == 0:
@@ -293,6 +308,32 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 		}
 	}
 	return nil
+}
+
+// isKnown reports whether the group is placed with what was put back there. The members' states do not tell where PreFilter left a
+// plugin out for what was gone then, as InterPodAffinity is without a pod whose anti-affinity is against them: only there the
+// algorithm is run once more. O(classes · PreFilter).
+func (t *groupTrial) isKnown(ctx context.Context, assignments []minor.Assignment) (bool, error) {
+	for _, class := range t.classes {
+		at := slices.IndexFunc(assignments, func(one minor.Assignment) bool {
+			return slices.ContainsFunc(class.pods, func(pod *v1.Pod) bool { return pod.UID == one.Pod.UID })
+		})
+		if at < 0 {
+			continue
+		}
+		one := assignments[at]
+		state, _, status := t.cycle.Filters(withPins(ctx, &pins{probe: true}), one.Pod)
+		if status.IsSuccess() && state.GetSkipFilterPlugins().IsSuperset(one.State.GetSkipFilterPlugins()) {
+			continue
+		}
+		again, status := t.Place(ctx)
+		err := t.judge(ctx, again, status)
+		if why := (*misfit)(nil); errors.As(err, &why) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return true, nil
 }
 
 func compareOutgoing(a, b *outgoing) int {
