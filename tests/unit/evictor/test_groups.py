@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, Protection
 from makeway.evictor.breaker import NEVER_VICTIMS
+from makeway.evictor.execution import CHECK_LASTS
 from makeway.evictor.members import Members
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
@@ -128,6 +130,24 @@ async def test_a_watch_that_has_not_seen_the_marks_proves_nothing() -> None:
     before = world.cluster.members_now("default")
     world.cluster.followed = lambda namespace, since: None if since else before
     world.cluster.before("dry_run", "b", lambda: leave_out(world))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert world.cluster.deletes() == []
+
+
+async def test_a_watch_that_has_heard_nothing_since_marks_of_long_ago_proves_nothing() -> None:
+    """A trial takes long: its budget allows nothing, or a webhook is slow."""
+    world = world_of(member("a"), member("b", "node-b"))
+    before = world.cluster.members_now("default")
+    world.cluster.followed = lambda namespace, since: before
+
+    def come_late() -> None:
+        leave_out(world)
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("dry_run", "b", come_late)
 
     outcome = await world.carry_out(unit_order("a", "b"))
 

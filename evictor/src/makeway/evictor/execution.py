@@ -175,8 +175,8 @@ class Execution:
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
         self._begun_units = frozenset[str]()  # by an earlier delivery
-        self._marked: dict[str, int] = {}
-        """By namespace, the version of the last pod of a unit that this delivery has marked."""
+        self._marked: dict[str, tuple[int, datetime]] = {}
+        """By namespace, the version of the last pod of a unit that this delivery has marked, and when."""
         self._rehearsed = False
         self._group_api = PodGroupApi()
         self._cluster = cluster
@@ -350,11 +350,12 @@ class Execution:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces.
 
         Before the order has marked its victims what is known of them will do, for this is asked again. Then
-        the pods are as new as its last mark. No refusal rests on less than a list.
+        the pods are as new as its last mark; where trials took long since, they are listed, for a watch that
+        has heard nothing meanwhile misses what was bound. No refusal rests on less than a list.
         """
         for namespace in sorted({victim.namespace for victim in self.order.victims if victim.unit}):
-            since = self._marked.get(namespace, 0)
-            if since or not self._rehearsed:
+            since, marked_at = self._marked.get(namespace, (0, self._stored_at))
+            if not self._rehearsed or (since and self._clock.now() - marked_at <= CHECK_LASTS):
                 followed = await self._cluster.followed_members(namespace, since)
                 if followed is not None and await self._left_out(followed) is None:
                     continue
@@ -642,10 +643,11 @@ class Execution:
         await failpoint("evictor.before-mark", self.order.order_id)
         await self._cluster.read_brake()
         self._may_act()
-        marked = await self._cluster.mark(victim, judged.resource_version, self._message, self._clock.now())
+        now = self._clock.now()
+        marked = await self._cluster.mark(victim, judged.resource_version, self._message, now)
         if marked is not None and victim.unit:
-            version = version_of(marked.metadata.resource_version)
-            self._marked[victim.namespace] = max(version, self._marked.get(victim.namespace, 0))
+            last = version_of(marked.metadata.resource_version), now
+            self._marked[victim.namespace] = max(last, self._marked.get(victim.namespace, last))
         await failpoint("evictor.after-mark", self.order.order_id)
         return marked
 
