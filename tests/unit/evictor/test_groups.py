@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
@@ -13,6 +14,7 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, Protection
 from makeway.evictor.breaker import NEVER_VICTIMS
 from makeway.evictor.execution import CHECK_LASTS
+from makeway.evictor.groups import groups_in
 from makeway.evictor.members import Members
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
@@ -444,3 +446,13 @@ async def test_a_unit_below_the_preemptor_goes_whole_whatever_the_priority_of_it
     outcome = await world.carry_out(unit_order("a", "b"))
 
     assert results(outcome) == {"a": "deleted", "b": "deleted"}
+
+
+def test_units_of_another_namespace_have_no_group_of_this_one_read() -> None:
+    here = replace(make_victim("a"), unit=UNIT)
+    there = replace(make_victim("b"), namespace="other", unit="PodGroup other/g")
+    order = replace(make_order("a"), victims=(here, there))
+
+    found = groups_in({KEY: (), GroupKey("default", "h"): ()}, order)
+
+    assert found == {KEY}

@@ -86,10 +86,11 @@ def incomplete_unit(
 
 
 def groups_in(members: Members, order: EvictionOrder) -> frozenset[GroupKey]:
-    """Return the PodGroups whose pods may be of a unit of an order.
+    """Return the PodGroups whose pods may be of a unit of an order, in the namespaces of `members`.
 
     All of them where one is a composite group, whose parts only they tell.
     """
-    units = {victim.unit for victim in order.victims if victim.unit}
+    namespaces = {key.namespace for key in members}
+    units = {victim.unit for victim in order.victims if victim.unit and victim.namespace in namespaces}
     plain = frozenset(key for key in members if str(key) in units)
     return plain if {str(key) for key in plain} == units else frozenset(members)
