@@ -160,12 +160,12 @@ class FakeCluster:
         add_members(found, (pod for pod in self.pods.values() if pod.metadata.namespace == namespace))
         return found
 
-    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
+    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
         await self._called("list_pods", f"{namespace}/{node}")
         found = [
             pod
             for pod in sorted(self.pods.values(), key=lambda pod: pod.metadata.name)
-            if (pod.metadata.namespace, pod.spec.node_name) == (namespace, node)
+            if (pod.metadata.namespace, pod.spec.node_name or "") == (namespace, node)
         ]
         return found[:limit]
 

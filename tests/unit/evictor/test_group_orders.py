@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -22,14 +23,15 @@ from makeway.bus.messages import (
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor import gang
+from makeway.evictor import gang, service
 from makeway.evictor.breaker import NEVER_ORDERED, NEVER_VICTIMS, Breaker
 from makeway.evictor.execution import VictimProgress
+from makeway.evictor.group_execution import GroupExecution
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.report import summarise
 from makeway.evictor.retry import PermanentError
 from makeway.evictor.rollback import RollbackReport
-from makeway.evictor.verdicts import Exempt, Refused
+from makeway.evictor.verdicts import Exempt, Proceed, Refused
 from makeway.evictor.wasted import WastedVictims, group_in_vain
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NOW, PodBuilder, a_pod, changed, make_order, make_preemptor, make_victim
@@ -631,12 +633,14 @@ async def test_a_listed_victim_made_anew_on_its_node_is_not_deleted() -> None:
     assert "v0-n1" not in world.cluster.deletes()
 
 
-async def test_a_list_that_fails_is_asked_again() -> None:
+async def test_where_a_list_fails_each_victim_is_read_by_itself_and_no_list_asked_for_again() -> None:
     victims = crowd("n1")
     world = GroupWorld(*(running(victim.name, "n1") for victim in victims))
     world.cluster.fail("list_pods", "default/n1", UNAVAILABLE)
 
     assert (await world.order(group_order(*victims, on("c", "n2")))).result == "succeeded"
+    assert world.cluster.calls.count(("list_pods", "default/n1")) == 1
+    assert ("get_pod", "v0-n1") in read_before_the_first_mark(world)
 
 
 async def test_re_checks_of_many_victims_share_one_look_at_the_members() -> None:
@@ -682,3 +686,24 @@ async def test_the_members_of_an_order_that_succeeded_are_looked_at_for_the_brea
     await looking.look()
 
     assert [trip.key for trip in breaker.open()] == ["wasted-victims.default"]
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_two_looks_at_a_group_that_overlap_find_it(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    """One that begins while another reads the members takes nothing from it that this has read."""
+    found: list[object] = []
+
+    class Looking(GroupExecution):
+        async def _carry_out(self) -> None:
+            first = asyncio.create_task(self._still_wanted())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            found.extend(await asyncio.gather(first, self._still_wanted()))
+
+    monkeypatch.setattr(service, "GroupExecution", Looking)
+    world = GroupWorld()
+    world.cluster.slow["get_pod_group", "train"] = 8
+
+    await world.order()
+
+    assert [type(one) for one in found] == [Proceed, Proceed]

@@ -40,6 +40,9 @@ FIELD_MANAGER = "makeway-evictor"
 CALL_TIMEOUT_SECONDS = 10.0
 """One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
 
+LIST_SECONDS = 1.0
+"""One list of a node's pods, where reading them one by one is the other way."""
+
 GROUP_API_SECONDS = 60.0
 """How long it is taken for granted which pod groups the API server serves."""
 
@@ -89,8 +92,11 @@ class Cluster(Protocol):
     async def followed_members(self, namespace: str, since: int) -> Members | None:
         """The same with all changes up to a resourceVersion, or with 0 as it is known; None: list them."""
 
-    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
-        """Pods of a namespace on a node now, the first so many by name, as `get_pod`."""
+    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
+        """Pods of a namespace on a node now, or without one (""), the first so many by name, as `get_pod`.
+
+        TemporaryError where it takes longer than `LIST_SECONDS`, or more than `most_bytes`.
+        """
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, and since when."""
@@ -265,7 +271,7 @@ class ApiCluster:
                 return members
             path = f"{base}&continue={quote(page.metadata.continue_, safe='')}"
 
-    async def pods_on(self, namespace: str, node: str, limit: int) -> Sequence[Pod]:
+    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
         """Pods of a namespace on a node now, the first so many by name.
 
         Without a resourceVersion the list is as new as a read from storage. kube-apiserver serves it from its
@@ -273,7 +279,8 @@ class ApiCluster:
         """
         selector = quote(f"spec.nodeName={node}", safe="")
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?fieldSelector={selector}&limit={limit}"
-        return _pods(await self._call("list_pods", "GET", path) or b"{}").items
+        body = await self._call("list_pods", "GET", path, timeout_seconds=LIST_SECONDS, most_bytes=most_bytes)
+        return _pods(body or b"{}").items
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""
@@ -417,6 +424,7 @@ class ApiCluster:
         accept: str = "",
         incarnation: PodRef | Victim | None = None,
         timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+        most_bytes: int | None = None,
     ) -> bytes | None:
         """One request; None where its object is not there, or is not `incarnation` any more."""
         if method in ("PATCH", "POST"):
@@ -429,6 +437,7 @@ class ApiCluster:
                 content_type=content_type,
                 accept=accept,
                 timeout_seconds=timeout_seconds,
+                most_bytes=most_bytes,
             )
         except (ApiError, ApiUnavailable) as error:
             if isinstance(error, ApiError) and await self._means_gone(error, incarnation):

@@ -19,6 +19,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+import structlog
+
 from makeway.bus.messages import EvictionOrder, OrderMember, Victim
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
@@ -30,9 +32,18 @@ from makeway.evictor.shared_reads import SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
 from makeway.runtime.failpoints import failpoint
 
+_log = structlog.get_logger()
+
 LISTED: Final = 4
 """So many victims of one namespace on one node are read by a list of its pods there, of at most so many times
-as many: what others put on the node decides neither how long it takes nor how large it is."""
+as many; so many members by a list of those without a node."""
+
+LISTED_BYTES: Final = 32 * 1024
+"""How long such a list may be for each pod that it is for: what others put on the node decides neither how
+long it takes nor how large it is."""
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long one read of so much keeps the next waiting."""
 
 CONFIRMATIONS: Final = 5
 """How often all victims are read anew for a read that is young enough, before the order is given up."""
@@ -43,12 +54,13 @@ class GroupExecution(Execution):
 
     def __init__(self, order: EvictionOrder, **parts: Any) -> None:
         super().__init__(order, **parts)
-        self._looks = SharedReads(self._look)
-        self._confirmations = SharedReads(self._judge_again)
+        self._looks = SharedReads(self._look, PATIENCE_SECONDS)
+        self._confirmations = SharedReads(self._judge_again, PATIENCE_SECONDS)
         self._looked_at: datetime | None = None
         self._look_lasts = gang.reads_last(len(order.members))
         self._read_at: datetime | None = None  # the victims, all of them
         self._read_lasts = gang.reads_last(len(order.victims))
+        self._unlisted = set[tuple[str, str]]()  # namespaces and nodes
         self._barrier_passed = False
         self._begun = False
 
@@ -122,9 +134,9 @@ class GroupExecution(Execution):
             by_place[victim.namespace, victim.node].append(victim)
         lists = await asyncio.gather(
             *(
-                self._list(namespace, node, limit=LISTED * len(victims))
-                for (namespace, node), victims in by_place.items()
-                if len(victims) >= LISTED
+                self._list(place, len(victims))
+                for place, victims in by_place.items()
+                if self._is_listed(place, len(victims))
             )
         )
         listed = {pod.metadata.uid: pod for pods in lists for pod in pods}
@@ -136,9 +148,18 @@ class GroupExecution(Execution):
         pods = found | {victim.uid: pod for victim, pod in zip(others, read, strict=True)}
         return [pods[victim.uid] for victim in self.order.victims]
 
-    async def _list(self, namespace: str, node: str, *, limit: int) -> Sequence[Pod]:
-        async with self._reads:
-            return await self._cluster.pods_on(namespace, node, limit)
+    def _is_listed(self, place: tuple[str, str], wanted: int) -> bool:
+        return wanted >= LISTED and place not in self._unlisted
+
+    async def _list(self, place: tuple[str, str], wanted: int) -> Sequence[Pod]:
+        """Read pods of a namespace on a node; none where that fails, and then not again for this order."""
+        try:
+            async with self._reads:
+                return await self._cluster.pods_on(*place, LISTED * wanted, LISTED_BYTES * wanted)
+        except TemporaryError as error:
+            self._unlisted.add(place)
+            _log.warning("node_pods_not_listed", namespace=place[0], node=place[1], error=str(error))
+            return ()
 
     async def _judge_again(self, _: str) -> None:
         await self._judge_all()
@@ -184,25 +205,29 @@ class GroupExecution(Execution):
         if stop is not None:
             return stop
         key = GroupKey(group.namespace, group.name)
-        self._groups.pop(key, None)
         await self._read_groups([key])
+        record = self._groups.get(key) if self._group_api.version else None
         names = sorted({member.node for member in self.order.members})
-        pods, nodes = await asyncio.gather(
-            asyncio.gather(*(self._read_member(member) for member in self.order.members)),
-            asyncio.gather(*(self._read_node(name) for name in names)),
+        members, nodes = await asyncio.gather(
+            self._read_members(group.namespace), asyncio.gather(*(self._read_node(name) for name in names))
         )
-        unwanted = gang.unwanted(
-            self.order,
-            self._groups.get(key),
-            {member.uid: pod for member, pod in zip(self.order.members, pods, strict=True)},
-            dict(zip(names, nodes, strict=True)),
-        )
+        unwanted = gang.unwanted(self.order, record, members, dict(zip(names, nodes, strict=True)))
         if unwanted is not None:
             return unwanted
         found = membership(key, self._groups.get)
         if found.unknown:
             return Cancelled("group-gone", found.unknown)
         return Proceed(PreemptorFacts(found.priority or 0, group.namespace))
+
+    async def _read_members(self, namespace: str) -> dict[str, Pod | None]:
+        """Read the members, by UID: those that wait by one list where they are many, as victims of a node."""
+        members = self.order.members
+        place = namespace, ""
+        waiting = await self._list(place, len(members)) if self._is_listed(place, len(members)) else ()
+        found: dict[str, Pod | None] = {pod.metadata.uid: pod for pod in waiting}
+        others = [member for member in members if member.uid not in found]
+        pods = await asyncio.gather(*(self._read_member(member) for member in others))
+        return found | {member.uid: pod for member, pod in zip(others, pods, strict=True)}
 
     async def _read_member(self, member: OrderMember) -> Pod | None:
         async with self._reads:

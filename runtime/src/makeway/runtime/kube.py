@@ -255,16 +255,18 @@ class Api:
         content_type: str = "application/json",
         accept: str = "",
         timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
         """Send one request and return the body of its answer.
 
         `accept`: another form of the answer than the object as JSON, such as `METADATA_ONLY`.
+        `most_bytes`: what is longer is not read to its end.
 
         `timeout_seconds` covers everything from waiting for a free connection to the last byte.
 
         Raises:
             ApiError: the server answered with anything but 2xx.
-            ApiUnavailable: no complete answer in time; a write may have had its effect.
+            ApiUnavailable: no complete answer in time, or too long a one; a write may have had its effect.
         """
         arguments = await self._arguments(path, query)
         if body is not None:
@@ -280,7 +282,14 @@ class Api:
             ) as response:
                 if not 200 <= response.status < 300:
                     raise await self._refused(response)
-                return await response.read()
+                if most_bytes is None:
+                    return await response.read()
+                answer = bytearray()
+                async for chunk in response.content.iter_any():
+                    answer += chunk
+                    if len(answer) > most_bytes:
+                        raise ApiUnavailable(f"{method} {path}: the answer is longer than {most_bytes} B")
+                return bytes(answer)
         except (aiohttp.ClientError, OSError) as error:
             raise ApiUnavailable(f"{method} {path}: {_describe(error)}") from error
 

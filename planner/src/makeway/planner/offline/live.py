@@ -98,7 +98,7 @@ async def _listed_if_allowed(api: Api, resource: Resource[Any], world: World) ->
 
 
 async def _groups(api: Api, world: World) -> bool:
-    """List pod groups and report whether they are served; pods that name one stay where it may not be read."""
+    """List pod groups; report whether they are served. Pods that name one stay where it may not be read."""
     served = await pod_group_api(api)
     if not served.version:
         return False
