@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest
 import pytest_asyncio
 
 from integration.asking import run
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.pod_groups import form
+from integration.conftest import PrivateCluster
+from integration.pod_groups import apiserver_arguments, form
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
+from makeway.dev.binaries import KUBERNETES
+from makeway.dev.options import ClusterOptions
 
 LOW = [f"low-{number}" for number in range(8)]
 
@@ -44,26 +48,51 @@ async def gang_of_three_with_room_for_two(space: Space) -> None:
     await space.create(*(sized(f"gang-{number}", "high", 1000).spec(**of_gang) for number in range(3)))
 
 
+def told(space: Space, words: str) -> Callable[[], Awaitable[bool]]:
+    """Look whether the condition of each pod of the gang says so."""
+
+    async def look() -> bool:
+        pods = await space.pods()
+        for number in range(3):
+            conditions = pods[f"gang-{number}"].status.conditions or ()
+            if not any(words in (one.message or "") for one in conditions):
+                raise NotYet(str(conditions))
+        return True
+
+    return look
+
+
 async def test_nothing_is_evicted_for_a_gang_that_cannot_run_where_the_policy_says_hold(
     gang_cluster: RunningCluster, space: Space
 ) -> None:
     async with policy(gang_cluster, groups={"preemptors": "hold"}):
         await gang_of_three_with_room_for_two(space)
 
-        async def told() -> bool:
-            pods = await space.pods()
-            for number in range(3):
-                conditions = pods[f"gang-{number}"].status.conditions or ()
-                if not any("groups.preemptors" in (one.message or "") for one in conditions):
-                    raise NotYet(str(conditions))
-            return True
-
-        await until("every pod of the gang is told that it is held", told)
+        await until("every pod of the gang is told that it is held", told(space, "groups.preemptors"))
         pods = await space.pods()
         _, text, error = await run(gang_cluster, "why", f"{space.namespace}/gang-0")
 
     assert [name for name in LOW if name not in pods or pods[name].metadata.deletion_timestamp] == []
     assert f"a pod of PodGroup {space.namespace}/gang" in text, error
+
+
+@pytest.mark.skipif(KUBERNETES.name != "1.36", reason="the gate is of Kubernetes 1.36")
+async def test_nothing_is_evicted_pod_by_pod_where_the_gate_has_groups_preempt_as_one(
+    private_cluster: PrivateCluster,
+) -> None:
+    """As with DefaultPreemption; no plugin of another name is asked for the group as a whole."""
+    gates = ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption")
+    options = ClusterOptions(
+        scheduler_feature_gates=tuple((gate, True) for gate in gates),
+        apiserver_arguments=apiserver_arguments(),
+    )
+    async with open_space(await private_cluster(options)) as space:
+        await gang_of_three_with_room_for_two(space)
+
+        await until("every pod of the gang is told why", told(space, "WorkloadAwarePreemption"))
+        pods = await space.pods()
+
+    assert [name for name in LOW if name not in pods or pods[name].metadata.deletion_timestamp] == []
 
 
 async def test_kube_schedulers_own_preemption_evicts_for_a_gang_that_cannot_run(space: Space) -> None:
