@@ -17,7 +17,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.awaiting import Awaiting
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import OrderDelivery
-from makeway.evictor.members import Member, Members, add_members
+from makeway.evictor.members import GroupMember, Members, add_members
 from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.verdicts import Epoch
@@ -156,7 +156,7 @@ class FakeCluster:
         return self.followed(namespace, since)
 
     def members_now(self, namespace: str) -> Members:
-        found: defaultdict[GroupKey, list[Member]] = defaultdict(list)
+        found: defaultdict[GroupKey, list[GroupMember]] = defaultdict(list)
         add_members(found, (pod for pod in self.pods.values() if pod.metadata.namespace == namespace))
         return found
 

@@ -26,7 +26,7 @@ from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
 from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
-from makeway.evictor.members import GroupedPod, Member, Members, add_members
+from makeway.evictor.members import GroupedPod, GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import SharedReads
@@ -260,7 +260,7 @@ class ApiCluster:
         return None if self._followed is None else await self._followed(namespace, since)
 
     async def _read_members(self, namespace: str) -> Members:
-        members: defaultdict[GroupKey, list[Member]] = defaultdict(list)
+        members: defaultdict[GroupKey, list[GroupMember]] = defaultdict(list)
         base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
         path = base
         while True:

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from urllib.parse import quote
 
 from makeway.core.k8s.pod_groups import GroupKey
-from makeway.evictor.members import GroupedPod, Member, Members, member_of
+from makeway.evictor.members import GroupedPod, GroupMember, Members, member_of
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.listwatch import ListWatch, ObjectReader, Resource
 
@@ -41,7 +41,7 @@ class _Namespace:
         self.news = asyncio.Event()
         self._metrics = metrics
         self._unreadable = False  # a pod could not be read: it may be a member, so nothing is known any more
-        self._groups: dict[GroupKey, dict[str, Member]] = {}
+        self._groups: dict[GroupKey, dict[str, GroupMember]] = {}
         self._key_of: dict[str, GroupKey] = {}  # by UID
 
     @property

@@ -29,7 +29,7 @@ class GroupedPod(View, frozen=True, gc=False):
     status: _Status = _Status()
 
 
-class Member(Struct, frozen=True, gc=False):
+class GroupMember(Struct, frozen=True, gc=False):
     """A pod that names a PodGroup, has a node and has not ended."""
 
     namespace: str
@@ -38,11 +38,11 @@ class Member(Struct, frozen=True, gc=False):
     leaving: bool
 
 
-Members: TypeAlias = Mapping[GroupKey, Sequence[Member]]
+Members: TypeAlias = Mapping[GroupKey, Sequence[GroupMember]]
 """Pods by the PodGroup that they name."""
 
 
-def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, Member] | None:
+def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, GroupMember] | None:
     """Return the PodGroup that a pod is a member of; None where it is of none."""
     group, metadata = pod.spec.scheduling_group, pod.metadata
     if group is None or not group.pod_group_name or not pod.spec.node_name:
@@ -51,7 +51,7 @@ def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, Member] | None:
         return None
     leaving = metadata.deletion_timestamp is not None
     key = GroupKey(metadata.namespace, group.pod_group_name)
-    return key, Member(metadata.namespace, metadata.name, metadata.uid, leaving)
+    return key, GroupMember(metadata.namespace, metadata.name, metadata.uid, leaving)
 
 
 def version_of(resource_version: str) -> int:
@@ -59,7 +59,7 @@ def version_of(resource_version: str) -> int:
     return int(resource_version) if resource_version.isdecimal() else 0
 
 
-def add_members(members: defaultdict[GroupKey, list[Member]], pods: Iterable[GroupedPod | Pod]) -> None:
+def add_members(members: defaultdict[GroupKey, list[GroupMember]], pods: Iterable[GroupedPod | Pod]) -> None:
     """Add those of `pods` that are members to what was found before."""
     for pod in pods:
         if (found := member_of(pod)) is not None:
