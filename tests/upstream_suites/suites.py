@@ -40,7 +40,7 @@ SUITES: Final = (
 
 SHORT: Final = (
     "podgroup",
-    "TestPodGroupPreemption/("
+    "^TestPodGroupPreemption$/("
     + "|".join(
         (
             "Full_PodGroup_Preemption$",
