@@ -152,9 +152,10 @@ async def test_no_account_may_do_more_than_its_part(plain_cluster: RunningCluste
 
     assert await allowed("evictor", "delete", "pods")
     assert await allowed("evictor", "patch", "pods", "status")
-    # It reads all members of a group that goes whole.
+    # It looks for all members of a group that goes whole, and follows them.
     assert await allowed("evictor", "list", "pods")
-    assert not await allowed("evictor", "watch", "pods")
+    assert await allowed("evictor", "watch", "pods")
+    assert not await allowed("evictor", "create", "pods")
     assert not await allowed("evictor", "get", "secrets")
     assert await allowed("planner", "watch", "pods")
     assert not await allowed("planner", "delete", "pods")
