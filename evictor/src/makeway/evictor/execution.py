@@ -27,6 +27,7 @@ from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord, Membership
+from makeway.core.k8s.resource_version import version_of
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
@@ -40,7 +41,7 @@ from makeway.evictor.groups import (
     key_of,
     membership_of,
 )
-from makeway.evictor.members import Members, version_of
+from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap

@@ -22,7 +22,7 @@ class _Status(View, frozen=True, gc=False):
 
 
 class GroupedPod(View, frozen=True, gc=False):
-    """What of a pod says whether it is one of a unit."""
+    """The fields of a pod by which it is a member of a PodGroup."""
 
     metadata: Metadata
     spec: _Spec = _Spec()
@@ -52,11 +52,6 @@ def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, GroupMember] | None:
     leaving = metadata.deletion_timestamp is not None
     key = GroupKey(metadata.namespace, group.pod_group_name)
     return key, GroupMember(metadata.namespace, metadata.name, metadata.uid, leaving)
-
-
-def version_of(resource_version: str) -> int:
-    """Return a resourceVersion as a number to compare; 0 where it is none."""
-    return int(resource_version) if resource_version.isdecimal() else 0
 
 
 def add_members(members: defaultdict[GroupKey, list[GroupMember]], pods: Iterable[GroupedPod | Pod]) -> None:

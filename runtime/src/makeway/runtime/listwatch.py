@@ -27,6 +27,7 @@ import msgspec
 import structlog
 
 from makeway.core.k8s.objects import Metadata, View
+from makeway.core.k8s.resource_version import version_of
 from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.pages import DECODE_ERRORS, Page, PageMetadata, UnreadableObject
@@ -190,11 +191,8 @@ class ListWatch(Generic[T]):
 
     @property
     def version(self) -> int:
-        """Up to which resourceVersion every change has been handed on; 0 while that is not known.
-
-        Versions of one cluster are numbers that grow (since Kubernetes 1.35 this is promised, KEP-5504).
-        """
-        return int(self._version) if self._version.isdecimal() else 0
+        """Up to which resourceVersion every change has been handed on; 0 while that is not known."""
+        return version_of(self._version)
 
     def unhealthy(self) -> str:
         """Return what stands in the way of fresh objects, for readiness; empty where nothing does."""
