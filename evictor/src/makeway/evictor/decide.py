@@ -119,8 +119,9 @@ def _bad_name(order: EvictionOrder) -> str | None:
     names = [part for pod in pods if pod is not None for part in (pod.namespace, pod.name)]
     if order.kind == "pod":
         names.append(order.node)
+    names += [member.node for member in order.members]
     if order.kind == "group":
-        names += [victim.node for victim in order.victims] + [member.node for member in order.members]
+        names += [victim.node for victim in order.victims]
     if order.fence.kind == "lease":
         names += [order.fence.namespace, order.fence.name]
     return next((name for name in names if not _NAME.fullmatch(name)), None)
