@@ -29,7 +29,7 @@ from makeway.evictor import patches
 from makeway.evictor.members import GroupedPod, GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError, classify
-from makeway.evictor.shared_reads import SharedReads
+from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
@@ -48,9 +48,6 @@ GROUP_API_SECONDS = 60.0
 
 PAGE_PODS = 500
 """Pods that are asked for at once, of a namespace with a unit that is to go."""
-
-MEMBERS_PATIENCE_SECONDS = 5.0
-"""How long one list of a namespace's pods keeps the next waiting: 10,000 pods take a second."""
 
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
@@ -214,7 +211,7 @@ class ApiCluster:
         self._leases = SharedReads(self._read_lease)
         self._daemonsets = SharedReads(self._read_daemonset)
         self._groups = SharedReads(self._read_group)
-        self._members = SharedReads(self._read_members, MEMBERS_PATIENCE_SECONDS)
+        self._members = SharedReads(self._read_members, LONG_PATIENCE_SECONDS)
         self._group_api: PodGroupApi | None = None
         self._group_api_at = 0.0
 

@@ -28,7 +28,7 @@ from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, gang
 from makeway.evictor.execution import Execution, VictimProgress, side_by_side
 from makeway.evictor.retry import TemporaryError
-from makeway.evictor.shared_reads import SharedReads
+from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
 from makeway.runtime.failpoints import failpoint
 
@@ -42,9 +42,6 @@ LISTED_BYTES: Final = 32 * 1024
 """How long such a list may be for each pod that it is for: what others put on the node decides neither how
 long it takes nor how large it is."""
 
-PATIENCE_SECONDS: Final = 5.0
-"""How long one read of so much keeps the next waiting."""
-
 CONFIRMATIONS: Final = 5
 """How often all victims are read anew for a read that is young enough, before the order is given up."""
 
@@ -54,8 +51,8 @@ class GroupExecution(Execution):
 
     def __init__(self, order: EvictionOrder, **parts: Any) -> None:
         super().__init__(order, **parts)
-        self._looks = SharedReads(self._look, PATIENCE_SECONDS)
-        self._confirmations = SharedReads(self._judge_again, PATIENCE_SECONDS)
+        self._looks = SharedReads(self._look, LONG_PATIENCE_SECONDS)
+        self._confirmations = SharedReads(self._judge_again, LONG_PATIENCE_SECONDS)
         self._looked_at: datetime | None = None
         self._look_lasts = gang.reads_last(len(order.members))
         self._read_at: datetime | None = None  # the victims, all of them

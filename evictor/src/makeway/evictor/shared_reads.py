@@ -14,6 +14,9 @@ from typing import Generic, TypeVar
 PATIENCE_SECONDS = 0.05
 """How long a read keeps the next one waiting by default: one that is lost or slow holds up its own askers."""
 
+LONG_PATIENCE_SECONDS = 5.0
+"""The same of a read of very many objects: 10,000 pods, or all members of a gang, take a second."""
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
