@@ -26,6 +26,7 @@ from makeway.cli.why.explanation import (
 )
 from makeway.cli.why.group_text import with_other_orders
 from makeway.cli.why.redaction import Redaction, sees_all_pods
+from makeway.cli.why.story import victims_of_group
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 
@@ -196,9 +197,8 @@ def _lines(answer: Explanation) -> list[str]:
 def _of_group(answer: Explanation) -> list[str]:
     """Say whom a group went for, what became of the last order for it, and what was decided since."""
     lines: list[str] = []
-    name = f" {answer.namespace}/{answer.name}"
     for taken in answer.taken_by:
-        pods = [victim for victim in taken.order.victims if victim.unit.endswith(name)]
+        pods = victims_of_group(taken.order, answer.namespace, answer.name)
         lines += why_text.group_preempted(taken, pods)
     story = answer.made_room[0] if answer.made_room else None
     if story is not None:

@@ -51,9 +51,14 @@ async def orders_that_took(bus: Bus, namespace: str, name: str, uid: str = "") -
 
 async def orders_that_took_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
     """Find the orders with a whole group among their victims, or a tree of groups, oldest first."""
-    units = {str(GroupKey(namespace, name)), str(GroupKey(namespace, name, composite=True))}
     async with aclosing(orders(bus)) as all_of_them:
-        return [order async for order in all_of_them if any(victim.unit in units for victim in order.victims)]
+        return [order async for order in all_of_them if victims_of_group(order, namespace, name)]
+
+
+def victims_of_group(order: EvictionOrder, namespace: str, name: str) -> list[Victim]:
+    """Return the victims of an order that go since a group, or a tree of groups, of that name goes whole."""
+    units = {str(GroupKey(namespace, name)), str(GroupKey(namespace, name, composite=True))}
+    return [victim for victim in order.victims if victim.unit in units]
 
 
 async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:
