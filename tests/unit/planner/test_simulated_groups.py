@@ -57,7 +57,7 @@ def test_a_group_takes_the_pods_that_cost_least_together() -> None:
     ("version", "preemptors", "says"),
     [("v1beta1", "hold", "groups.preemptors"), ("v1alpha2", "upstream", "Kubernetes 1.36")],
 )
-def test_nobody_goes_for_a_group_for_which_no_room_is_made(
+def test_nothing_is_evicted_for_a_group_for_which_no_room_is_made(
     version: str, preemptors: GroupPreemptors, says: str
 ) -> None:
     cluster = world(node("a"), pod("x", "a", cpu="4", priority=0))

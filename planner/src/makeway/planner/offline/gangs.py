@@ -102,7 +102,7 @@ def gang_question(
 def held(
     found: GangPlan | GangRefusal, group: AdmittedGroup, preemptors: GroupPreemptors
 ) -> GangPlan | GangRefusal:
-    """Return that nobody goes for a group where makeway makes no room for it: by the policy, or in 1.36."""
+    """Return a refusal where makeway makes no room for the group: by the policy, or in 1.36."""
     if isinstance(found, GangRefusal) or not found.victims:
         return found
     if preemptors == "hold":
