@@ -86,12 +86,16 @@ async def test_nothing_is_evicted_pod_by_pod_where_the_gate_has_groups_preempt_a
         scheduler_feature_gates=tuple((gate, True) for gate in gates),
         apiserver_arguments=apiserver_arguments(),
     )
-    async with open_space(await private_cluster(options)) as space:
+    cluster = await private_cluster(options)
+    async with open_space(cluster) as space:
         await gang_of_three_with_room_for_two(space)
 
         await until("every pod of the gang is told why", told(space, "WorkloadAwarePreemption"))
         pods = await space.pods()
+        _, text, error = await run(cluster, "why", f"{space.namespace}/gang-0")
 
+    assert "its scheduler had no plan: the gate WorkloadAwarePreemption" in text, error
+    assert "left to kube-scheduler" not in text
     assert [name for name in LOW if name not in pods or pods[name].metadata.deletion_timestamp] == []
 
 

@@ -198,8 +198,17 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
     assert (place or "nothing that may go") in text
 
 
-def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to_kube_scheduler() -> None:
-    held = "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"
+@pytest.mark.parametrize(
+    "held",
+    [
+        "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group",
+        "the gate WorkloadAwarePreemption leaves pods of a scheduling group to a plugin named "
+        "DefaultPreemption: nothing is evicted for them",
+    ],
+)
+def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to_kube_scheduler(
+    held: str,
+) -> None:
     condition = PodCondition(type="PodScheduled", status="False", message=f"0/2 nodes: makeway: {held}")
     pod = Pod(metadata=Metadata(), spec=PodSpec(), status=PodStatus(conditions=(condition,)))
     answer = replace(refused, result="preempts", nominated_node="node-1")

@@ -38,8 +38,8 @@ _HELD: Final = ("QueueFull", "QueueLimitsUnknown")
 _NO_PLAN: Final = "no plan: "
 """How the plugin begins what it says of a pod that the planner has not answered for."""
 
-_HELD_FOR_GROUPS: Final = "groups.preemptors of the policy is hold"
-"""How the plugin begins what it says of a pod of a group for which the policy has nothing evicted."""
+_GROUP_HELD: Final = ("groups.preemptors of the policy is hold", "the gate WorkloadAwarePreemption")
+"""How the plugin begins what it says of a pod of a group for which nothing is evicted."""
 
 _DELAYED: Final = "preemption is delayed until "
 """How the plugin begins what it says of a pod whose PriorityClass delays its preemption."""
@@ -252,9 +252,8 @@ def _condition(pod: Pod) -> str:
 
 def unplanned(pod: Pod) -> str:
     """Return why the pod's scheduler had no plan for it, from the pod's condition; empty where it had one."""
-    if told := _told(pod, _NO_PLAN):
-        return told
-    return f"{_NO_PLAN}{held}" if (held := _told(pod, _HELD_FOR_GROUPS)) else ""
+    held = next((f"{_NO_PLAN}{told}" for one in _GROUP_HELD if (told := _told(pod, one))), "")
+    return _told(pod, _NO_PLAN) or held
 
 
 def delayed(pod: Pod) -> str:
