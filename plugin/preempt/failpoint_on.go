@@ -36,10 +36,12 @@ func failpoint(name string) {
 // takeFailpoint disarms an armed point and returns its action; empty where it is not armed.
 func takeFailpoint(armed, fired string) string {
 	line, err := os.ReadFile(armed)
-	if err != nil || os.Rename(armed, fired) != nil {
+	taken := filepath.Join(filepath.Dir(fired), "."+filepath.Base(fired))
+	if err != nil || os.Rename(armed, taken) != nil {
 		return "" // not armed, or another process has reached the point first
 	}
-	_ = os.WriteFile(fired, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600)
+	_ = os.WriteFile(taken, strconv.AppendInt(nil, int64(os.Getpid()), 10), 0o600)
+	_ = os.Rename(taken, fired) // a reader finds the pid there, never the line
 	action, _, _ := strings.Cut(string(line), " ")
 	return action
 }

@@ -75,13 +75,11 @@ class Failpoints:
         """Wait until the point has fired; gives the process id."""
         file = self._directory / FIRED / name
 
-        async def ask() -> int | None:
+        async def ask() -> int:
             try:
-                text = file.read_text()
+                return int(file.read_text())
             except FileNotFoundError as error:
                 raise NotYet("not reached") from error
-            # Taken by its process, which may not have written its pid over the line yet.
-            return int(text) if text.isdigit() else None
 
         return await until(f"failpoint {name} fires", ask, seconds=seconds)
 

@@ -115,12 +115,14 @@ class Failpoints:
         if of and self._hits[name, of] != int(hit):
             return ""
         fired = self._directory / FIRED / name
+        taken = fired.with_name(f".{name}")
         try:
             # Of several processes that reach the point, one gets the file.
-            armed.rename(fired)
+            armed.rename(taken)
         except FileNotFoundError:
             return ""
-        fired.write_text(str(os.getpid()))
+        taken.write_text(str(os.getpid()))
+        taken.rename(fired)  # a reader finds the pid there, never the line
         return action
 
 
