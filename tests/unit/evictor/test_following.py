@@ -49,7 +49,13 @@ class PodsApi:
         self._events.put_nowait(msgspec.json.encode({"type": kind, "object": what}))
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
         self.paths.append(path)
         if self.refuses:

@@ -35,7 +35,13 @@ class Served:
         self.asked: list[str] = []
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
         self.asked.append(path)
         version = path.split("/")[3]

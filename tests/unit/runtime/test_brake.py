@@ -30,7 +30,13 @@ class FakeApi:
         self.lists = 0
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
         if path.endswith("/configmaps"):
             self.lists += 1

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from makeway.core.k8s.objects import Namespace
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import AnswerTooLong, ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, Resource
+from makeway.runtime.paging import PAGE_BYTES
 
 QUICK = ListWatchTimings(page_size=2, silence=0.2, pause=0.01, longest_pause=0.05, turn=0)
 RESOURCE = Resource("namespaces", "/api/v1/namespaces", Namespace, field_selector="metadata.name!=x")
@@ -53,9 +54,15 @@ class FakeApi:
         self.times: list[float] = []
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
-        assert (method, path) == ("GET", RESOURCE.path)
+        assert (method, path, most_bytes) == ("GET", RESOURCE.path, PAGE_BYTES)
         self.times.append(time.monotonic())
         self.list_queries.append(dict(query or {}))
         answer = self.lists.pop(0) if self.lists else ApiUnavailable("script is over")
@@ -191,7 +198,7 @@ async def test_an_expired_version_means_a_new_list_that_forgets_what_is_gone(gon
     assert api.watch_queries[1]["resourceVersion"] == "60"
 
 
-async def test_pages_that_expire_are_read_again_in_one_piece() -> None:
+async def test_pages_that_expire_are_read_again_in_pages() -> None:
     api = FakeApi(
         [page(item("a", 1), more="next"), ApiError(410, "Expired", "continue"), page(item("b", 2))], []
     )
@@ -199,7 +206,16 @@ async def test_pages_that_expire_are_read_again_in_one_piece() -> None:
     seen, _ = await play(api)
 
     assert seen.items == {"uid-b": "2"}
-    assert "limit" not in api.list_queries[2]
+    assert api.list_queries[2] == api.list_queries[0]
+
+
+async def test_a_page_that_is_too_long_is_read_with_half_as_many_objects() -> None:
+    api = FakeApi([AnswerTooLong("too long"), page(item("a", 1), more="next"), page(item("b", 2))], [])
+
+    seen, _ = await play(api)
+
+    assert seen.items == {"uid-a": "1", "uid-b": "2"}
+    assert [query["limit"] for query in api.list_queries] == ["2", "1", "1"]
 
 
 async def test_a_cut_watch_goes_on_from_the_last_event() -> None:

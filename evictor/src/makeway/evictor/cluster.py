@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 from prometheus_client import Counter
@@ -31,7 +31,9 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError, classify
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Epoch
-from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import METADATA_ONLY, AnswerTooLong, Api, ApiError, ApiUnavailable
+from makeway.runtime.pages import PageMetadata
+from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
 
 FIELD_MANAGER = "makeway-evictor"
@@ -45,9 +47,6 @@ LIST_SECONDS = 1.0
 
 GROUP_API_SECONDS = 60.0
 """How long it is taken for granted which pod groups the API server serves."""
-
-PAGE_PODS = 500
-"""Pods that are asked for at once, of a namespace with a unit that is to go."""
 
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
@@ -138,16 +137,12 @@ class _Lease(msgspec.Struct):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
-class _ListMetadata(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
 class _Pods(msgspec.Struct):
     items: tuple[Pod, ...] = ()
 
 
 class _GroupedPods(msgspec.Struct):
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
     items: tuple[GroupedPod, ...] = ()
 
 
@@ -258,15 +253,15 @@ class ApiCluster:
 
     async def _read_members(self, namespace: str) -> Members:
         members: defaultdict[GroupKey, list[GroupMember]] = defaultdict(list)
-        base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?limit={PAGE_PODS}"
-        path = base
+        base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        paging = Paging(lambda query: self._list_pods(f"{base}?{urlencode(query)}", PAGE_BYTES))
+        token = ""
         while True:
-            body = await self._call("list_pods", "GET", path)
-            page = _grouped_pods(body or b"{}")
+            page = _grouped_pods(await paging.page(token))
             add_members(members, page.items)
             if not page.metadata.continue_:
                 return members
-            path = f"{base}&continue={quote(page.metadata.continue_, safe='')}"
+            token = page.metadata.continue_
 
     async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
         """Pods of a namespace on a node now, the first so many by name.
@@ -276,8 +271,19 @@ class ApiCluster:
         """
         selector = quote(f"spec.nodeName={node}", safe="")
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?fieldSelector={selector}&limit={limit}"
-        body = await self._call("list_pods", "GET", path, timeout_seconds=LIST_SECONDS, most_bytes=most_bytes)
-        return _pods(body or b"{}").items
+        try:
+            return _pods(await self._list_pods(path, most_bytes, LIST_SECONDS)).items
+        except AnswerTooLong as error:
+            raise classify(error) from error
+
+    async def _list_pods(
+        self, path: str, most_bytes: int, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> bytes:
+        """Return a list of pods as it came. Raises AnswerTooLong besides."""
+        body = await self._call(
+            "list_pods", "GET", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes
+        )
+        return body or b"{}"
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
         """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""
@@ -423,7 +429,10 @@ class ApiCluster:
         timeout_seconds: float = CALL_TIMEOUT_SECONDS,
         most_bytes: int | None = None,
     ) -> bytes | None:
-        """One request; None where its object is not there, or is not `incarnation` any more."""
+        """One request; None where its object is not there, or is not `incarnation` any more.
+
+        Raises AnswerTooLong where the answer is longer than `most_bytes`.
+        """
         if method in ("PATCH", "POST"):
             path += f"{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
         try:
@@ -436,6 +445,9 @@ class ApiCluster:
                 timeout_seconds=timeout_seconds,
                 most_bytes=most_bytes,
             )
+        except AnswerTooLong:
+            self._count(operation, "temporary")
+            raise
         except (ApiError, ApiUnavailable) as error:
             if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
                 self._count(operation, "gone")

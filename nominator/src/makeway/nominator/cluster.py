@@ -15,14 +15,13 @@ import msgspec
 
 from makeway.core.k8s.objects import Node, Pod
 from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
+from makeway.runtime.pages import PageMetadata
+from makeway.runtime.paging import PAGE_BYTES, Paging
 
 FIELD_MANAGER: Final = "makeway-nominator"
 """Owner of its nominations in metadata.managedFields."""
 
 MERGE_PATCH: Final = "application/merge-patch+json"
-
-PAGE_PODS: Final = 500
-"""Pods that are asked for at once."""
 
 MOST_NODES: Final = 8
 """A unit on more nodes than this is looked up in its namespace."""
@@ -48,12 +47,8 @@ class _Managed(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-class _ListMetadata(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
 class _Pods(msgspec.Struct):
-    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
     items: tuple[Pod, ...] = ()
 
 
@@ -140,14 +135,19 @@ class NominatorApi:
 
     async def _list(self, path: str, query: dict[str, str]) -> dict[str, Pod]:
         found: dict[str, Pod] = {}
-        query = {"limit": str(PAGE_PODS), **query}
+        paging = Paging(
+            lambda page: self._api.request(
+                "GET", path, query={**page, **query}, timeout_seconds=_SECONDS, most_bytes=PAGE_BYTES
+            )
+        )
+        token = ""
         while True:
-            body = await self._api.request("GET", path, query=query, timeout_seconds=_SECONDS)
+            body = await paging.page(token)
             page = _decoded(lambda body=body: _pods(body))
             found |= {one.metadata.uid: one for one in page.items}
             if not page.metadata.continue_:
                 return found
-            query["continue"] = page.metadata.continue_
+            token = page.metadata.continue_
 
     async def _get(self, path: str, *, accept: str = "") -> bytes | None:
         try:

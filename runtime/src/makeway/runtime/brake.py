@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 import msgspec
 import structlog
@@ -66,21 +66,12 @@ class BrakeMetrics:
         self.engaged.labels("namespaces").set(len(brake.namespaces))
 
 
-class BrakeApi(ObjectReader, Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
-
-
 class BrakeReader:
     """One process's. `current` is the last answer; `RELEASED` before the first, which `unsynced` tells."""
 
     def __init__(
         self,
-        api: BrakeApi,
+        api: ObjectReader,
         metrics: BrakeMetrics,
         observer: Observer,
         *,

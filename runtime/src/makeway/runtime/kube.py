@@ -83,6 +83,10 @@ class ApiUnavailable(Exception):  # noqa: N818 - it names a state of the server
     """No usable answer: refused, reset, timed out, or cut off. The effect of a write is unknown."""
 
 
+class AnswerTooLong(ApiUnavailable):
+    """The answer is longer than was asked for; it was not read to its end."""
+
+
 class _Cause(msgspec.Struct):
     reason: str = ""
     message: str = ""
@@ -266,7 +270,8 @@ class Api:
 
         Raises:
             ApiError: the server answered with anything but 2xx.
-            ApiUnavailable: no complete answer in time, or too long a one; a write may have had its effect.
+            AnswerTooLong: the answer is longer than `most_bytes`.
+            ApiUnavailable: no complete answer in time; a write may have had its effect.
         """
         arguments = await self._arguments(path, query)
         if body is not None:
@@ -288,7 +293,7 @@ class Api:
                 async for chunk in response.content.iter_any():
                     answer += chunk
                     if len(answer) > most_bytes:
-                        raise ApiUnavailable(f"{method} {path}: the answer is longer than {most_bytes} B")
+                        raise AnswerTooLong(f"{method} {path}: the answer is longer than {most_bytes} B")
                 return bytes(answer)
         except (aiohttp.ClientError, OSError) as error:
             raise ApiUnavailable(f"{method} {path}: {_describe(error)}") from error

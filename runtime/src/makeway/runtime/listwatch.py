@@ -2,8 +2,8 @@
 
 What client-go's reflector does, with the time-outs that kubernetes-asyncio's watch lacks:
 
-* lists in pages, whose objects are decoded one by one as they are handed on: one bad object costs only
-  itself, and the memory of one serves the next;
+* lists in pages of bounded length, whose objects are decoded one by one as they are handed on: one bad
+  object costs only itself, and the memory of one serves the next;
 * watches with bookmarks, and goes on from the last version seen;
 * 410, and an ERROR event, mean a new list, whose end says which objects are gone;
 * silence for longer than bookmarks are apart is taken for a dead connection;
@@ -31,6 +31,7 @@ from makeway.core.k8s.resource_version import version_of
 from makeway.runtime import garbage
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.pages import DECODE_ERRORS, Page, PageMetadata, UnreadableObject
+from makeway.runtime.paging import PAGE_BYTES, PAGE_OBJECTS, Paging
 
 _log = structlog.get_logger()
 
@@ -52,9 +53,15 @@ class ObjectReader(Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = 10.0
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float = 10.0,
+        most_bytes: int | None = None,
     ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
+        """Send a request; raises ApiError, AnswerTooLong or ApiUnavailable."""
 
     def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
@@ -92,7 +99,7 @@ class Observer(Protocol):
 class ListWatchTimings:
     """How patient a list-watch is. All in seconds, but `page_size`.
 
-    page_size: objects a list request asks for; client-go's default.
+    page_size: objects a list request asks for at the most.
     list: for one page.
     watch: a watch is asked to end after this and up to twice as long, so that load spreads over servers.
     silence: bookmarks come about every minute; after so long without anything a connection is dead.
@@ -100,7 +107,7 @@ class ListWatchTimings:
     turn: how long objects are worked on before other tasks get a turn; a request takes a few turns.
     """
 
-    page_size: int = 500
+    page_size: int = PAGE_OBJECTS
     list: float = 30.0
     watch: float = 300.0
     silence: float = 100.0
@@ -232,24 +239,13 @@ class ListWatch(Generic[T]):
 
     async def _list(self) -> None:
         """Read all pages and hand them on; then let the handler forget what was not in them."""
-        uids: set[str] = set()
-        query = {"limit": str(self._timings.page_size), **self._selection()}
-        while True:
-            try:
-                metadata = await self._page(query, uids)
-            except ApiError as error:
-                if error.status != 410 or "continue" not in query:
-                    raise
-                # The pages' version is gone from the server: read everything in one piece.
-                query = self._selection()
-                uids.clear()
-                continue
-            self._hear()
-            if not self.synced.is_set():
-                garbage.keep()
-            if not metadata.continue_:
-                break
-            query["continue"] = metadata.continue_
+        try:
+            uids, metadata = await self._pages()
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            # The pages' version is gone from the server: once more, and in pages, which bound the memory.
+            uids, metadata = await self._pages()
         self._handler.retain(uids)
         self._fed = time.monotonic()
         self._version = metadata.resource_version
@@ -258,11 +254,31 @@ class ListWatch(Generic[T]):
         self._observer.listed(self.resource.name, self._reason)
         _log.info("listed", resource=self.resource.name, objects=len(uids), resource_version=self._version)
 
-    async def _page(self, query: Mapping[str, str], uids: set[str]) -> PageMetadata:
-        """Read a page and hand its objects on; note their UIDs."""
-        body = await self._api.request(
-            "GET", self.resource.path, query=query, timeout_seconds=self._timings.list
+    async def _pages(self) -> tuple[set[str], PageMetadata]:
+        """Read all pages and hand them on; return the UIDs of their objects, and the list's version."""
+        uids: set[str] = set()
+        paging = Paging(self._ask, self._timings.page_size)
+        token = ""
+        while True:
+            metadata = await self._page(await paging.page(token), uids)
+            self._hear()
+            if not self.synced.is_set():
+                garbage.keep()
+            if not metadata.continue_:
+                return uids, metadata
+            token = metadata.continue_
+
+    async def _ask(self, query: Mapping[str, str]) -> bytes:
+        return await self._api.request(
+            "GET",
+            self.resource.path,
+            query={**query, **self._selection()},
+            timeout_seconds=self._timings.list,
+            most_bytes=PAGE_BYTES,
         )
+
+    async def _page(self, body: bytes, uids: set[str]) -> PageMetadata:
+        """Hand the objects of a page on; note their UIDs."""
         put, now = self._handler.put, time.monotonic
         ends = now() + self._timings.turn
         try:

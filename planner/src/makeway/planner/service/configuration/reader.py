@@ -15,11 +15,12 @@ from makeway.core.policy.document import Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import Queues
 from makeway.planner.service.configuration.control import state_of
-from makeway.runtime.brake import BrakeApi, BrakeMetrics, BrakeReader
+from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
 from makeway.runtime.config_events import ConfigEvents, EventSink
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.config_sources import source_for
+from makeway.runtime.listwatch import ObjectReader
 from makeway.runtime.queues_config import QUEUES
 from makeway.runtime.settings import ConfigSettings
 
@@ -44,7 +45,7 @@ class Configuration:
 
     def __init__(
         self,
-        api: BrakeApi,
+        api: ObjectReader,
         settings: ConfigSettings,
         registry: CollectorRegistry,
         recorder: EventSink,

@@ -1,0 +1,57 @@
+"""A page that is too long is asked for again with fewer objects; what one object takes has no way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from makeway.runtime.kube import AnswerTooLong
+from makeway.runtime.paging import Paging
+
+PAGE = 100
+
+
+class Server:
+    """Has objects of these sizes, and answers by the place where the next page begins."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+        self.asked: list[int] = []
+
+    async def ask(self, query: Mapping[str, str]) -> bytes:
+        """Return the end of the page."""
+        begin, limit = int(query.get("continue", "0")), int(query["limit"])
+        self.asked.append(limit)
+        end = min(begin + limit, len(self.sizes))
+        if sum(self.sizes[begin:end]) > PAGE:
+            raise AnswerTooLong("too long")
+        return str(end).encode()
+
+    async def pages(self, objects: int) -> list[int]:
+        """Return where each page of a list ends."""
+        paging, ends = Paging(self.ask, objects), [0]
+        while ends[-1] < len(self.sizes):
+            ends.append(int(await paging.page(str(ends[-1] or ""))))
+        return ends[1:]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "asked"),
+    [
+        ([10] * 10, [8, 8]),
+        ([60] * 3, [8, 4, 2, 1, 1, 1]),
+        ([10] * 8 + [30] * 4, [8, 8, 4, 2, 2]),
+    ],
+    ids=["short", "one at a time", "long ones come later"],
+)
+async def test_all_objects_come_in_pages_that_are_not_too_long(sizes: list[int], asked: list[int]) -> None:
+    server = Server(*sizes)
+
+    assert (await server.pages(8))[-1] == len(sizes)
+    assert server.asked == asked
+
+
+async def test_one_object_that_is_too_long_is_an_error() -> None:
+    with pytest.raises(AnswerTooLong):
+        await Server(101).pages(4)
