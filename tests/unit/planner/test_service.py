@@ -32,6 +32,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -458,8 +459,12 @@ async def test_a_daemonset_pod_whose_delay_is_over_is_planned_for_by_the_simple_
     assert record.victims[0].detail.endswith("one of 1, at most 10")
 
 
-def test_the_warm_up_makes_a_plan() -> None:
-    assert isinstance(warm_up(), Plan)
+def test_the_warm_up_makes_plans() -> None:
+    for_a_pod, for_a_group = warm_up()
+
+    assert isinstance(for_a_pod, Plan)
+    assert isinstance(for_a_group, GangPlan)
+    assert for_a_group.victims
 
 
 async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:

@@ -1,4 +1,4 @@
-"""A first plan without a request: what is loaded on first use is loaded before the first request."""
+"""First plans without a request: what is loaded on first use is loaded before the first request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from makeway.bus.messages import NodeSelection, Placement
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.core.policy.facts import PodFacts
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -19,8 +22,11 @@ from makeway.planner.snapshot.state import Snapshot
 _LABELS = {"app": "warm-up"}
 
 
-def warm_up() -> Plan | PlanRefusal:
-    """Plan once on a made-up cluster that has a bit of everything. The first plan takes some 40 ms longer."""
+def warm_up() -> tuple[Plan | PlanRefusal, GangPlan | GangRefusal]:
+    """Plan for a pod and a group on a made-up cluster that has a bit of everything.
+
+    The first plan for a pod takes some 40 ms longer, the first one for a group 10 ms.
+    """
     snapshot = Snapshot()
     selector = LabelSelector(match_labels=_LABELS)
     snapshot.apply(
@@ -36,7 +42,7 @@ def warm_up() -> Plan | PlanRefusal:
         snapshot.apply(PutNode(NodeRecord(name=node, allocatable={"cpu": 2, "pods": 110})))
         for index in range(2):
             snapshot.apply(PutPod(_pod(f"{node}{index}", node=node, priority=index)))
-    for name in ("nominated", "assumed"):
+    for name in ("nominated", "assumed", "preemptor"):
         snapshot.apply(PutPod(_pod(name, node="", priority=9)))
     question = Question(
         preemptor=_pod("preemptor", node="", priority=5),
@@ -49,7 +55,9 @@ def warm_up() -> Plan | PlanRefusal:
         assumed=(Placement(namespace="", name="assumed", uid="assumed", node="b"),),
         in_flight={"a0": "ord-warm-up"},
     )
-    return plan(snapshot, question, datetime.now(UTC))
+    now = datetime.now(UTC)
+    gang = GangQuestion("warm-up", (GangClass(question, 3),), 2)
+    return plan(snapshot, question, now), plan_gang(snapshot, gang, now)
 
 
 def _pod(uid: str, *, node: str, priority: int) -> PodRecord:
