@@ -199,7 +199,7 @@ class _Filling:
 
     def _entries(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> list[Entry]:
         """Return the cheapest step on each of some nodes where there is one."""
-        nodes = nodes[self._open[cls, nodes]]
+        nodes = nodes[self._open[cls, nodes] & self._stairs.may_fit(cls, nodes)]
         if not nodes.size or most <= 0:
             return []
         best, count = self._stairs.cheapest(cls, nodes, most, evening=evening)

@@ -28,9 +28,9 @@ larger ones when their turn comes."""
 class Stairs:
     """The prices of one run, by terms of the objective that add up.
 
-    `room`: int64[R, N]. `placing`: what members ask of one another. `shared` counts what changes nodes'
-    prices from elsewhere. `going`: victims so far. No victim has a priority above `level`; `strict`: no
-    budget is violated.
+    `room`: int64[R, N]; `_emptied_room`, with all gone that may go. `placing`: what members ask of one
+    another. `shared` counts what changes nodes' prices from elsewhere. `going`: victims so far. No victim has
+    a priority above `level`; `strict`: no budget is violated.
     """
 
     def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
@@ -45,6 +45,7 @@ class Stairs:
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
         self._removable = self._may_go(level)
+        self._emptied_room = self.room + np.einsum("rdn,dn->rn", model.uses, self._removable.astype(np.int64))
         self._lead = model.unit > 0
         self._lead &= ~model.follows
         self._has_units = bool(self._lead.any())
@@ -98,6 +99,14 @@ class Stairs:
         left = emptied - need * count - beside
         return np.flatnonzero(reprieve(uses, left, candidates, violating)[:, 0]).tolist()
 
+    def may_fit(self, cls: int, nodes: Ints) -> Flags:
+        """Report on which nodes a member more has the resources with all gone that may go; bool[M].
+
+        A bound: rules and budgets are not looked at. O(resources · nodes).
+        """
+        need = self.model.need[cls][:, None]
+        return np.asarray(((need == 0) | (self._emptied_room[:, nodes] >= need)).all(axis=0))
+
     def keep(self, slots: list[int], node: int, units: set[int]) -> None:
         """Let some pods of a node, and units, go in no step any more."""
         self._removable[slots, node] = False
@@ -106,7 +115,9 @@ class Stairs:
 
     def place(self, cls: int, node: int, count: int) -> None:
         """Take room for members. What they ask of one another is `placing`'s."""
-        self.room[:, node] -= self.model.need[cls] * count
+        need = self.model.need[cls] * count
+        self.room[:, node] -= need
+        self._emptied_room[:, node] -= need
 
     def go(self, slots: Iterable[Slot]) -> tuple[set[int], bool]:
         """Let pods go; return the nodes that this makes room on, and whether it does in a large domain."""
@@ -115,6 +126,8 @@ class Stairs:
         for slot, node in slots:
             self._gone[slot, node] = True
             self.room[:, node] += model.uses[:, slot, node]
+            if not self._removable[slot, node]:
+                self._emptied_room[:, node] += model.uses[:, slot, node]
             touched.add(node)
             gang = int(model.gang[slot, node])
             if gang:

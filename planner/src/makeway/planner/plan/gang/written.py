@@ -15,7 +15,7 @@ from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
-from makeway.planner.plan.gang.draft import Draft, Slot, arrange, holds, price_of, trimmed
+from makeway.planner.plan.gang.draft import Draft, arrange, holds, places_of, price_of, trimmed
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
@@ -151,21 +151,19 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
     preemptor = gang.classes[0].question.preemptor
     budgets = model.snapshot.budgets
 
-    def rank(slot: Slot) -> tuple[int, int]:
-        return int(model.rank[slot[1]]), slot[0]
-
-    singles = sorted(draft.singles, key=rank)
-    found = budgets.violations([{int(model.budgets[one]): 1} for one in singles], model.debits)
+    slots, nodes = places_of(draft.singles)
+    order = np.lexsort((slots, model.rank[nodes]))
+    slots, nodes = slots[order], nodes[order]
+    singles = list(zip(slots.tolist(), nodes.tolist(), strict=True))
     whole = [unit for number in sorted(draft.units) if (unit := model.units[number]) is not None]
-    charged = budgets.violations(
-        [*({int(model.budgets[one]): 1} for one in singles), *(unit.sets for unit in whole)], model.debits
-    )[len(singles) :]
-    for one, violating in zip(singles, found, strict=True):
+    charges = [*({held: 1} for held in model.budgets[slots, nodes].tolist()), *(unit.sets for unit in whole)]
+    found = budgets.violations(charges, model.debits)
+    for one, violating in zip(singles, found[: len(singles)], strict=True):
         pod = model.pod(*one)
         own = not pod.group or pod.facts.priority < preemptor.priority
         rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
         yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=bool(violating))
-    for unit, many in zip(whole, charged, strict=True):
+    for unit, many in zip(whole, found[len(singles) :], strict=True):
         for turn, pod in enumerate(unit.members):
             own = pod.facts.priority < preemptor.priority
             rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
