@@ -140,6 +140,23 @@ class TestWhatTheEdgeReliesOn:
         assert await edge.delete(as_victim(pod), pod.metadata.resource_version) is None
         await edge.clear_nomination(pod)
 
+    async def test_pods_of_a_megabyte_are_read_in_pages_that_are_not_too_long(
+        self, cluster: RunningCluster, space: Space
+    ) -> None:
+        large = [{"name": "main", "image": "none", "args": ["x" * 1_000_000]}]
+        await space.create(*(waiting_pod(f"large-{one}").spec(containers=large) for one in range(40)))
+        registry = CollectorRegistry()
+
+        async with cluster.connect("evictor") as api:
+            await edge_to(api, registry).members(space.namespace)
+
+        def requests(result: str) -> float | None:
+            asked = {"operation": "list_pods", "result": result}
+            return registry.get_sample_value("makeway_evictor_api_requests_total", asked)
+
+        # 500, 250, 125 and 62 pods at once are above 32 MiB; 31 are not, and then the other 9.
+        assert (requests("temporary"), requests("ok")) == (4, 2)
+
     async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: ApiCluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
