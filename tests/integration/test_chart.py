@@ -52,6 +52,8 @@ RARELY_USED = {
         "list podgroups.scheduling.k8s.io": "only with the feature gate of gang scheduling",
         "watch podgroups.scheduling.k8s.io": "only with the feature gate of gang scheduling",
         "patch podgroups/status.scheduling.k8s.io": "only with the feature gate of gang scheduling",
+        "list compositepodgroups.scheduling.k8s.io": "only with the feature gate of trees of groups",
+        "watch compositepodgroups.scheduling.k8s.io": "only with the feature gate of trees of groups",
     },
 }
 """What this test does not make the components do, and why they may need it."""
