@@ -101,6 +101,29 @@ def test_an_order_for_a_group_is_told_as_one_for_the_group() -> None:
     assert "  for:   group shop/train-7 (2 members), priority 1000" in told
 
 
+def test_of_many_victims_the_first_of_each_end_are_named_and_the_others_counted() -> None:
+    order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
+    assert isinstance(order, EvictionOrder)
+    assert isinstance(outcome, Outcome)
+    victims = tuple(replace(order.victims[0], name=f"v{n}", uid=f"u{n}") for n in range(100))
+    ends = tuple(
+        VictimOutcome(
+            namespace=one.namespace, name=one.name, uid=one.uid, result="failed" if n == 70 else "deleted"
+        )
+        for n, one in enumerate(victims)
+    )
+    story = Story(
+        order=replace(order, victims=victims), outcome=replace(outcome, victims=ends), decision=None
+    )
+
+    lines = list(of_order(story))
+
+    named = [line for line in lines if line.startswith("  - ")]
+    assert len(named) == 21
+    assert "/v70 " in named[-1]
+    assert "  and 79 victims more: deleted" in lines
+
+
 def test_an_order_that_made_room_is_not_called_in_vain() -> None:
     assert "last order" not in said("succeeded")
 

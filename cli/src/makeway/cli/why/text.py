@@ -22,6 +22,9 @@ from makeway.planner.offline.results import Counterfactual, Pending
 _SHOWN = 5
 """Other candidates that are shown."""
 
+_VICTIMS = 20
+"""Victims of an order that are shown of those that ended alike; the form `json` has all."""
+
 _UNKNOWN = "or one of its filters that makeway does not know says no"
 
 _OF_A_GROUP = (
@@ -146,9 +149,7 @@ def of_order(story: Story) -> Iterator[str]:
     for unit, pods in in_units(order.victims):
         if unit:
             yield f"  evicts {unit_text(unit, pods)}"
-    for victim in order.victims:
-        became = _became(story.outcome, victim)
-        yield f"  - {victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}; {became}"
+    yield from _victims(story)
     if order.awaited:
         yield f"  {len(order.awaited)} pods of other orders are awaited"
     if story.outcome is None:
@@ -157,6 +158,20 @@ def of_order(story: Story) -> Iterator[str]:
         why = f": {story.outcome.message}" if story.outcome.message else ""
         yield f"  {story.outcome.result} {api_time(story.outcome.finished_at)}{why}"
     yield from decided(story.decision, order.decision_id)
+
+
+def _victims(story: Story) -> Iterator[str]:
+    """Say what became of an order's victims; of many that ended alike only the first are named."""
+    alike: Counter[str] = Counter()
+    for victim in story.order.victims:
+        end = _became(story.outcome, victim, when=False)
+        alike[end] += 1
+        if alike[end] <= _VICTIMS:
+            who = f"{victim.namespace}/{victim.name} (priority {victim.priority})"
+            yield f"  - {who}: {victim.rule}; {_became(story.outcome, victim)}"
+    for end, count in alike.items():
+        if count > _VICTIMS:
+            yield f"  and {counted(count - _VICTIMS, 'victim')} more: {end}"
 
 
 def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
