@@ -1,6 +1,7 @@
 """The API connection against a small local server that misbehaves in the ways real ones do."""
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from makeway.runtime.kube import CONNECTIONS, Api, ApiError, ApiUnavailable, ConfigurationError
+from makeway.runtime.kube import (
+    CONNECTIONS,
+    AnswerTooLong,
+    Api,
+    ApiError,
+    ApiUnavailable,
+    ConfigurationError,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -169,6 +177,46 @@ async def test_a_cut_body_is_unavailable(tmp_path: Path) -> None:
     async with api_of(handler, tmp_path) as api:
         with pytest.raises(ApiUnavailable):
             await api.request("GET", "/x")
+
+
+async def test_an_answer_as_long_as_is_allowed_is_read_whole(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 100_000)
+
+    async with api_of(handler, tmp_path) as api:
+        assert len(await api.request("GET", "/x", most_bytes=100_000)) == 100_000
+        with pytest.raises(AnswerTooLong, match="longer than 99999 B"):
+            await api.request("GET", "/x", most_bytes=99_999)
+
+
+async def test_an_answer_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+    hung_up = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"x" * 10_000)
+        except ConnectionError:
+            hung_up.set()
+        return response
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(AnswerTooLong):
+            await api.request("GET", "/x", most_bytes=100_000)
+
+        await asyncio.wait_for(hung_up.wait(), 5)
+
+
+async def test_what_is_too_long_is_told_by_its_length_after_inflation(tmp_path: Path) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        packed = gzip.compress(b"x" * 1_000_000)
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(AnswerTooLong):
+            await api.request("GET", "/x", most_bytes=100_000)
 
 
 async def test_a_refused_connection_is_unavailable(tmp_path: Path) -> None:

@@ -257,7 +257,10 @@ class ApiCluster:
         paging = Paging(lambda query: self._list_pods(f"{base}?{urlencode(query)}", PAGE_BYTES))
         token = ""
         while True:
-            page = _grouped_pods(await paging.page(token))
+            try:
+                page = _grouped_pods(await paging.page(token))
+            except AnswerTooLong as error:
+                raise classify(error) from error
             add_members(members, page.items)
             if not page.metadata.continue_:
                 return members
