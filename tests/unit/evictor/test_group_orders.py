@@ -27,6 +27,7 @@ from makeway.evictor import gang, service
 from makeway.evictor.breaker import NEVER_ORDERED, NEVER_VICTIMS, Breaker
 from makeway.evictor.execution import VictimProgress
 from makeway.evictor.group_execution import GroupExecution
+from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.report import summarise
 from makeway.evictor.retry import PermanentError
@@ -200,6 +201,28 @@ async def test_units_go_whole_before_single_pods() -> None:
 
     assert outcome.result == "succeeded"
     assert sorted(world.cluster.deletes()[:2]) == ["u", "v"]
+
+
+async def test_the_marks_of_single_pods_prove_as_well_what_a_watch_has_of_a_unit() -> None:
+    """Where victims are many the unit's own marks are old by then."""
+    unit = "PodGroup default/g"
+    world = GroupWorld(pod_of_group("u", "n1"), pod_of_group("v", "far"))
+    world.cluster.groups[GroupKey("default", "g")] = unit_record()
+    world.cluster.put(changed(world.cluster.pods["c"], "metadata", resource_version="50"))
+    asked: list[int] = []
+
+    def followed(namespace: str, since: int) -> Members:
+        asked.append(since)
+        return world.cluster.members_now(namespace)
+
+    world.cluster.followed = followed
+    units = (on("u", "n1", unit=unit), on("v", "far", unit=unit))
+
+    outcome = await world.order(group_order(*units, *VICTIMS))
+
+    assert outcome.result == "succeeded"
+    assert asked[-1] > 50
+    assert ("list_pods", "default") not in world.cluster.calls
 
 
 async def test_what_admission_refuses_of_one_victim_keeps_all_and_takes_every_nomination_back() -> None:

@@ -87,6 +87,10 @@ is at most `KEEP_SECONDS` older than the look."""
 EXTERNAL_CHECK_LASTS = timedelta(seconds=1)
 """The same for a nominator's orders: the scheduler may clear the nomination, and knows of no order."""
 
+PROOF_LASTS = timedelta(seconds=1)
+"""How old an order's last mark may be where a watch that has brought it tells which pods a unit has. A watch
+that hears nothing from then on misses what is bound later, which a list would have."""
+
 _log = structlog.get_logger()
 
 T = TypeVar("T")
@@ -177,7 +181,7 @@ class Execution:
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
         self._begun_units = frozenset[str]()  # by an earlier delivery
         self._marked: dict[str, tuple[int, datetime]] = {}
-        """By namespace, the version of the last pod of a unit that this delivery has marked, and when."""
+        """By namespace, the version of the last pod that this delivery has marked, and when."""
         self._rehearsed = False
         self._group_api = PodGroupApi()
         self._cluster = cluster
@@ -351,12 +355,12 @@ class Execution:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces.
 
         Before the order has marked its victims what is known of them will do, for this is asked again. Then
-        the pods are as new as its last mark; where trials took long since, they are listed, for a watch that
-        has heard nothing meanwhile misses what was bound. No refusal rests on less than a list.
+        the pods are as new as its last mark; where that is older than `PROOF_LASTS`, they are listed. No
+        refusal rests on less than a list.
         """
         for namespace in sorted({victim.namespace for victim in self.order.victims if victim.unit}):
             since, marked_at = self._marked.get(namespace, (0, self._stored_at))
-            if not self._rehearsed or (since and self._clock.now() - marked_at <= CHECK_LASTS):
+            if not self._rehearsed or (since and self._clock.now() - marked_at <= PROOF_LASTS):
                 followed = await self._cluster.followed_members(namespace, since)
                 if followed is not None and await self._left_out(followed) is None:
                     continue
@@ -646,7 +650,7 @@ class Execution:
         self._may_act()
         now = self._clock.now()
         marked = await self._cluster.mark(victim, judged.resource_version, self._message, now)
-        if marked is not None and victim.unit:
+        if marked is not None:
             last = version_of(marked.metadata.resource_version), now
             self._marked[victim.namespace] = max(last, self._marked.get(victim.namespace, last))
         await failpoint("evictor.after-mark", self.order.order_id)
