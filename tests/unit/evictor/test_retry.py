@@ -5,9 +5,15 @@ from datetime import timedelta
 from typing import get_args
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import MAY_PASS
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import (
+    RIGHTS_SECONDS,
+    MissingRights,
     PermanentError,
     Reason,
     TemporaryError,
@@ -42,6 +48,60 @@ def test_what_may_pass_is_temporary(status: int, reason: str) -> None:
 @pytest.mark.parametrize("status", [302, 400, 403, 405, 413, 415, 422])
 def test_every_other_refusal_is_permanent(status: int) -> None:
     assert isinstance(classify(ApiError(status, "Forbidden", "no")), PermanentError)
+
+
+WITHOUT_RIGHT = ApiError(403, "Forbidden", 'pods "a" is forbidden: User "evictor" cannot get resource "pods"')
+KEPT = ApiError(403, "Forbidden", 'pods "a" is forbidden: ValidatingAdmissionPolicy keep denied request')
+
+
+def test_a_right_that_was_there_before_may_be_back_for_some_seconds() -> None:
+    """An API server that starts answers so until it has read roles and their bindings."""
+    rights = MissingRights()
+    rights.allowed("delete")
+
+    assert rights.may_return("delete", WITHOUT_RIGHT, 100.0)
+    assert rights.may_return("delete", WITHOUT_RIGHT, 100.0 + RIGHTS_SECONDS)
+    assert not rights.may_return("delete", WITHOUT_RIGHT, 101.0 + RIGHTS_SECONDS)
+
+    rights.allowed("delete")
+    assert rights.may_return("delete", WITHOUT_RIGHT, 200.0)
+
+
+def test_a_right_that_never_was_there_and_what_admission_refuses_do_not_come() -> None:
+    rights = MissingRights()
+    rights.allowed("delete")
+
+    assert not rights.may_return("mark", WITHOUT_RIGHT, 100.0)
+    assert not rights.may_return("delete", KEPT, 100.0)
+
+
+class _Restarting:
+    """An API server that knows the caller's rights at first, and then not."""
+
+    def __init__(self) -> None:
+        self.answers: list[bytes | ApiError] = [
+            b'{"metadata": {"name": "a", "uid": "u"}, "spec": {}}',
+            WITHOUT_RIGHT,
+        ]
+
+    async def request(self, method: str, path: str, **_: object) -> bytes:
+        answer = self.answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+async def test_what_an_api_server_refuses_that_has_just_started_is_tried_again() -> None:
+    metrics = EvictorMetrics(CollectorRegistry())
+    cluster = ApiCluster(_Restarting(), metrics, brake=_no_brake)  # type: ignore[arg-type]
+
+    assert await cluster.get_pod("default", "a") is not None
+    with pytest.raises(TemporaryError, match="cannot get resource"):
+        await cluster.get_pod("default", "a")
+
+
+async def _no_brake() -> Brake:
+    return RELEASED
 
 
 def test_the_reasons_that_planners_take_for_passing_are_those_that_are_tried_again() -> None:

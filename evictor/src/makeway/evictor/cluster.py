@@ -28,7 +28,7 @@ from makeway.core.policy.brake import Brake
 from makeway.evictor import patches
 from makeway.evictor.members import GroupedPod, GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.retry import TemporaryError, classify
+from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import METADATA_ONLY, AnswerTooLong, Api, ApiError, ApiUnavailable
@@ -201,6 +201,7 @@ class ApiCluster:
         self._brake = brake
         self._metrics = metrics
         self._counters: dict[tuple[str, str], Counter] = {}
+        self._rights = MissingRights()
         self._nodes = SharedReads(self._read_node)
         self._priority_classes = SharedReads(self._read_priority_class)
         self._leases = SharedReads(self._read_lease)
@@ -455,11 +456,17 @@ class ApiCluster:
             if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
                 self._count(operation, "gone")
                 return None
-            failure = classify(error)
+            failure = self._failure(operation, error)
             self._count(operation, "temporary" if isinstance(failure, TemporaryError) else "permanent")
             raise failure from error
+        self._rights.allowed(operation)
         self._count(operation, "ok")
         return answer
+
+    def _failure(self, operation: str, error: ApiError | ApiUnavailable) -> TemporaryError | PermanentError:
+        if isinstance(error, ApiError) and self._rights.may_return(operation, error, time.monotonic()):
+            return TemporaryError("unauthorized", str(error))
+        return classify(error)
 
     def _count(self, operation: str, result: str) -> None:
         """Count a request; looking a counter up by its labels costs as much as the rest of this module."""

@@ -77,8 +77,8 @@ class EvictorMetrics:
             "makeway_evictor_retries",
             "Attempts that failed and were followed by another. operation: read, evict, clear, rollback, "
             "publish. reason: throttled (429), budget (a disruption budget allows no more now), server-error "
-            "(5xx), unavailable (no answer), conflict (409), "
-            "stale (what was read is too old to act on), unauthorized (401), bus (NATS), refused "
+            "(5xx), unavailable (no answer), conflict (409), stale (what was read is too old to act on), "
+            "unauthorized (401, and 403 to what was allowed before), bus (NATS), refused "
             "(permanent, only in rollbacks).",
             ["operation", "reason"],
             registry=registry,

@@ -2,8 +2,9 @@
 
 The vocabulary is kopf's: a `TemporaryError` may go away by itself, a `PermanentError` will not.
 Temporary: 429, also of a disruption budget, 5xx, 408, conflicts (409), and no answer at all. Permanent at
-once: every other refusal, such as 403 from RBAC or an admission policy and 422. A 401 is temporary: the
-token is read again. What means "gone" (404, another UID) never gets here; `cluster` turns it into a value.
+once: every other refusal, such as 403 from an admission policy and 422. A 401 is temporary: the token is read
+again; so is, for `RIGHTS_SECONDS`, a 403 from RBAC to what was allowed before. What means "gone" (404,
+another UID) never gets here; `cluster` turns it into a value.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Literal, Protocol, TypeVar
 
 import structlog
@@ -34,6 +36,13 @@ BUDGET_CAUSE = "DisruptionBudget"
 
 SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 """In the message of the 500 by which the eviction API refuses a pod that several budgets cover, for good."""
+
+NO_RIGHT = 'forbidden: User "'
+"""In the message of a 403 by which kube-apiserver's authorizers refuse; admission's has none."""
+
+RIGHTS_SECONDS = 10.0
+"""How long a right that was there before may be missing: an API server that starts refuses everything until
+it has read roles and their bindings."""
 
 BASE_DELAY_SECONDS = 0.1
 """First wait. An API server that restarts or elects needs seconds, a conflict needs milliseconds."""
@@ -102,6 +111,28 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
     if error.status == 401:
         return TemporaryError("unauthorized", str(error), retry_after)
     return PermanentError(error.reason, str(error))
+
+
+class MissingRights:
+    """Since when what was allowed before has been refused for want of a right, by operation."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float | None] = {}
+
+    def allowed(self, operation: str) -> None:
+        """Note that an operation was carried out."""
+        self._since[operation] = None
+
+    def may_return(self, operation: str, error: ApiError, now: float) -> bool:
+        """Report whether the right to an operation may be back soon. `now`: seconds, from any beginning."""
+        if error.status != HTTPStatus.FORBIDDEN or NO_RIGHT not in error.message:
+            return False
+        if operation not in self._since:
+            return False
+        since = self._since[operation]
+        if since is None:
+            since = self._since[operation] = now
+        return now - since <= RIGHTS_SECONDS
 
 
 def delay_seconds(attempt: int, error: BaseException | None, longest: float, jitter: float) -> float:
