@@ -42,7 +42,7 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
         if there is not None:
             mine = tuple(there.labels.get(key, "") for key in gang.topology)
             nodes = defaultdict(list, {mine: nodes.get(mine, [])})
-    emptied = model.room + np.einsum("rdn,dn->rn", model.uses, model.removable.astype(np.int64))
+    emptied = model.emptied(model.removable)
     share = np.min(emptied / np.maximum(model.need[0], 1)[:, None], axis=0, initial=float(model.must))
     chosen = sorted(nodes, key=lambda values: (-float(share[nodes[values]].sum()), values))
     yield

@@ -78,8 +78,7 @@ def is_out_of_question(model: Model) -> bool:
 
 def _emptied(model: Model, level: int) -> Ints:
     """Return int64[R, N], the room with all pods up to a level gone."""
-    going = (model.removable & (model.priority <= level)).astype(np.int64)
-    return np.asarray(model.room + np.einsum("rdn,dn->rn", model.uses, going))
+    return model.emptied(model.removable & (model.priority <= level))
 
 
 def _each_alone(model: Model, level: int) -> Ints:

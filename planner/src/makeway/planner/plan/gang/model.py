@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.queues import Margin
 from makeway.planner.plan.groups import PlannedUnit
@@ -135,6 +137,10 @@ class Model:
         if unit is None:
             return int(self.priority[slot, node]) + SHIFT
         return unit_cost(unit)
+
+    def emptied(self, going: Flags) -> Ints:
+        """Return int64[R, N], the room with some pods gone. `going`: bool[D, N]. O(slots · nodes)."""
+        return np.asarray(self.room + np.einsum("rdn,dn->rn", self.uses, going.astype(np.int64)))
 
     def within(self, nodes: Ints) -> Model:
         """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""

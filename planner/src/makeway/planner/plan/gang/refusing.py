@@ -69,7 +69,7 @@ def _spares(model: Model, gang: GangQuestion) -> bool:
 
 def _lacks(model: Model) -> dict[str, int]:
     """Return of which resources there is too little even for members one by one, and how much."""
-    emptied = model.room + np.einsum("rdn,dn->rn", model.uses, model.removable.astype(np.int64))
+    emptied = model.emptied(model.removable)
     names = {number: name for name, number in model.snapshot.columns.resources.items()}
     need = model.need.max(axis=0)
     found = {}

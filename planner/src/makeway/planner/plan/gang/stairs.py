@@ -45,7 +45,7 @@ class Stairs:
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
         self._removable = self._may_go(level)
-        self._emptied_room = self.room + np.einsum("rdn,dn->rn", model.uses, self._removable.astype(np.int64))
+        self._emptied_room = model.emptied(self._removable)
         self._lead = model.unit > 0
         self._lead &= ~model.follows
         self._has_units = bool(self._lead.any())

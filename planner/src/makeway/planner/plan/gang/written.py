@@ -150,7 +150,6 @@ def written(found: Found, gang: GangQuestion, scope: Scope) -> Generator[None, N
 def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[RemovablePod]:
     preemptor = gang.classes[0].question.preemptor
     budgets = model.snapshot.budgets
-
     slots, nodes = places_of(draft.singles)
     order = np.lexsort((slots, model.rank[nodes]))
     slots, nodes = slots[order], nodes[order]
