@@ -272,15 +272,7 @@ class Silent:
         self._refused = refused
         self._page = msgspec.json.encode({"metadata": {"resourceVersion": str(version)}, "items": []})
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        timeout_seconds: float = 10.0,
-        most_bytes: int | None = None,
-    ) -> bytes:
+    async def request(self, method: str, path: str, **_: object) -> bytes:
         if path in self._refused:
             raise ApiError(403, "Forbidden", f"{path} is forbidden")
         return self._page
