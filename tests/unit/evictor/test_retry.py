@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import MAY_PASS
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.evictor import cluster
 from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import (
@@ -78,11 +79,8 @@ def test_a_right_that_never_was_there_and_what_admission_refuses_do_not_come() -
 class _Restarting:
     """An API server that knows the caller's rights at first, and then not."""
 
-    def __init__(self) -> None:
-        self.answers: list[bytes | ApiError] = [
-            b'{"metadata": {"name": "a", "uid": "u"}, "spec": {}}',
-            WITHOUT_RIGHT,
-        ]
+    def __init__(self, *known: bytes) -> None:
+        self.answers: list[bytes | ApiError] = [*known, WITHOUT_RIGHT]
 
     async def request(self, method: str, path: str, **_: object) -> bytes:
         answer = self.answers.pop(0)
@@ -92,12 +90,26 @@ class _Restarting:
 
 
 async def test_what_an_api_server_refuses_that_has_just_started_is_tried_again() -> None:
-    metrics = EvictorMetrics(CollectorRegistry())
-    cluster = ApiCluster(_Restarting(), metrics, brake=_no_brake)  # type: ignore[arg-type]
+    edge = _edge_to(_Restarting(b'{"metadata": {"name": "a", "uid": "u"}, "spec": {}}'))
 
-    assert await cluster.get_pod("default", "a") is not None
+    assert await edge.get_pod("default", "a") is not None
     with pytest.raises(TemporaryError, match="cannot get resource"):
-        await cluster.get_pod("default", "a")
+        await edge.get_pod("default", "a")
+
+
+async def test_which_groups_are_served_is_asked_again_of_one_that_has_just_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "GROUP_API_SECONDS", -1.0)
+    edge = _edge_to(_Restarting(b'{"resources": [{"name": "podgroups"}]}', b"{}"))
+
+    assert (await edge.pod_group_api()).version
+    with pytest.raises(TemporaryError, match="cannot get resource"):
+        await edge.pod_group_api()
+
+
+def _edge_to(api: _Restarting) -> ApiCluster:
+    return ApiCluster(api, EvictorMetrics(CollectorRegistry()), brake=_no_brake)  # type: ignore[arg-type]
 
 
 async def _no_brake() -> Brake:

@@ -231,7 +231,8 @@ class ApiCluster:
             try:
                 self._group_api = await pod_group_api(self._api)
             except (ApiError, ApiUnavailable) as error:
-                raise classify(error) from error
+                raise self._failure("pod_group_api", error) from error
+            self._rights.allowed("pod_group_api")
             self._group_api_at = now
         return self._group_api
 
