@@ -23,7 +23,7 @@ from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
 from makeway.bus.login import Login
-from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import QuarantinedMessage
@@ -48,7 +48,7 @@ _ASK_SECONDS = 1.0
 _FORGERIES = 4
 """So many times an outcome is written where others that count for nothing are in its place."""
 
-_M = TypeVar("_M", EvictionOrder, Outcome)
+_M = TypeVar("_M", EvictionOrder, Begun, Outcome)
 
 _log = structlog.get_logger()
 
@@ -294,6 +294,19 @@ class Bus:
             expected_last_sequence=expected_last_sequence,
         )
 
+    async def publish_begun(self, begun: Begun) -> None:
+        """Say that an order has begun, once or again. Raises as `makeway.bus.publishing.publish`."""
+        subject = self.subjects.begun(begun.order_id)
+        await publish(
+            self.jetstream,
+            "begun",
+            stream=self.subjects.begun_stream,
+            subject=subject,
+            message_id=codec.envelope_id(begun),
+            data=self.signatures.wrap(begun, self.source, subject),
+            expected_last_sequence=None,
+        )
+
     async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
         """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
 
@@ -456,6 +469,17 @@ class Bus:
         )
         return last if isinstance(last, Last) else None
 
+    async def begun(self, order_id: str) -> Begun | None:
+        """What an order's evictor knew when it began; None where none has, or its signature does not hold.
+
+        A stream that does not exist yet holds none. Raises as `last_order`.
+        """
+        stream, subject = self.subjects.begun_stream, self.subjects.begun(order_id)
+        last = await self._last(
+            stream, subject, self.signatures.begun, SigningKind.OUTCOME, missing_is_empty=True
+        )
+        return last.message if isinstance(last, Last) else None
+
     async def control(self) -> tuple[ControlState | None, int]:
         """The last control state, of whatever cluster, and its sequence; 0 where nothing was ever said.
 
@@ -478,11 +502,19 @@ class Bus:
         return state, stored.sequence
 
     async def _last(
-        self, stream: str, subject: str, decode: Callable[[bytes, str], _M], kind: SigningKind
+        self,
+        stream: str,
+        subject: str,
+        decode: Callable[[bytes, str], _M],
+        kind: SigningKind,
+        *,
+        missing_is_empty: bool = False,
     ) -> Last[_M] | Unverified | None:
         try:
             stored = await self.jetstream.last_message(stream, subject)
         except JetStreamError as error:
+            if missing_is_empty and error.not_found:
+                return None
             raise BusUnavailable(str(error)) from error
         if stored is None:
             return None

@@ -20,10 +20,12 @@ from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     API_VERSION,
     REVISION_AHEAD,
+    TYPE_BEGUN,
     TYPE_CONTROL,
     TYPE_DECISION,
     TYPE_ORDER,
     TYPE_OUTCOME,
+    Begun,
     ControlState,
     DecisionRecord,
     EvictionOrder,
@@ -48,13 +50,14 @@ _MAX_SHOWN: Final = 100
 JSON: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 
-StreamMessage = EvictionOrder | Outcome | DecisionRecord | ControlState | Comparison
+StreamMessage = EvictionOrder | Begun | Outcome | DecisionRecord | ControlState | Comparison
 """What travels in an envelope."""
 
 _M = TypeVar("_M", bound=Message)
 
 _TYPES: Final[dict[str, type[StreamMessage]]] = {
     TYPE_ORDER: EvictionOrder,
+    TYPE_BEGUN: Begun,
     TYPE_OUTCOME: Outcome,
     TYPE_DECISION: DecisionRecord,
     TYPE_CONTROL: ControlState,
@@ -155,7 +158,7 @@ def envelope_of(message: StreamMessage, source: str, *, at: datetime | None = No
     """Put a message into an envelope, not signed.
 
     Args:
-        message: an order, outcome, decision record, control state or comparison.
+        message: an order, its begin or outcome, a decision record, control state or comparison.
         source: `makeway/<component>/<identity>`, see `source`.
         at: the event's time where the message itself has none (control state).
     """
@@ -176,7 +179,7 @@ def envelope_of(message: StreamMessage, source: str, *, at: datetime | None = No
 
 
 def unwrap(data: bytes) -> tuple[Envelope, StreamMessage]:
-    """Read an envelope and the message in it, whichever of the five it is.
+    """Read an envelope and the message in it, whichever it is.
 
     Raises:
         Malformed: either was not understood; unknown types and versions too.
@@ -258,6 +261,8 @@ def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
     match message:
         case EvictionOrder():
             return message.order_id, message.preemptor_uid, message.created_at
+        case Begun():
+            return f"beg-{message.order_id}", "", message.at
         case Outcome():
             return f"out-{message.order_id}", message.preemptor_uid, message.finished_at
         case DecisionRecord():

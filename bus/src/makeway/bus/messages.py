@@ -28,6 +28,7 @@ API_VERSION = "makeway.dev/v1"
 """Major version of plan request and plan reply."""
 
 TYPE_ORDER = "dev.makeway.order.v1"
+TYPE_BEGUN = "dev.makeway.begun.v1"
 TYPE_OUTCOME = "dev.makeway.outcome.v1"
 TYPE_DECISION = "dev.makeway.decision.v1"
 TYPE_CONTROL = "dev.makeway.control.v1"
@@ -431,6 +432,21 @@ class Rollback(Message, frozen=True):
     nomination_reverted: bool = False
     conditions_cleared: tuple[str, ...] = ()
     nominations_reverted: tuple[str, ...] = ()
+
+
+class Begun(Message, frozen=True):
+    """An order is about to delete pods of units, which go whole; written before the first of them is deleted.
+
+    The evictor that takes the order over deletes the rest of a unit of which a pod is gone. `priority`,
+    `namespace` and `daemonset_node`: what rules know of the preemptor, as the API server had it then.
+    """
+
+    order_id: Token
+    cluster_uid: Text
+    at: Time
+    priority: Int64
+    namespace: str = ""
+    daemonset_node: str = ""
 
 
 class Outcome(Message, frozen=True):

@@ -80,12 +80,14 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             purpose="takes orders, writes their outcomes",
             publish=(
                 subjects.probe,
+                subjects.begun_orders,
                 subjects.outcomes,
                 subjects.quarantined("evictor"),
                 *looks,
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),
+                *_last(subjects.begun_stream),
                 *_last(epochs),
                 # Its own consumer, by name and with its filter.
                 f"{_API}.CONSUMER.CREATE.{subjects.orders_stream}.{EVICTOR_CONSUMER}.{subjects.orders}",
@@ -210,6 +212,7 @@ def server_permissions(given: Permissions) -> dict[str, Any]:
 def _streams(subjects: Subjects) -> tuple[str, ...]:
     return (
         subjects.orders_stream,
+        subjects.begun_stream,
         subjects.outcomes_stream,
         subjects.decisions_stream,
         subjects.control_stream,

@@ -32,7 +32,7 @@ _ATTEMPTS: Final = 4
 _ATTEMPT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.25
 
-Kind = Literal["order", "outcome", "decision", "comparison", "control", "quarantine", "recording"]
+Kind = Literal["order", "begun", "outcome", "decision", "comparison", "control", "quarantine", "recording"]
 
 
 @dataclass(frozen=True)

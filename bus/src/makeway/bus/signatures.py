@@ -17,7 +17,7 @@ import structlog
 from makeway.bus import codec, metrics
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed, MalformedReason
-from makeway.bus.messages import ControlState, EvictionOrder, Outcome
+from makeway.bus.messages import Begun, ControlState, EvictionOrder, Outcome
 from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 
 SignatureMode = Literal["off", "log", "require"]
@@ -35,7 +35,7 @@ REASONS: Final[Mapping[SignatureVerdict, MalformedReason]] = MappingProxyType(
 FAILURES: Final = frozenset(REASONS.values())
 """The reasons of a `Malformed` that speak of a signature."""
 
-_M = TypeVar("_M", EvictionOrder, Outcome, ControlState)
+_M = TypeVar("_M", EvictionOrder, Begun, Outcome, ControlState)
 
 _log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class Signatures:
 
     def wrap(
         self,
-        message: EvictionOrder | Outcome | ControlState,
+        message: EvictionOrder | Begun | Outcome | ControlState,
         source: str,
         subject: str,
         *,
@@ -80,6 +80,10 @@ class Signatures:
     def outcome(self, data: bytes, subject: str) -> Outcome:
         """Read an outcome from a subject; raises `Malformed`."""
         return self._verified(data, subject, Outcome)
+
+    def begun(self, data: bytes, subject: str) -> Begun:
+        """Read from a subject that an order has begun; raises `Malformed`."""
+        return self._verified(data, subject, Begun)
 
     def control(self, data: bytes, subject: str, now: datetime | None = None) -> ControlState:
         """Read a control state from a subject, of a time that can be by `now`; raises `Malformed`."""
@@ -137,12 +141,12 @@ class Signatures:
         _log.warning("signature_failed", kind=kind, reason=reason, id=codec.shown(envelope.id))
 
 
-def kind_of(message: EvictionOrder | Outcome | ControlState) -> SigningKind:
+def kind_of(message: EvictionOrder | Begun | Outcome | ControlState) -> SigningKind:
     """Return what a message is signed as."""
     match message:
         case EvictionOrder():
             return SigningKind.QUOTA_ORDER if message.kind == "quota" else SigningKind.ORDER
-        case Outcome():
+        case Begun() | Outcome():  # the same writer
             return SigningKind.OUTCOME
         case ControlState():
             return SigningKind.CONTROL

@@ -89,6 +89,16 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
         },
         {
             **common,
+            "name": subjects.begun_stream,
+            "subjects": [subjects.begun_orders],
+            # Read while an order may be taken over, which is void after a minute.
+            "max_age": 1 * _DAY,
+            # About 500 bytes an order with units.
+            "max_bytes": 32 * _MIB,
+            "max_msgs_per_subject": 1,
+        },
+        {
+            **common,
             "name": subjects.decisions_stream,
             "subjects": [subjects.decisions],
             # Every plan and refusal, so the bulk of the bytes: a few KiB each.

@@ -87,6 +87,7 @@ class Subjects:
         self.status = f"{prefix}.v1.status"
         self.viewers_api = f"{prefix}.v1.api"
         self.orders = f"{prefix}.v1.orders.>"
+        self.begun_orders = f"{prefix}.v1.begun.>"
         self.outcomes = f"{prefix}.v1.outcomes.>"
         self.decisions = f"{prefix}.v1.decisions.>"
         self.pod_decisions = f"{prefix}.v1.decisions.pod.*"
@@ -97,6 +98,7 @@ class Subjects:
         self.recordings = f"{prefix}.v1.recordings.>"
         stem = prefix.replace(".", "_").upper()
         self.orders_stream = f"{stem}_ORDERS"
+        self.begun_stream = f"{stem}_BEGUN"
         self.outcomes_stream = f"{stem}_OUTCOMES"
         self.decisions_stream = f"{stem}_DECISIONS"
         self.control_stream = f"{stem}_CONTROL"
@@ -124,6 +126,10 @@ class Subjects:
         if order.kind == "group":
             return self.group_order(about) if about else ""
         return self.pod_order(about) if about else ""
+
+    def begun(self, order_id: str) -> str:
+        """The subject that says that an order has begun to delete pods of units."""
+        return f"{self.prefix}.v1.begun.{token(order_id)}"
 
     def outcome(self, order_id: str) -> str:
         """The subject that holds an order's one outcome."""

@@ -19,10 +19,12 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
+    TYPE_BEGUN,
     TYPE_CONTROL,
     TYPE_DECISION,
     TYPE_ORDER,
     TYPE_OUTCOME,
+    Begun,
     ControlState,
     DecisionRecord,
     EvictionOrder,
@@ -47,6 +49,7 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "group-plan-request": GroupPlanRequest,
     "group-plan-reply": GroupPlanReply,
     "order": EvictionOrder,
+    "begun": Begun,
     "outcome": Outcome,
     "decision": DecisionRecord,
     "comparison": Comparison,
@@ -117,7 +120,8 @@ def asyncapi() -> dict[str, Any]:
         each = config["max_msgs_per_subject"]
         if not days:
             return f"Kept in stream {stream}: the last message."
-        return f"Kept in stream {stream} for {days} days, at most {mebibytes} MiB and {each} of each subject."
+        time = f"{days} days" if days > 1 else "a day"
+        return f"Kept in stream {stream} for {time}, at most {mebibytes} MiB and {each} of each subject."
 
     return {
         "asyncapi": "3.0.0",
@@ -179,6 +183,13 @@ def asyncapi() -> dict[str, Any]:
                 "Eviction orders of a queue whose quota was lowered. " + kept(subjects.orders_stream),
                 {"queueHash": "Hash of the queue's path."},
                 ["order"],
+            ),
+            "begun": _channel(
+                f"{subjects.prefix}.v1.begun.{{orderId}}",
+                "That an order begins to delete pods of units, which go whole. "
+                + kept(subjects.begun_stream),
+                {"orderId": "Id of the order."},
+                ["begun"],
             ),
             "outcomes": _channel(
                 f"{subjects.prefix}.v1.outcomes.{{orderId}}",
@@ -271,6 +282,8 @@ def asyncapi() -> dict[str, Any]:
             "carryOutOrders": _receive(
                 "podOrders", "An evictor takes an order (durable consumer `evictor`)."
             ),
+            "beginUnits": _send("begun", "An evictor begins to delete pods of units."),
+            "takeOverUnits": _receive("begun", "An evictor that takes the order over learns of it."),
             "reportOutcome": _send("outcomes", "An evictor ends an order."),
             "learnOutcome": _receive("outcomes", "The scheduler plugin and the planner learn of the end."),
             "recordDecision": _send("decisions", "The planner records a plan or a refusal."),
@@ -295,6 +308,7 @@ def asyncapi() -> dict[str, Any]:
                 "groupPlanReply": _bare("group-plan-reply", "Group plan reply"),
                 "repairProposal": _bare("repair-proposal", "Repair proposal"),
                 "order": _event("order", "Eviction order", TYPE_ORDER),
+                "begun": _event("begun", "Begun", TYPE_BEGUN),
                 "outcome": _event("outcome", "Outcome", TYPE_OUTCOME),
                 "decision": _event("decision", "Decision record", TYPE_DECISION),
                 "comparison": _event("comparison", "Comparison", TYPE_COMPARISON),

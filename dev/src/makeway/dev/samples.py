@@ -30,6 +30,7 @@ from makeway.bus.messages import (
     MOST_MEMBERS,
     MOST_REFUSED_VICTIMS,
     Awaited,
+    Begun,
     Candidate,
     ControlState,
     DecisionRecord,
@@ -318,6 +319,15 @@ _ORDER_GROUP: Final = EvictionOrder(
             namespace="shop", name="train-7-b", uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c012", node="node-2"
         ),
     ),
+)
+_BEGUN_MINIMAL: Final = Begun(order_id=_ORDER, cluster_uid=_CLUSTER, at=_AT, priority=1000)
+_BEGUN_FULL: Final = Begun(
+    order_id=_ORDER,
+    cluster_uid=_CLUSTER,
+    at=_AT,
+    priority=-(2**31),
+    namespace="shop",
+    daemonset_node="node-1",
 )
 _OUTCOME_MINIMAL: Final = Outcome(
     order_id=_ORDER,
@@ -700,6 +710,8 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "order.minimal": _ORDER_MINIMAL,
     "order.full": _ORDER_FULL,
     "order.group": _ORDER_GROUP,
+    "begun.minimal": _BEGUN_MINIMAL,
+    "begun.full": _BEGUN_FULL,
     "outcome.minimal": _OUTCOME_MINIMAL,
     "outcome.full": _OUTCOME_FULL,
     "outcome.group": _OUTCOME_GROUP,
@@ -733,6 +745,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = {
     "order-envelope.signed": msgspec.structs.replace(
         _ORDER_EVENT, keyid="UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", signature="c2lnbmVk"
     ),
+    "begun-envelope.full": _envelope(_BEGUN_FULL, "evictor", _EVICTOR),
     "outcome-envelope.full": _envelope(_OUTCOME_FULL, "evictor", _EVICTOR),
     "outcome-envelope.group": _envelope(_OUTCOME_GROUP, "evictor", _EVICTOR),
     "decision-envelope.full": _envelope(_DECISION_FULL, "planner", _PLANNER),
