@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -42,13 +43,14 @@ def record(*, whole: bool = True, priority: int = 0, parent: str = "") -> GroupR
     return GroupRecord(key=KEY, uid="g-uid", whole=whole, priority=priority, parent=parent)
 
 
-def unit_order(*names: str, unit: str = UNIT) -> EvictionOrder:
+def unit_order(*names: str, unit: str = UNIT, **changes: Any) -> EvictionOrder:
     """An order for a unit whose first pod runs on the order's node, the others elsewhere."""
     return make_order(
         *(
             make_victim(name, node=NODE if number == 0 else f"node-{name}", unit=unit)
             for number, name in enumerate(names)
-        )
+        ),
+        **changes,
     )
 
 

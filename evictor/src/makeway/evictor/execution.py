@@ -34,13 +34,15 @@ from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.groups import (
+    LeftOut,
     begun_units,
     exempt_by_group,
     groups_in,
-    incomplete_unit,
     key_of,
+    left_out,
     membership_of,
 )
+from makeway.evictor.late_members import LateMembers
 from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
@@ -164,6 +166,7 @@ class Execution:
         events: Events,
         mode_guard: ModeGuard,
         caps: Caps,
+        late_members: LateMembers,
         deliveries: int = 1,
     ) -> None:
         self.order = order
@@ -192,6 +195,7 @@ class Execution:
         self._events = events
         self._mode_guard = mode_guard
         self._caps = caps
+        self._late_members = late_members
         self._deliveries = deliveries
         self._reserved: list[Reservation] = []
         self._message = patches.mark_message(order)
@@ -364,14 +368,18 @@ class Execution:
                 followed = await self._cluster.followed_members(namespace, since)
                 if followed is not None and await self._left_out(followed) is None:
                     continue
-            refused = await self._left_out(await self._cluster.members(namespace))
-            if refused is not None:
-                return refused
+            left = await self._left_out(await self._cluster.members(namespace))
+            if left is not None:
+                if left.late:
+                    self._late_members.refused(left.unit, self._clock.now())
+                return left.refusal()
         return None
 
-    async def _left_out(self, members: Members) -> Refused | None:
+    async def _left_out(self, members: Members) -> LeftOut | None:
         await self._read_groups(groups_in(members, self.order))
-        return incomplete_unit(self.order, members, self._groups.get, self._begun_units)
+        units = {victim.unit for victim in self.order.victims if victim.unit}
+        growing = self._late_members.growing(units, self._clock.now())
+        return left_out(self.order, members, self._groups.get, self._begun_units, growing)
 
     async def _read_groups(self, keys: Iterable[GroupKey]) -> None:
         """Read PodGroups and their parents; nothing where the API server serves none."""

@@ -8,6 +8,7 @@ deleted, what its group says no longer keeps the others, also where another evic
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
@@ -59,14 +60,38 @@ def begun_units(order: EvictionOrder, staying: Mapping[str, bool]) -> frozenset[
     return frozenset(unit for unit, marks in of_unit.items() if None in marks and False not in marks)
 
 
-def incomplete_unit(
-    order: EvictionOrder, members: Members, find: Find, begun: Collection[str] = ()
-) -> Refused | None:
-    """Return that an order leaves a pod of a unit out; None where it has all that are bound.
+@dataclass(frozen=True)
+class LeftOut:
+    """A pod of a unit, by namespace and name, that an order does not name.
+
+    `late`: it was bound in the second in which the order was written, or after it.
+    """
+
+    unit: str
+    pod: str
+    late: bool
+
+    def refusal(self) -> Refused:
+        """Return what the order ends by."""
+        when = ", bound after the order was written" if self.late else ""
+        message = f"{self.unit} goes whole or not at all, and the order leaves {self.pod} out{when}"
+        return Refused("unit-incomplete", message)
+
+
+def left_out(
+    order: EvictionOrder,
+    members: Members,
+    find: Find,
+    begun: Collection[str] = (),
+    growing: Collection[str] = (),
+) -> LeftOut | None:
+    """Return a pod of a unit that an order leaves out, a late one last; None where it has all that count.
 
     `members`: all of the namespaces in which it has units. `begun`: units of which a pod has been deleted;
-    what has come to them since then stays. O(groups + pods of the order's units).
+    what has come to them since then stays. `growing`: units whose late pods stay as well. O(groups + pods of
+    the order's units).
     """
+    late: LeftOut | None = None
     units = {victim.unit for victim in order.victims if victim.unit} - set(begun)
     if not units:
         return None
@@ -77,12 +102,14 @@ def incomplete_unit(
         if unit is None or str(unit) not in units:
             continue
         for pod in pods:
-            if not pod.leaving and pod.uid not in awaited and named.get(pod.uid) != str(unit):
-                name = f"{pod.namespace}/{pod.name}"
-                return Refused(
-                    "unit-incomplete", f"{unit} goes whole or not at all, and the order leaves {name} out"
-                )
-    return None
+            if pod.leaving or pod.uid in awaited or named.get(pod.uid) == str(unit):
+                continue
+            name = f"{pod.namespace}/{pod.name}"
+            if pod.bound_at is None or pod.bound_at < order.created_at.replace(microsecond=0):
+                return LeftOut(str(unit), name, late=False)
+            if str(unit) not in growing:
+                late = late or LeftOut(str(unit), name, late=True)
+    return late
 
 
 def groups_in(members: Members, order: EvictionOrder) -> frozenset[GroupKey]:

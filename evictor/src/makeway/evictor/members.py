@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod, SchedulingGroup, View
+from makeway.core.k8s.objects import (
+    ENDED_PHASES,
+    Metadata,
+    Pod,
+    PodCondition,
+    SchedulingGroup,
+    View,
+)
 from makeway.core.k8s.pod_groups import GroupKey
 
 
@@ -19,6 +27,7 @@ class _Spec(View, frozen=True, gc=False):
 
 class _Status(View, frozen=True, gc=False):
     phase: str | None = None
+    conditions: tuple[PodCondition, ...] | None = None
 
 
 class GroupedPod(View, frozen=True, gc=False):
@@ -30,12 +39,13 @@ class GroupedPod(View, frozen=True, gc=False):
 
 
 class GroupMember(Struct, frozen=True, gc=False):
-    """A pod that names a PodGroup, has a node and has not ended."""
+    """A pod that names a PodGroup, has a node and has not ended. `bound_at`: to the second."""
 
     namespace: str
     name: str
     uid: str
     leaving: bool
+    bound_at: datetime | None = None
 
 
 Members: TypeAlias = Mapping[GroupKey, Sequence[GroupMember]]
@@ -51,7 +61,15 @@ def member_of(pod: GroupedPod | Pod) -> tuple[GroupKey, GroupMember] | None:
         return None
     leaving = metadata.deletion_timestamp is not None
     key = GroupKey(metadata.namespace, group.pod_group_name)
-    return key, GroupMember(metadata.namespace, metadata.name, metadata.uid, leaving)
+    return key, GroupMember(metadata.namespace, metadata.name, metadata.uid, leaving, _bound_at(pod))
+
+
+def _bound_at(pod: GroupedPod | Pod) -> datetime | None:
+    """Return when a pod was bound: kube-apiserver notes that with the node, but for one made with a node."""
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time
+    return pod.metadata.creation_timestamp
 
 
 def add_members(members: defaultdict[GroupKey, list[GroupMember]], pods: Iterable[GroupedPod | Pod]) -> None:

@@ -30,6 +30,7 @@ from makeway.evictor.execution import Execution
 from makeway.evictor.fences import Fences
 from makeway.evictor.group_execution import GroupExecution
 from makeway.evictor.intake import OrderDelivery, extended
+from makeway.evictor.late_members import LateMembers
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.nominations import clear_listed
@@ -113,6 +114,7 @@ class Evictor:
         self._settings = settings
         self._mode_guard = mode_guard
         self._queue_guard = queue_guard
+        self._late_members = LateMembers()
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -241,6 +243,7 @@ class Evictor:
             events=self._events,
             mode_guard=self._mode_guard,
             caps=self.caps,
+            late_members=self._late_members,
             deliveries=delivery.deliveries,
         )
         execution.stop = decide.admit(
