@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.bus.messages import Begun, EvictionOrder, Outcome, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
@@ -266,6 +266,8 @@ class FakeRecords:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}
+        self.begun_orders: dict[str, Begun] = {}
+        self.begin_failures: deque[Exception] = deque()
         self.orders: dict[str, EvictionOrder] = {}
         self.epochs: dict[str, int] = {}
         self.failures: deque[Exception] = deque()
@@ -289,6 +291,16 @@ class FakeRecords:
     async def epoch(self, name: str) -> int:
         await asyncio.sleep(0)
         return self.epochs.get(name, 0)
+
+    async def begun(self, order_id: str) -> Begun | None:
+        await asyncio.sleep(0)
+        return self.begun_orders.get(order_id)
+
+    async def begin(self, begun: Begun) -> None:
+        await asyncio.sleep(0)
+        if self.begin_failures:
+            raise self.begin_failures.popleft()
+        self.begun_orders[begun.order_id] = begun
 
     async def publish(self, outcome: Outcome) -> Outcome:
         await asyncio.sleep(0)

@@ -25,18 +25,20 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor import gang, service
 from makeway.evictor.breaker import NEVER_ORDERED, NEVER_VICTIMS, Breaker
-from makeway.evictor.execution import VictimProgress
+from makeway.evictor.execution import CHECK_LASTS, VictimProgress
 from makeway.evictor.group_execution import GroupExecution
 from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.report import summarise
 from makeway.evictor.retry import PermanentError
 from makeway.evictor.rollback import RollbackReport
+from makeway.evictor.slots import AT_ONCE
 from makeway.evictor.verdicts import Exempt, Proceed, Refused
 from makeway.evictor.wasted import WastedVictims, group_in_vain
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NOW, PodBuilder, a_pod, changed, make_order, make_preemptor, make_victim
 from unit.evictor.fakes import UNAVAILABLE
+from unit.evictor.test_groups import BEGUN
 from unit.evictor.test_groups import marked as marked_of_group
 from unit.evictor.test_groups import member as pod_of_group
 from unit.evictor.test_groups import record as unit_record
@@ -546,11 +548,50 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joi
     unit = "PodGroup default/g"
     world = GroupWorld(marked_of_group("q", "n2"), pod_of_group("r", "n9"))
     world.cluster.groups[GroupKey("default", "g")] = unit_record()
+    world.records.begun_orders["ord-1"] = BEGUN
 
     outcome = await world.order(group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)), deliveries=2)
 
     assert outcome.result == "succeeded"
     assert results(outcome) == {"p": "gone", "q": "deleted"}
+
+
+@pytest.mark.parametrize(("change", "reason"), GONE)
+async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_the_group_does_not_want_it_any_more(
+    change: Callable[[GroupWorld], None], reason: str
+) -> None:
+    unit = "PodGroup default/g"
+    world = GroupWorld(marked_of_group("q", "n2"), marked_of_group("r", "n9"))
+    world.cluster.groups[GroupKey("default", "g")] = unit_record()
+    world.records.begun_orders["ord-1"] = BEGUN
+    change(world)
+
+    order = group_order(
+        on("p", "n1", unit=unit), on("q", "n2", unit=unit), on("r", "n9", unit=unit), on("a", "n1")
+    )
+    outcome = await world.order(order, deliveries=2)
+
+    assert outcome.reason == reason
+    assert results(outcome) == {"p": "gone", "q": "deleted", "r": "deleted", "a": "notAttempted"}
+
+
+async def test_what_is_left_of_a_unit_goes_where_a_member_is_missing_after_its_first_delete() -> None:
+    unit = "PodGroup default/g"
+    names = [f"u{number}" for number in range(AT_ONCE + 4)]
+    world = GroupWorld(*(pod_of_group(name, "n1") for name in names))
+    world.cluster.groups[GroupKey("default", "g")] = unit_record()
+
+    def lose_a_member() -> None:
+        world.cluster.remove("train-2")
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("delete", "u0", lose_a_member)
+
+    outcome = await world.order(group_order(*(on(name, "n1", unit=unit) for name in names), on("c", "n2")))
+
+    assert outcome.reason == "members-missing"
+    assert results(outcome) == dict.fromkeys(names, "deleted") | {"c": "notAttempted"}
+    assert not world.cluster.is_marked("c")
 
 
 async def test_nominations_of_a_later_order_of_the_group_are_left_alone() -> None:

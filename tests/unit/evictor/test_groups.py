@@ -9,22 +9,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import Begun, EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
+from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, Protection
 from makeway.evictor.breaker import NEVER_VICTIMS
-from makeway.evictor.execution import PROOF_LASTS
+from makeway.evictor.execution import CHECK_LASTS, PROOF_LASTS
 from makeway.evictor.groups import groups_in
 from makeway.evictor.members import Members
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
-from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim
+from unit.evictor.building import NODE, NOW, a_pod, changed, make_order, make_outcome, make_victim
 from unit.evictor.fakes import UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results
 
 UNIT = "PodGroup default/g"
+BEGUN = Begun(order_id="ord-1", cluster_uid="cluster", at=NOW, priority=1000, namespace="default")
 KEY = GroupKey("default", "g")
 
 
@@ -355,6 +357,7 @@ async def test_what_is_left_of_a_unit_goes_though_its_evictor_died_and_the_group
     change: Callable[[World], None],
 ) -> None:
     world = world_of(marked("b", "node-b"), marked("c", "node-c"))
+    world.records.begun_orders["ord-1"] = BEGUN
     change(world)
 
     outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
@@ -363,9 +366,160 @@ async def test_what_is_left_of_a_unit_goes_though_its_evictor_died_and_the_group
     assert results(outcome) == {"a": "gone", "b": "deleted", "c": "deleted"}
 
 
+async def test_a_pod_that_another_replaced_while_no_evictor_was_there_begins_no_unit() -> None:
+    """All are marked, one is gone: that the order deleted it is known only where that was written down."""
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"), member("a2", "node-z"))
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert world.cluster.deletes() == []
+
+
+async def test_that_units_are_begun_is_written_down_before_the_first_delete() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    known: list[bool] = []
+    world.cluster.before("dry_run", "b", lambda: known.append("ord-1" in world.records.begun_orders))
+    world.cluster.before("delete", "a", lambda: known.append("ord-1" in world.records.begun_orders))
+
+    await world.carry_out(unit_order("a", "b"))
+
+    assert known == [False, True]
+    assert world.records.begun_orders["ord-1"].priority == 1000
+
+
+async def test_of_single_pods_nothing_is_written_down() -> None:
+    world = World(a_pod("a").on(NODE).build())
+
+    outcome = await world.carry_out(make_order(make_victim("a")))
+
+    assert outcome.result == "succeeded"
+    assert world.records.begun_orders == {}
+
+
+@pytest.mark.parametrize("error", [UNAVAILABLE, PermanentError("refused", "no stream")])
+async def test_a_bus_that_cannot_note_it_keeps_no_order(error: Exception) -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    world.records.begin_failures.append(error)
+
+    assert (await world.carry_out(unit_order("a", "b"))).result == "succeeded"
+
+
+def delete_preemptor(world: World) -> None:
+    world.cluster.remove("urgent")
+
+
+def nominate_elsewhere(world: World) -> None:
+    world.cluster.put(changed(world.cluster.pods["urgent"], "status", nominated_node_name="node-x"))
+
+
+def take_over(world: World) -> None:
+    world.cluster.epoch = 99
+
+
+NOT_WANTED = [
+    (delete_preemptor, "preemptor-gone"),
+    (nominate_elsewhere, "nomination-moved"),
+    (take_over, "stale-epoch"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), NOT_WANTED)
+async def test_what_is_left_of_a_unit_goes_though_nobody_waits_for_its_room_any_more(
+    change: Callable[[World], None], reason: str
+) -> None:
+    """The first delete takes as long as a look at the preemptor lasts."""
+    world = world_of(*(member(name, f"node-{name}") for name in "bcd"), member("a"))
+
+    def change_slowly() -> None:
+        change(world)
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("delete", "b", change_slowly)
+    world.cluster.slow["get_pod", "c"] = world.cluster.slow["get_pod", "d"] = 40
+
+    outcome = await world.carry_out(unit_order("a", "b", "c", "d"))
+
+    assert outcome.reason == reason
+    assert set(results(outcome).values()) == {"deleted"}
+
+
+@pytest.mark.parametrize(("change", "reason"), NOT_WANTED)
+@pytest.mark.parametrize("begun", [True, False])
+async def test_an_evictor_that_takes_over_finishes_units_that_have_begun_alone(
+    change: Callable[[World], None], reason: str, begun: bool
+) -> None:
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
+    if begun:
+        world.records.begun_orders["ord-1"] = BEGUN
+    change(world)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert outcome.reason == reason
+    assert world.cluster.deletes() == (["b", "c"] if begun else [])
+    assert not begun or set(results(outcome).values()) == {"gone", "deleted"}
+
+
+async def test_a_unit_of_which_no_pod_has_gone_is_left_alone_by_whoever_takes_over() -> None:
+    world = world_of(marked("a"), marked("b", "node-b"))
+    world.records.begun_orders["ord-1"] = BEGUN
+    delete_preemptor(world)
+
+    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
+
+    assert outcome.reason == "preemptor-gone"
+    assert world.cluster.deletes() == []
+    assert not world.cluster.is_marked("a")
+
+
+@pytest.mark.parametrize(("priority", "result"), [(1, "deleted"), (0, "spared")])
+async def test_the_priority_that_the_preemptor_had_still_counts_for_what_is_left_of_a_unit(
+    priority: int, result: str
+) -> None:
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
+    world.records.begun_orders["ord-1"] = replace(BEGUN, priority=priority)
+    delete_preemptor(world)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert results(outcome) == {"a": "gone", "b": result, "c": result}
+
+
+async def test_the_brake_stops_what_is_left_of_a_unit() -> None:
+    world = world_of(marked("b", "node-b"), marked("c", "node-c"))
+    world.records.begun_orders["ord-1"] = BEGUN
+    world.cluster.brake = world.cluster.seen_brake = Brake(everywhere=True)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert outcome.reason == "mode-off"
+    assert world.cluster.deletes() == []
+
+
+async def test_an_order_that_another_evictor_has_ended_finishes_no_unit() -> None:
+    world = world_of(*(member(name, f"node-{name}") for name in "bcd"), member("a"))
+
+    def end_elsewhere() -> None:
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+        world.records.outcomes["ord-1"] = make_outcome("ord-1", "cancelled")
+
+    world.cluster.before("delete", "b", end_elsewhere)
+    world.cluster.slow["get_pod", "c"] = world.cluster.slow["get_pod", "d"] = 40
+
+    await world.carry_out(unit_order("a", "b", "c", "d"))
+
+    assert not {"c", "d"} & set(world.cluster.deletes())
+
+
 @pytest.mark.parametrize("own", [0, 5000])
-async def test_an_order_that_came_again_spares_a_unit_of_which_no_pod_is_deleted(own: int) -> None:
+@pytest.mark.parametrize("noted", [True, False])
+async def test_an_order_that_came_again_spares_a_unit_of_which_no_pod_is_deleted(
+    own: int, noted: bool
+) -> None:
     world = world_of(marked("a", priority=own), marked("b", "node-b", own), member("c", "node-c"))
+    if noted:
+        world.records.begun_orders["ord-1"] = BEGUN
 
     outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
 

@@ -319,6 +319,11 @@ def _delete(pod: Pod) -> Delete:
     return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace)
 
 
+def has_ended_elsewhere(stop: Stop) -> bool:
+    """Report whether an order was stopped since another evictor has ended it."""
+    return isinstance(stop, Cancelled) and stop.reason == "ended-elsewhere"
+
+
 def first_exempt(verdicts: Mapping[str, VictimVerdict]) -> Refused | None:
     """An order with a victim that must stay cannot make its room: refuse it before anything is done."""
     for uid, verdict in verdicts.items():

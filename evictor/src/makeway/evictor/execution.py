@@ -5,12 +5,14 @@ all victims but the last side by side, some at a time, those first whose disrupt
 that a budget's no costs no other pod its life; read the preemptor, the node and the fence again
 while the last is marked; delete it. Each delete comes right after a read of its victim, the mark's answer
 counting as one, and names the version that was read; and after a read of the brake that is no more than a
-second old. The first thing that goes wrong for good stops everything that has not begun.
+second old. The first thing that goes wrong for good stops everything that has not begun. What of a unit is
+left then goes after all where some of it went: a unit goes whole.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ import structlog
 from msgspec.structs import replace
 
 from makeway.bus import tracing
-from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
+from makeway.bus.messages import Begun, EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
@@ -93,6 +95,10 @@ PROOF_LASTS = timedelta(seconds=1)
 """How old an order's last mark may be where a watch that has brought it tells which pods a unit has. A watch
 that hears nothing from then on misses what is bound later, which a list would have."""
 
+BEGIN_SECONDS = 1.0
+"""How long the bus may take to note that pods of units are deleted from here on. It is needed only where this
+evictor dies before it ends the order."""
+
 _log = structlog.get_logger()
 
 T = TypeVar("T")
@@ -129,6 +135,10 @@ class _StoppableClock:
 
     turn: Turn
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopped.is_set()
 
     def now(self) -> datetime:
         return self.turn.now()
@@ -182,7 +192,9 @@ class Execution:
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
-        self._begun_units = frozenset[str]()  # by an earlier delivery
+        self._units_begun_before = False  # an earlier delivery may have deleted pods of units
+        self._begun_units = frozenset[str]()  # of which this order has deleted a pod
+        self._finishing = False
         self._marked: dict[str, tuple[int, datetime]] = {}
         """By namespace, the version of the last pod that this delivery has marked, and when."""
         self._rehearsed = False
@@ -206,13 +218,25 @@ class Execution:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
         unsubscribe = self._mode_guard.subscribe(self._reconsider)
         try:
-            self._may_begin()
-            await self._carry_out()
-        except Halt:
-            pass
+            await self._until_halted(self._take_up)
+            if self.stop is not None and not decide.has_ended_elsewhere(self.stop):
+                await self._until_halted(self._finish_units)
         finally:
             unsubscribe()
             self._settle()
+
+    async def _until_halted(self, act: Callable[[], Awaitable[None]]) -> None:
+        with contextlib.suppress(Halt):
+            await act()
+
+    async def _take_up(self) -> None:
+        self._may_begin()
+        if self._has_units and self._deliveries > 1:
+            begun = await self._until_deadline(lambda: self._records.begun(self.order.order_id))
+            if begun is not None:
+                self._units_begun_before = True
+                self.preemptor = PreemptorFacts(begun.priority, begun.namespace, begun.daemonset_node)
+        await self._carry_out()
 
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
@@ -222,6 +246,7 @@ class Execution:
         judged = await self._rehearse(pending)
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
+        await self._begin_units()
         others, hard = list[Pending](), list[Pending]()
         for one in judged:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
@@ -342,18 +367,72 @@ class Execution:
     def _has_units(self) -> bool:
         return any(victim.unit for victim in self.order.victims)
 
-    def _find_begun_units(self, pods: Sequence[Pod | None]) -> None:
-        """Find the units of which an earlier delivery, by an evictor that died, has deleted a pod."""
-        if self._deliveries == 1 or not self._has_units:
+    async def _begin_units(self) -> None:
+        """Write down that pods of units are deleted from here on, for whoever has the order after this.
+
+        Where that takes longer than `BEGIN_SECONDS` the order goes on without.
+        """
+        if not self._has_units:
             return
-        found = zip(self.order.victims, pods, strict=True)
-        there = {victim.uid: decide.staying(victim, pod) for victim, pod in found}
-        marked = {
-            uid: decide.disruption_target(pod) is not None
-            for uid, pod in there.items()
-            if isinstance(pod, Pod)
-        }
-        self._begun_units |= begun_units(self.order, marked)
+        known = self.preemptor
+        begun = Begun(
+            order_id=self.order.order_id,
+            cluster_uid=self.order.cluster_uid,
+            at=self._clock.now(),
+            priority=known.priority,
+            namespace=known.namespace,
+            daemonset_node=known.daemonset_node,
+        )
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                await self._records.begin(begun)
+        except (TemporaryError, PermanentError, TimeoutError) as error:
+            _log.warning("begun_units_not_noted", error=str(error) or f"no answer in {BEGIN_SECONDS:.0f} s")
+
+    def _find_begun_units(self, pods: Sequence[Pod | None]) -> None:
+        """Find the units of which this order has deleted a pod, maybe by an evictor that died."""
+        found = zip(self.progress.values(), pods, strict=True)
+        self._begun_units |= begun_units(
+            self.order,
+            {
+                one.victim.uid
+                for one, pod in found
+                if (one.delete_sent or self._units_begun_before)
+                and not isinstance(decide.staying(one.victim, pod), Pod)
+            },
+        )
+
+    async def _finish_units(self) -> None:
+        """Delete what is left of units of which a pod was deleted, though the order makes no room any more.
+
+        Each pod is judged by itself, as ever; one that stays does not keep the others. The order's time, the
+        brake and the mode stop it, and an outcome that another evictor has written.
+        """
+        if not any(one.delete_sent and one.victim.unit for one in self.progress.values()) and not (
+            self._units_begun_before
+        ):
+            return
+        self._finishing = True
+        self._clock = _StoppableClock(self._turn)
+        self._may_begin()
+
+        async def read() -> list[Pod | None]:
+            pods = await self._read_victims()
+            await self._read_classes_of(pods)
+            return pods
+
+        self._find_begun_units(await self._until_deadline(read))
+        left = [
+            one for one in self.progress.values() if one.victim.unit in self._begun_units and one.may_stay
+        ]
+        if not left:
+            return
+        _log.info("units_finished", units=sorted(self._begun_units), victims=len(left))
+        if not self._reserved:
+            await self._reserve([one.victim for one in left])
+        for one in left:
+            one.verdict = one.error = None
+        await side_by_side(partial(self._evict, one, None) for one in left)
 
     async def _incomplete_unit(self) -> Refused | None:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces.
@@ -479,9 +558,14 @@ class Execution:
         )
 
     async def _check(self) -> Proceed | Stop:
-        """`_still_wanted`: a no stops everything at once, a yes counts from when it was asked."""
+        """`_still_wanted`: a no stops everything at once, a yes counts from when it was asked.
+
+        Units that have begun go whoever waits for them.
+        """
         asked_at = self._clock.now()
-        wanted = await self._ended_elsewhere() or await self._still_wanted()
+        wanted = await self._ended_elsewhere() or (
+            Proceed(self.preemptor) if self._finishing else await self._still_wanted()
+        )
         if isinstance(wanted, Proceed):
             self._checked_at = max(self._checked_at, asked_at)
         else:
@@ -711,7 +795,7 @@ class Execution:
 
     def _may_begin(self) -> None:
         """Called before whatever may lead to an effect."""
-        if self.stop is not None:
+        if self._clock.is_stopped:
             raise Halt
         self._check_time()
         if (refused := self._mode_guard.refusal_of(self.order)) is not None:
@@ -728,13 +812,13 @@ class Execution:
 
     def _stop(self, stop: Stop) -> None:
         """Let nothing more begin; the first reason stays."""
-        if self.stop is None:
-            self.stop = stop
-            self._clock.stopped.set()
+        self.stop = self.stop or stop
+        self._clock.stopped.set()
 
     def _stays(self, stop: Failed | Refused) -> None:
         """A victim stays for good: the room is not made without it."""
-        self._stop(stop)
+        if not self._finishing:
+            self._stop(stop)
 
     def _halt(self, stop: Stop) -> NoReturn:
         self._stop(stop)
@@ -747,7 +831,7 @@ class Execution:
 
         async def attempt() -> T:
             async with self._turn.work():
-                if self.stop is not None:
+                if self._clock.is_stopped:
                     raise Halt
                 return await read()
 

@@ -7,7 +7,8 @@ policy's no is known; then all is read once more, the victims last. The first de
 that read. What is refused until then refuses the order, and a rollback takes marks and nominations back.
 
 Then units go whole, then all but the last victim of each node, then those, each after a re-check. Pods whose
-budgets are hard go first, one after another. The first failure stops the rest.
+budgets are hard go first, one after another. The first failure stops the rest, but for what is left of a unit
+that has begun.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class GroupExecution(Execution):
             pending = await self._judge_all()
         await self._rehearse(pending)
         judged = {progress.victim.uid: judgement for progress, judgement in await self._confirm()}
+        await self._begin_units()
         await failpoint("evictor.barrier-passed", self.order.order_id)
         self._barrier_passed = True
         left = [victim for victim in self.order.victims if victim.uid in judged]
@@ -111,7 +113,7 @@ class GroupExecution(Execution):
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        if self._has_units and self._deliveries > 1:
+        if self._units_begun_before:
             self._find_begun_units(await self._until_deadline(self._read_victims))
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
@@ -167,13 +169,14 @@ class GroupExecution(Execution):
 
     def _may_delete(self) -> None:
         super()._may_delete()
-        if not self._begun and self._age() > self._read_lasts:
+        if not self._begun and not self._finishing and self._age() > self._read_lasts:
             raise TemporaryError("stale", "the victims were read too long ago for the first to be deleted")
         self._begun = True
 
     async def _recheck(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
         """As for any order; before the first deletion all victims are read anew where that is due."""
-        if self._barrier_passed and not self._begun and self._age() > self._read_lasts:
+        passed = self._barrier_passed and not self._finishing
+        if passed and not self._begun and self._age() > self._read_lasts:
             await self._confirmations(self.order.order_id)
         return await super()._recheck(victim, judged)
 

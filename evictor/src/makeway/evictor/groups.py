@@ -2,12 +2,13 @@
 
 The groups, and all bound pods of a unit, are read from the API server before the first delete of an order.
 One that the order does not name, or that may not go, refuses the order. Once the first pod of a unit is
-deleted, what its group says no longer keeps the others, also where another evictor deleted it.
+deleted, the others go as well, whatever its group or the preemptor says by then, also where another evictor
+deleted it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from makeway.bus.messages import EvictionOrder, Victim
@@ -47,17 +48,9 @@ def exempt_by_group(victim: Victim, found: Membership) -> Exempt | None:
     return Exempt(POD_GROUP, f"{unit} goes whole or not at all, and the order {named}")
 
 
-def begun_units(order: EvictionOrder, staying: Mapping[str, bool]) -> frozenset[str]:
-    """Return the units of which an earlier delivery of an order has deleted a pod.
-
-    `staying`: the victims that are neither gone nor leaving, by UID, and whether each is marked. All pods
-    of a unit are marked before the first is deleted, so one without a mark says that none was.
-    """
-    of_unit: dict[str, list[bool | None]] = {}
-    for victim in order.victims:
-        if victim.unit:
-            of_unit.setdefault(victim.unit, []).append(staying.get(victim.uid))
-    return frozenset(unit for unit, marks in of_unit.items() if None in marks and False not in marks)
+def begun_units(order: EvictionOrder, deleted: Collection[str]) -> frozenset[str]:
+    """Return the units of which a pod is among `deleted`, by UID."""
+    return frozenset(victim.unit for victim in order.victims if victim.unit and victim.uid in deleted)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
+import structlog
+
 from makeway.bus.client import Bus, Last
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.jetstream import JetStreamError
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.messages import Begun, EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, PublishRefused
 from makeway.bus.quarantine import QuarantinedMessage
 from makeway.evictor.awaiting import Awaiting
@@ -21,6 +23,8 @@ from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
 
 T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 class Records(Protocol):
@@ -36,6 +40,12 @@ class Records(Protocol):
 
     async def epoch(self, name: str) -> int:
         """The counter that fences a writer without a Lease."""
+
+    async def begun(self, order_id: str) -> Begun | None:
+        """What the evictor knew that began to delete pods of the order's units; None where none has."""
+
+    async def begin(self, begun: Begun) -> None:
+        """Say so, before the first is deleted."""
 
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write an order's one outcome; the one that stands, which may be another evictor's."""
@@ -84,6 +94,18 @@ class BusRecords:
             if error.not_found:
                 return 0
             raise
+
+    async def begun(self, order_id: str) -> Begun | None:
+        """What was written; what is not understood was not written by an evictor of this version."""
+        try:
+            return await _translated(self._bus.begun(order_id))
+        except PermanentError as error:
+            _log.warning("begun_not_understood", error=str(error))
+            return None
+
+    async def begin(self, begun: Begun) -> None:
+        """Write it, in at most some 10 s."""
+        await _translated(self._bus.publish_begun(begun))
 
     async def publish(self, outcome: Outcome) -> Outcome:
         """Write the outcome, or return the one that was there first."""

@@ -2,7 +2,8 @@
 
 Any number of replicas share one durable consumer. Delivery is at least once: an evictor that dies
 leaves its order unacknowledged, the next one reads the cluster anew, finds victims deleted,
-leaving or there, and goes on or rolls back from that; nothing else is remembered.
+leaving or there, and goes on or rolls back from that. Only that an order has begun to delete units, which go
+whole, is written down.
 """
 
 from __future__ import annotations

@@ -1,0 +1,197 @@
+"""Units on the real control plane while their owner, or the gang that takes their room, interferes.
+
+A unit goes whole: once a pod of it was deleted the others go too. Before that nothing its owner does has an
+evictor take it for one that has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from integration.arming import HOLD, Failpoints
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import policy
+from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
+from integration.ganging import Gang, gang, in_group, pod_group
+from integration.invariants import assert_invariants
+from integration.pod_groups import form
+from integration.preempting import run_victims, sized
+from integration.space import Space, open_space
+from integration.waiting import NotYet, until
+from makeway.bus.messages import Outcome
+from makeway.dev.options import EVICTOR
+from makeway.evictor.execution import CHECK_LASTS
+
+UNIT = tuple(f"old-{number}" for number in range(4))
+"""Pods of a group of mode all, two on each of the nodes n1 and n2."""
+
+
+@pytest_asyncio.fixture
+async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
+    """Give three full nodes, and one that no pod of the gang tolerates."""
+    failpoints = Failpoints(gang_planning_cluster)
+    async with (
+        policy(gang_planning_cluster, whenUnplanned="hold"),
+        open_space(gang_planning_cluster) as opened,
+    ):
+        try:
+            await opened.add_nodes(
+                *(make_node(f"n{number}").cpu("1") for number in range(3)),
+                make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
+            )
+            await pod_group(
+                opened,
+                "old",
+                schedulingPolicy={"basic": {}},
+                disruptionMode=form().whole,
+                priorityClassName="low",
+            )
+            unit = [
+                sized(name, "low", 500).on(f"n{1 + number // 2}").spec(**in_group("old"))
+                for number, name in enumerate(UNIT)
+            ]
+            await run_victims(opened, sized("large", "low", 1000).on("n0"), *unit)
+            yield opened
+            await assert_invariants(opened, wait=False)
+        finally:
+            failpoints.disarm()
+            await gang_planning_cluster.heal()
+
+
+async def join(space: Space, name: str) -> None:
+    """Add a pod to the unit, on the node that is kept free."""
+    await space.create(sized(name, "low", 1).on("spare").spec(**in_group("old")))
+
+
+async def remove(space: Space, name: str) -> None:
+    await space.delete(name, grace_seconds=0)
+    await space.until_gone(name)
+
+
+async def left(space: Space) -> set[str]:
+    """The victims that are neither gone nor leaving."""
+    pods = await space.pods()
+    return {name for name in ("large", *UNIT) if name in pods and not pods[name].metadata.deletion_timestamp}
+
+
+async def first_outcome(space: Space, train: Gang) -> Outcome:
+    async def ended() -> Outcome:
+        orders = await space.bus.group_orders(train.uid)
+        outcomes = await space.bus.outcomes(orders[0].order_id) if orders else []
+        if not outcomes:
+            raise NotYet(f"{len(orders)} orders")
+        return outcomes[0]
+
+    return await until("the first order has ended", ended, seconds=RECOVERY_SECONDS)
+
+
+async def until_begun(space: Space) -> None:
+    """Wait until all pods of the unit but the one whose deletion is held are deleted."""
+
+    async def one_left() -> bool:
+        return len(await left(space) & set(UNIT)) == 1
+
+    await until("the unit has begun", one_left)
+
+
+async def kill_evictor_at(space: Space, point: str) -> None:
+    """Kill the evictor that is held at a point."""
+    failpoints = Failpoints(space.cluster)
+    await failpoints.fired(point)
+    for name in space.cluster.replicas(EVICTOR):
+        await space.cluster.kill(name)
+    failpoints.let_go(point)
+
+
+async def start_evictor(space: Space) -> None:
+    for name in space.cluster.replicas(EVICTOR):
+        await space.cluster.start(name)
+
+
+async def test_a_pod_that_its_owner_replaces_after_the_marks_does_not_have_its_unit_broken(
+    space: Space,
+) -> None:
+    Failpoints(space.cluster).arm("evictor.before-dry-run", HOLD, hit=1 + len(UNIT))  # all are marked by then
+    train = await gang(space)
+    await kill_evictor_at(space, "evictor.before-dry-run")
+    await remove(space, UNIT[0])
+    await join(space, "replacing")
+    await start_evictor(space)
+
+    outcome = await first_outcome(space, train)
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert not any(one.result == "deleted" for one in outcome.victims)
+    for name in train.members:
+        await space.until_bound(name, seconds=RECOVERY_SECONDS)
+    await space.until_gone("replacing")
+    assert await left(space) == set()
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_unit_that_has_begun_is_finished_by_whoever_takes_the_order_over(space: Space) -> None:
+    failpoints = Failpoints(space.cluster)
+    failpoints.arm("evictor.before-delete", HOLD, hit=3)
+    train = await gang(space)
+    await failpoints.fired("evictor.before-delete")
+    await until_begun(space)
+    await kill_evictor_at(space, "evictor.before-delete")
+    await remove(space, "gang-2")
+    await start_evictor(space)
+
+    outcome = await first_outcome(space, train)
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
+    assert await left(space) == {"large"}
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_unit_that_has_begun_is_finished_though_a_member_of_the_gang_is_deleted(
+    space: Space,
+) -> None:
+    failpoints = Failpoints(space.cluster)
+    failpoints.arm("evictor.before-delete", HOLD, hit=3)
+    train = await gang(space)
+    await failpoints.fired("evictor.before-delete")
+    await until_begun(space)
+    await remove(space, "gang-2")
+    await asyncio.sleep(CHECK_LASTS.total_seconds() + 1)
+    failpoints.let_go("evictor.before-delete")
+
+    outcome = await first_outcome(space, train)
+
+    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
+    assert await left(space) == {"large"}
+    await assert_nothing_left_behind(space)
+
+
+async def test_a_unit_that_gains_pods_all_the_time_keeps_no_gang_waiting(space: Space) -> None:
+    async def churn() -> None:
+        number = 0
+        while True:
+            await join(space, f"late-{number}")
+            await asyncio.sleep(0.05)
+            await space.delete(f"late-{number}", grace_seconds=0)
+            number += 1
+
+    churning = asyncio.create_task(churn())
+    try:
+        await asyncio.sleep(1)
+        train = await gang(space)
+        for name in train.members:
+            await space.until_bound(name, seconds=RECOVERY_SECONDS)
+    finally:
+        churning.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await churning
+
+    orders = await space.bus.group_orders(train.uid)
+    outcomes = [(await space.bus.outcomes(order.order_id))[0] for order in orders]
+    assert [outcome.reason for outcome in outcomes[:-1]] == ["unit-incomplete"] * (len(outcomes) - 1)
+    assert outcomes[-1].result == "succeeded"
+    assert await left(space) == set()
