@@ -104,7 +104,7 @@ async def test_who_only_watches_says_what_is_missing_and_makes_nothing(connect_b
 
     await bus.watch_streams()
 
-    assert metrics.STREAMS_WRONG._value.get() == 7
+    assert metrics.STREAMS_WRONG._value.get() == 8
     assert set((await streams.wrong_streams(bus.jetstream, bus.subjects)).values()) == {"it does not exist"}
     await bus.ensure_streams()
     await bus.watch_streams()
