@@ -1,4 +1,4 @@
-"""A page that is too long is asked for again with fewer objects; what one object takes has no way out."""
+"""A page that is too long is asked for again with fewer objects, and one after a short page with more."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping
 import pytest
 
 from makeway.runtime.kube import AnswerTooLong
-from makeway.runtime.paging import Paging
+from makeway.runtime.paging import PAGE_BYTES, Paging
 
-PAGE = 100
+MIB = 1024 * 1024
 
 
 class Server:
-    """Has objects of these sizes, and answers by the place where the next page begins."""
+    """Has objects of so many MiB, and answers by the place where the next page begins."""
 
     def __init__(self, *sizes: int) -> None:
         self.sizes = sizes
         self.asked: list[int] = []
 
     async def ask(self, query: Mapping[str, str]) -> bytes:
-        """Return the end of the page."""
+        """Return the end of the page, as long as its objects."""
         begin, limit = int(query.get("continue", "0")), int(query["limit"])
         self.asked.append(limit)
         end = min(begin + limit, len(self.sizes))
-        if sum(self.sizes[begin:end]) > PAGE:
+        if (taken := sum(self.sizes[begin:end]) * MIB) > PAGE_BYTES:
             raise AnswerTooLong("too long")
-        return str(end).encode()
+        return str(end).encode().ljust(taken)
 
     async def pages(self, objects: int) -> list[int]:
         """Return where each page of a list ends."""
@@ -39,11 +39,23 @@ class Server:
 @pytest.mark.parametrize(
     ("sizes", "asked"),
     [
-        ([10] * 10, [8, 8]),
-        ([60] * 3, [8, 4, 2, 1, 1, 1]),
-        ([10] * 8 + [30] * 4, [8, 8, 4, 2, 2]),
+        ([3] * 10, [8, 8]),
+        ([0] * 20, [8, 8, 8]),
+        ([20] * 3, [8, 4, 2, 1, 1, 1]),
+        ([3] * 8 + [10] * 4, [8, 8, 4, 2, 2]),
+        ([20] * 2 + [1] * 20, [8, 4, 2, 1, 1, 1, 2, 4, 8, 8]),
+        ([20] * 2 + [8] * 3, [8, 4, 2, 1, 1, 1, 1, 1]),
+        ([20] * 2 + [7] * 5, [8, 4, 2, 1, 1, 1, 2, 2]),
     ],
-    ids=["short", "one at a time", "long ones come later"],
+    ids=[
+        "short",
+        "never more than at first",
+        "one at a time",
+        "long ones come later",
+        "long ones come first",
+        "a fourth of a page each",
+        "less than a fourth of a page each",
+    ],
 )
 async def test_all_objects_come_in_pages_that_are_not_too_long(sizes: list[int], asked: list[int]) -> None:
     server = Server(*sizes)
@@ -54,4 +66,4 @@ async def test_all_objects_come_in_pages_that_are_not_too_long(sizes: list[int],
 
 async def test_one_object_that_is_too_long_is_an_error() -> None:
     with pytest.raises(AnswerTooLong):
-        await Server(101).pages(4)
+        await Server(33).pages(4)
