@@ -317,7 +317,7 @@ class FakeRecords:
 
 
 class FakeDelivery:
-    """One delivery, and what was said about it."""
+    """One delivery, and what was said to end it."""
 
     def __init__(self, order: EvictionOrder | bytes, deliveries: int = 1, subject: str = "") -> None:
         own = "" if isinstance(order, bytes) else Subjects().order(order)
@@ -333,7 +333,7 @@ class FakeDelivery:
         self.said.append("ack")
 
     async def in_progress(self) -> None:
-        self.said.append("in progress")
+        """Take no note: it is said every 3 s of real time, and so depends on how fast the machine is."""
 
     async def nak(self, delay_seconds: float = 0.0) -> None:
         self.said.append("nak")
