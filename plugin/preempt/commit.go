@@ -140,9 +140,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 			e.supersededBy(ctx, order, lives.stored)
 			return
 		}
-		if w, ok := e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0); ok {
-			e.failed(w, false)
-		}
+		e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0, func(w activation) { e.failed(w, false) })
 	})
 }
 

@@ -700,7 +700,7 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 	f := newInflight()
 	f.begin(groupOrder("v1"))
 	f.commit("o", start.Add(time.Minute))
-	f.fail("o", "refused", at(10), time.Minute)
+	f.fail("o", "refused", at(10), time.Minute, noteNothing)
 	f.nominatedTo("a", "")
 	expectWakes(t, f, at(20))
 

@@ -69,6 +69,7 @@ type inFlightPreemption struct {
 	awaitedFailed   bool      // an order that this one counted on failed
 	nominationTaken bool      // the API shows the pod nominated elsewhere, or not at all
 	nodeGone        bool      // the node was deleted, so no kubelet there ends pods any more
+	noting          bool      // it failed, and is not reverted before that is noted (see fail)
 	revertAt        time.Time
 	reason          string         // why it is reverted
 	unanswered      bool           // it is reverted since no evictor has ended it in time
@@ -183,9 +184,20 @@ func (f *inflight) succeed(orderID string, now, until time.Time, left func(types
 }
 
 // fail notes that an order came to nothing, and those that counted on its victims fail with it. The pod is
-// reverted when the API shows its nomination gone, or after a wait. It says what failed; ok is false
-// where the order is not known, or has failed already.
-func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration) (failed activation, ok bool) {
+// reverted when the API shows its nomination gone, or after a wait, but not before note has returned: its next plan has to
+// know what note remembers. note is called without the lock. ok is false, and note is not called, where the order is not
+// known, or has failed already.
+func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duration, note func(failed activation)) (ok bool) {
+	failed, ok := f.beginFailure(orderID, reason, now, wait)
+	if !ok {
+		return false
+	}
+	defer f.endFailure(orderID)
+	note(failed)
+	return true
+}
+
+func (f *inflight) beginFailure(orderID, reason string, now time.Time, wait time.Duration) (failed activation, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.orAbsent(orderID)
@@ -196,7 +208,17 @@ func (f *inflight) fail(orderID, reason string, now time.Time, wait time.Duratio
 		return activation{}, false
 	}
 	e.revertFrom(reason, now.Add(wait))
+	e.noting = true
 	return activation{pod: e.preemptor, orderID: e.orderID, node: e.node, members: e.waiting(), revert: true, reason: reason, waited: now.Sub(e.createdAt), own: e.own}, true
+}
+
+func (f *inflight) endFailure(orderID string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e := f.get(orderID); e != nil {
+		e.noting = false
+		f.notify()
+	}
 }
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
@@ -585,6 +607,8 @@ func (e *inFlightPreemption) due(now time.Time, again func(time.Time)) event {
 		return late(e.opensAt)
 	case e.phase == released:
 		return late(e.reservedUntil)
+	case e.phase == reverting && e.noting:
+		// endFailure tells.
 	case e.phase == reverting && now.Before(e.notBefore):
 		again(e.notBefore)
 	case e.phase == reverting && e.nominationTaken:

@@ -44,6 +44,7 @@ func awaiting(e *inFlightPreemption, victim types.UID, orderID string) *inFlight
 	return e
 }
 
+func noteNothing(activation)            {}
 func notGone(types.UID) bool            { return false }
 func notThere(string, types.UID) bool   { return false }
 func stillThere(string, types.UID) bool { return true }
@@ -154,12 +155,13 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
 
-	w, ok := f.fail("o", "delete refused", at(10), 0)
+	var w activation
+	ok := f.fail("o", "delete refused", at(10), 0, func(failed activation) { w = failed })
 
 	if !ok || !w.revert {
 		t.Errorf("activation %+v, known %t", w, ok)
 	}
-	if _, again := f.fail("o", "delete refused", at(10), 0); again {
+	if again := f.fail("o", "delete refused", at(10), 0, func(activation) { t.Error("noted twice") }); again {
 		t.Error("failed twice")
 	}
 	expectWakes(t, f, at(10), activation{orderID: "o", revert: true})
@@ -176,10 +178,22 @@ func TestAFailedOrderIsRevertedOnceAndItsGateOpensAfterwards(t *testing.T) {
 	}
 }
 
+func TestARevertWaitsUntilTheFailureIsNoted(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond, func(activation) {
+		f.nominatedTo("p", "")
+		expectWakes(t, f, at(1000))
+	})
+
+	expectWakes(t, f, at(1000), activation{orderID: "o", revert: true})
+}
+
 func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
-	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
 	f.nominatedTo("p", "n1")
 	expectWakes(t, f, at(20))
 
@@ -191,7 +205,7 @@ func TestARevertWaitsForTheAPIToShowTheNominationGone(t *testing.T) {
 func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
-	f.fail("o", "delete refused", at(10), 500*time.Millisecond)
+	f.fail("o", "delete refused", at(10), 500*time.Millisecond, noteNothing)
 	expectWakes(t, f, at(509))
 
 	expectWakes(t, f, at(510), activation{orderID: "o", revert: true})
@@ -200,7 +214,7 @@ func TestARevertWaitsForTheAPINoLongerThanItsTime(t *testing.T) {
 func TestAGateThatNoEventOpensOpensByItself(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
-	f.fail("o", "delete refused", at(10), 0)
+	f.fail("o", "delete refused", at(10), 0, noteNothing)
 	f.due(at(10))
 
 	if f.closed("p", at(10).Add(gateSlack)) {
@@ -216,7 +230,7 @@ func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
 	f.succeed("o2", at(10), at(90000), notGone)
 	f.leftCache("q", "b")
 
-	f.fail("o1", "delete refused", at(20), 0)
+	f.fail("o1", "delete refused", at(20), 0, noteNothing)
 
 	expectWakes(t, f, at(20), activation{orderID: "o1", revert: true}, activation{orderID: "o2", revert: true})
 }
@@ -234,7 +248,7 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 	if ready, _, err := f.countsOnStored("o2"); !ready || err != nil {
 		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
 	}
-	f.fail("o1", "", at(10), 0)
+	f.fail("o1", "", at(10), 0, noteNothing)
 	if _, _, err := f.countsOnStored("o2"); err != errAwaitedOrderFailed {
 		t.Errorf("error %v, want that the awaited order failed", err)
 	}
@@ -242,7 +256,7 @@ func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
 
 func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 	for name, end := range map[string]func(f *inflight){
-		"failed":    func(f *inflight) { f.fail("o", "cancelled", at(100), 0) },
+		"failed":    func(f *inflight) { f.fail("o", "cancelled", at(100), 0, noteNothing) },
 		"succeeded": func(f *inflight) { f.succeed("o", at(100), at(90000), notGone) },
 		"lost":      func(f *inflight) { f.due(at(60000)) },
 	} {
@@ -468,7 +482,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 	f, now := newInflight(), time.Unix(1_000_000, 0)
 	f.begin(&inFlightPreemption{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
-	f.fail("ord", "for a test", now, 0)
+	f.fail("ord", "for a test", now, 0, noteNothing)
 	if activations, _ := f.due(now); len(activations) != 1 {
 		t.Fatalf("%+v", activations)
 	}

@@ -175,11 +175,16 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
-	w, ok := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait)
-	if !ok {
+	known := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait, func(w activation) {
+		e.orderFailed(ctx, w, outcome)
+	})
+	if !known {
 		e.orderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
-		return
 	}
+}
+
+// orderFailed notes what an order's failure says of its victims, its node and the evictors, before the order is reverted.
+func (e *engine) orderFailed(ctx context.Context, w activation, outcome *wire.Outcome) {
 	if w.own {
 		executed(operationOrder, errors.New(outcome.Result), w.waited)
 	}

@@ -102,7 +102,7 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 		onNotNeeded:     func(f *inflight) { f.abandon("o1") },
 		onSuperseded:    func(f *inflight) { f.supersede("o1") },
 		onSucceeded:     func(f *inflight) { f.succeed("o1", at(10), at(90000), notGone) },
-		onFailed:        func(f *inflight) { f.fail("o1", "refused", at(10), time.Second) },
+		onFailed:        func(f *inflight) { f.fail("o1", "refused", at(10), time.Second, noteNothing) },
 		onReverted:      func(f *inflight) { f.finish("o1") },
 		onRevertFailed:  func(f *inflight) { f.activationFailed("o1", at(10)) },
 		onPreemptorGone: func(f *inflight) { f.forget("p") },

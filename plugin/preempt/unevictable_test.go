@@ -33,9 +33,8 @@ func equalVictims(t *testing.T) (*world, *v1.Pod) {
 	return w, p
 }
 
-// fails ends an order whose victims could not be evicted.
-func (w *world) fails(order *wire.EvictionOrder, reason string) {
-	w.t.Helper()
+// failedOutcome is that of an order whose victims could not be evicted.
+func failedOutcome(order *wire.EvictionOrder, reason string) *wire.Outcome {
 	outcome := &wire.Outcome{
 		OrderID: order.OrderID, Kind: "pod", ClusterUID: order.ClusterUID, Epoch: order.Fence.Epoch, Result: wire.ResultFailed, Reason: "delete-refused", Evictor: "test",
 		StartedAt: order.CreatedAt, FinishedAt: wire.At(time.Now()), PreemptorUID: order.Preemptor.UID, Node: order.Node,
@@ -43,8 +42,14 @@ func (w *world) fails(order *wire.EvictionOrder, reason string) {
 	for _, v := range order.Victims {
 		outcome.Victims = append(outcome.Victims, wire.VictimOutcome{Namespace: v.Namespace, Name: v.Name, UID: v.UID, Result: victimFailed, Reason: reason, Message: forbidden})
 	}
+	return outcome
+}
+
+// fails ends an order whose victims could not be evicted.
+func (w *world) fails(order *wire.EvictionOrder, reason string) {
+	w.t.Helper()
 	w.show(st.MakePod().Namespace("default").Name(order.Preemptor.Name).UID(order.Preemptor.UID).Priority(high).Req(medium).SchedulerName("default-scheduler").Obj(), "")
-	w.tell(outcome)
+	w.tell(failedOutcome(order, reason))
 	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
 }
 
@@ -59,6 +64,28 @@ func TestWhereOneOfTwoEqualVictimsCannotBeEvictedTheOtherGoesNext(t *testing.T) 
 	if last := w.bus.requests[len(w.bus.requests)-1]; !slices.Equal(last.RefusedVictims, []string{"a"}) {
 		t.Errorf("the planner is asked to leave out %v", last.RefusedVictims)
 	}
+}
+
+func TestAnOrderIsNotRevertedBeforeItsVictimsAreKnownAsImpossibleToEvict(t *testing.T) {
+	w, p := equalVictims(t)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	order, engine := w.order(1), w.plugin.engine
+	engine.unevictable.mu.Lock() // they cannot be noted yet
+	w.tell(failedOutcome(order, "Forbidden"))
+	w.eventually("the order has failed", func() bool {
+		entry := w.entry("p")
+		return entry == nil || entry.phase.reverts()
+	})
+
+	engine.inflight.nominatedTo("p", "")
+	activations, _ := engine.inflight.due(time.Now().Add(revertWait))
+
+	if entry := w.entry("p"); len(activations) > 0 || entry == nil || entry.phase != reverting {
+		t.Errorf("activations %+v, entry %+v", activations, entry)
+	}
+	engine.unevictable.mu.Unlock()
+	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
 }
 
 func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *testing.T) {
