@@ -26,6 +26,7 @@ from makeway.planner.plan.gang.fill import extra
 from makeway.planner.plan.gang.levels import fillings, usable
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
+from makeway.planner.plan.gang.one_each import one_each
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.refusing import refused
@@ -193,6 +194,10 @@ def _begun(
 
 def _solve(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, None, tuple[Draft | None, int]]:
     """Return the best draft that was found, and how many members had no room at the least."""
+    nodes = usable(model)
+    if (cheapest := one_each(model, nodes, objective)) is not None:
+        return cheapest, 0
+    yield
     best: Draft | None = None
     missing = model.must
     next_best: tuple[int, ...] = ()
@@ -207,7 +212,6 @@ def _solve(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, No
         if best is None or rank_of(model, draft, objective) < rank_of(model, best, objective):
             best, next_best = draft, filled.next_best
         yield
-    nodes = usable(model)
     whole = len(nodes) <= SEARCHED_WHOLE
     if best is not None and not best.singles and not best.units:
         return best, 0
