@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from integration.arming import HOLD, Failpoints
@@ -113,12 +114,20 @@ async def start_evictor(space: Space) -> None:
         await space.cluster.start(name)
 
 
-async def test_a_pod_that_its_owner_replaces_after_the_marks_does_not_have_its_unit_broken(
-    space: Space,
+@pytest.mark.parametrize(
+    ("point", "hit"),
+    [
+        ("evictor.before-dry-run", 1 + len(UNIT)),  # all are marked by then
+        pytest.param("evictor.barrier-passed", 1, marks=pytest.mark.slow),
+        ("evictor.before-delete", 1),
+    ],
+)
+async def test_a_pod_that_its_owner_replaces_before_the_first_delete_does_not_have_its_unit_broken(
+    space: Space, point: str, hit: int
 ) -> None:
-    Failpoints(space.cluster).arm("evictor.before-dry-run", HOLD, hit=1 + len(UNIT))  # all are marked by then
+    Failpoints(space.cluster).arm(point, HOLD, hit=hit)
     train = await gang(space)
-    await kill_evictor_at(space, "evictor.before-dry-run")
+    await kill_evictor_at(space, point)
     await remove(space, UNIT[0])
     await join(space, "replacing")
     await start_evictor(space)

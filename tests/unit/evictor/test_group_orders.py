@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.messages import (
+    BegunUnit,
     EvictionOrder,
     NominationToClear,
     OrderedGroup,
@@ -548,7 +549,9 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_a_pod_has_joi
     unit = "PodGroup default/g"
     world = GroupWorld(marked_of_group("q", "n2"), pod_of_group("r", "n9"))
     world.cluster.groups[GroupKey("default", "g")] = unit_record()
-    world.records.begun_orders["ord-1"] = BEGUN
+    world.records.begun_orders["ord-1"] = replace(
+        BEGUN, units=(BegunUnit(unit=unit, first="p-uid", priority=0),)
+    )
 
     outcome = await world.order(group_order(on("p", "n1", unit=unit), on("q", "n2", unit=unit)), deliveries=2)
 
@@ -563,7 +566,9 @@ async def test_what_an_earlier_delivery_left_of_a_unit_goes_though_the_group_doe
     unit = "PodGroup default/g"
     world = GroupWorld(marked_of_group("q", "n2"), marked_of_group("r", "n9"))
     world.cluster.groups[GroupKey("default", "g")] = unit_record()
-    world.records.begun_orders["ord-1"] = BEGUN
+    world.records.begun_orders["ord-1"] = replace(
+        BEGUN, units=(BegunUnit(unit=unit, first="p-uid", priority=0),)
+    )
     change(world)
 
     order = group_order(

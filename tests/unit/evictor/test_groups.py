@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import Begun, EvictionOrder
+from makeway.bus.messages import Begun, BegunUnit, EvictionOrder
 from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
@@ -26,7 +26,14 @@ from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results
 
 UNIT = "PodGroup default/g"
-BEGUN = Begun(order_id="ord-1", cluster_uid="cluster", at=NOW, priority=1000, namespace="default")
+BEGUN = Begun(
+    order_id="ord-1",
+    cluster_uid="cluster",
+    at=NOW,
+    units=(BegunUnit(unit=UNIT, first="a-uid", priority=0),),
+    priority=1000,
+    namespace="default",
+)
 KEY = GroupKey("default", "g")
 
 
@@ -510,6 +517,163 @@ async def test_an_order_that_another_evictor_has_ended_finishes_no_unit() -> Non
     await world.carry_out(unit_order("a", "b", "c", "d"))
 
     assert not {"c", "d"} & set(world.cluster.deletes())
+
+
+CONFLICT = TemporaryError("conflict", "the object has been modified")
+
+
+async def test_a_deletion_that_was_refused_begins_no_unit() -> None:
+    """Its group is made anew at a higher priority while the first deletion is tried again."""
+    world = world_of(member("a"), member("b", "node-b"))
+    world.cluster.fail("delete", "a", CONFLICT)
+    world.cluster.before("delete", "a", lambda: raise_priority(world))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.reason == "victim-spared"
+    assert results(outcome) == {"a": "spared", "b": "notAttempted"}
+
+
+async def test_a_pod_that_its_owner_deletes_begins_no_unit() -> None:
+    world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
+
+    def delete_both() -> None:
+        world.cluster.remove("a")
+        delete_preemptor(world)
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("delete", "a", delete_both)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"))
+
+    assert outcome.reason == "preemptor-gone"
+    assert world.cluster.deletes() == ["a"]
+    assert not world.cluster.is_marked("b")
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_deletion_whose_answer_was_lost_begins_a_unit_where_the_pod_has_gone(gone: bool) -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    def lose_the_answer() -> None:
+        if gone:
+            world.cluster.leave("a")
+        delete_preemptor(world)
+        world.clock.time += CHECK_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("delete", "a", lose_the_answer)
+    world.cluster.fail("delete", "a", UNAVAILABLE)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.reason == "preemptor-gone"
+    assert world.cluster.deletes() == (["a", "b"] if gone else ["a"])
+
+
+async def test_a_unit_is_looked_through_again_where_its_first_deletion_takes_another_try() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+
+    def join_meanwhile() -> None:
+        leave_out(world)
+        world.clock.time += PROOF_LASTS + timedelta(seconds=1)
+
+    world.cluster.before("delete", "a", join_meanwhile)
+    world.cluster.fail("delete", "a", CONFLICT)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "unit-incomplete")
+    assert world.cluster.deletes() == ["a"]
+    assert not world.cluster.is_marked("a")
+
+
+async def test_a_process_that_was_stopped_before_the_first_deletion_looks_through_the_unit_again() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    slept: list[bool] = []
+
+    def sleep() -> None:
+        if "ord-1" in world.records.begun_orders and not slept:
+            slept.append(True)
+            leave_out(world)
+            world.clock.time += PROOF_LASTS + timedelta(milliseconds=1)
+
+    for _ in range(20):
+        world.cluster.before("read_brake", "", sleep)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert slept
+    assert outcome.reason == "unit-incomplete"
+    assert world.cluster.deletes() == []
+
+
+async def test_the_pod_that_is_noted_goes_before_all_others_of_its_unit() -> None:
+    world = world_of(*(member(name, f"node-{name}") for name in "bcd"), member("a"))
+    world.cluster.slow["delete", "a"] = 30
+    gone: list[bool] = []
+    for name in "bcd":
+        world.cluster.before(
+            "delete", name, lambda: gone.append(bool(world.cluster.pods["a"].metadata.deletion_timestamp))
+        )
+
+    await world.carry_out(unit_order("a", "b", "c", "d"))
+
+    assert gone == [True, True, True]
+    [noted] = world.records.begun_orders["ord-1"].units
+    assert (noted.unit, noted.first, noted.priority) == (UNIT, "a-uid", 0)
+
+
+async def test_where_the_noted_pod_stays_what_else_is_gone_went_by_others() -> None:
+    world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"))
+    world.records.begun_orders["ord-1"] = BEGUN
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=2)
+
+    assert outcome.reason == "unit-incomplete"
+    assert world.cluster.deletes() == []
+
+
+async def test_an_order_of_some_time_ago_may_have_begun_though_it_is_delivered_for_the_first_time() -> None:
+    """The consumer was made anew, so its deliveries are counted from the beginning."""
+    world = world_of(marked("b", "node-b"))
+    world.records.begun_orders["ord-1"] = BEGUN
+    world.clock.time += timedelta(seconds=2)
+    delete_preemptor(world)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert results(outcome) == {"a": "gone", "b": "deleted"}
+
+
+async def test_the_priority_that_the_group_had_counts_for_what_is_left_of_a_unit() -> None:
+    """Its pods are more important than it was, and it is gone."""
+    world = world_of(marked("b", "node-b", 5000))
+    world.records.begun_orders["ord-1"] = BEGUN
+    remove_group(world)
+
+    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
+
+    assert results(outcome) == {"a": "gone", "b": "deleted"}
+
+
+async def test_the_end_of_an_order_tells_what_became_of_the_rest_of_a_unit() -> None:
+    went, stays = (world_of(marked("b", "node-b"), marked("c", "node-c")) for _ in range(2))
+    for world in (went, stays):
+        world.records.begun_orders["ord-1"] = BEGUN
+        delete_preemptor(world)
+
+    def set_the_brake() -> None:
+        stays.cluster.brake = Brake(everywhere=True)
+
+    stays.cluster.before("delete", "b", set_the_brake)
+    stays.cluster.slow["get_pod", "c"] = 40
+
+    told = [
+        (await world.carry_out(unit_order("a", "b", "c"), deliveries=2)).message for world in (went, stays)
+    ]
+
+    assert told[0].endswith(f"; the rest of {UNIT}, of which pods had been deleted, went as well")
+    assert f"; 1 pods stay of {UNIT}, of which others were deleted: the mode for namespace" in told[1]
 
 
 @pytest.mark.parametrize("own", [0, 5000])

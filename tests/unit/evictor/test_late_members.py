@@ -32,10 +32,13 @@ async def reasons(world: World, late: Pod, orders: int) -> list[str]:
     return found
 
 
-async def test_a_pod_that_joins_after_the_order_refuses_it_and_then_no_more() -> None:
+@pytest.mark.parametrize("seconds", [1, 0, -20], ids=["after it", "in its second", "between plan and order"])
+async def test_a_pod_that_the_plan_cannot_have_seen_refuses_two_orders_and_then_no_more(
+    seconds: float,
+) -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
-    found = await reasons(world, bound("late", 1), REFUSALS + 1)
+    found = await reasons(world, bound("late", seconds), REFUSALS + 1)
 
     assert found == ["unit-incomplete"] * REFUSALS + ["succeeded"]
     assert "late" in world.cluster.pods
@@ -44,13 +47,13 @@ async def test_a_pod_that_joins_after_the_order_refuses_it_and_then_no_more() ->
 async def test_a_pod_that_was_there_before_the_order_always_refuses_it() -> None:
     world = world_of(member("a"), member("b", "node-b"))
 
-    found = await reasons(world, bound("early", -2), REFUSALS + 2)
+    found = await reasons(world, bound("early", -40), REFUSALS + 2)
 
     assert found == ["unit-incomplete"] * (REFUSALS + 2)
 
 
 async def test_a_pod_that_was_there_before_is_named_rather_than_one_that_came_after() -> None:
-    world = world_of(member("a"), member("b", "node-b"), bound("early", -2))
+    world = world_of(member("a"), member("b", "node-b"), bound("early", -40))
     world.cluster.put(bound("a-late", 1))
 
     outcome = await world.carry_out(unit_order("a", "b"))

@@ -434,16 +434,28 @@ class Rollback(Message, frozen=True):
     nominations_reverted: tuple[str, ...] = ()
 
 
+class BegunUnit(Message, frozen=True):
+    """A unit of which an order is about to delete the `first` pod, by its UID, before all others of the unit.
+
+    `priority`: that of the unit's group then, None where it says none.
+    """
+
+    unit: Text
+    first: Text
+    priority: Int64 | None = None
+
+
 class Begun(Message, frozen=True):
     """An order is about to delete pods of units, which go whole; written before the first of them is deleted.
 
-    The evictor that takes the order over deletes the rest of a unit of which a pod is gone. `priority`,
+    The evictor that takes the order over deletes the rest of a unit whose first pod is gone. `priority`,
     `namespace` and `daemonset_node`: what rules know of the preemptor, as the API server had it then.
     """
 
     order_id: Token
     cluster_uid: Text
     at: Time
+    units: tuple[BegunUnit, ...]
     priority: Int64
     namespace: str = ""
     daemonset_node: str = ""

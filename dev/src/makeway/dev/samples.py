@@ -31,6 +31,7 @@ from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
     Awaited,
     Begun,
+    BegunUnit,
     Candidate,
     ControlState,
     DecisionRecord,
@@ -320,11 +321,15 @@ _ORDER_GROUP: Final = EvictionOrder(
         ),
     ),
 )
-_BEGUN_MINIMAL: Final = Begun(order_id=_ORDER, cluster_uid=_CLUSTER, at=_AT, priority=1000)
+_BEGUN_MINIMAL: Final = Begun(order_id=_ORDER, cluster_uid=_CLUSTER, at=_AT, units=(), priority=1000)
 _BEGUN_FULL: Final = Begun(
     order_id=_ORDER,
     cluster_uid=_CLUSTER,
     at=_AT,
+    units=(
+        BegunUnit(unit="PodGroup batch/night", first=_BATCH_A, priority=10),
+        BegunUnit(unit="CompositePodGroup batch/day", first=_OTHER),
+    ),
     priority=-(2**31),
     namespace="shop",
     daemonset_node="node-1",

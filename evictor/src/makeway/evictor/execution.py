@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NoReturn, TypeAlias, TypeVar
@@ -24,7 +25,7 @@ import structlog
 from msgspec.structs import replace
 
 from makeway.bus import tracing
-from makeway.bus.messages import Begun, EvictionOrder, OutcomeResult, Victim
+from makeway.bus.messages import Begun, BegunUnit, EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
@@ -39,10 +40,12 @@ from makeway.evictor.groups import (
     LeftOut,
     begun_units,
     exempt_by_group,
+    first_of_units,
     groups_in,
     key_of,
     left_out,
     membership_of,
+    noted_membership,
 )
 from makeway.evictor.late_members import LateMembers
 from makeway.evictor.members import Members
@@ -51,6 +54,7 @@ from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rates import OverCap
 from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
+from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.slots import AT_ONCE, Turn
 from makeway.evictor.verdicts import (
     Cancelled,
@@ -95,6 +99,12 @@ PROOF_LASTS = timedelta(seconds=1)
 """How old an order's last mark may be where a watch that has brought it tells which pods a unit has. A watch
 that hears nothing from then on misses what is bound later, which a list would have."""
 
+FRESH = timedelta(seconds=1)
+"""An order that was stored longer ago may have been begun, though JetStream counts deliveries anew."""
+
+LOST: Final = frozenset({"unavailable", "server-error"})
+"""Errors after which a deletion may have been carried out all the same."""
+
 BEGIN_SECONDS = 1.0
 """How long the bus may take to note that pods of units are deleted from here on. It is needed only where this
 evictor dies before it ends the order."""
@@ -114,6 +124,13 @@ class VictimProgress:
     attempts: int = 0
     delete_sent: bool = False
     deleted_at: datetime | None = None
+    answer_lost: bool = False
+
+    @property
+    def went(self) -> bool:
+        """Whether the order has deleted the pod: it was accepted, or has gone where the answer was lost."""
+        lost = self.answer_lost and isinstance(self.verdict, Gone | Terminating)
+        return self.deleted_at is not None or lost
 
     @property
     def may_stay(self) -> bool:
@@ -192,8 +209,15 @@ class Execution:
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
-        self._units_begun_before = False  # an earlier delivery may have deleted pods of units
-        self._begun_units = frozenset[str]()  # of which this order has deleted a pod
+        self._noted: Begun | None = None  # that pods of units are deleted, by this delivery or an earlier one
+        self._noting = SharedReads(self._note_units)
+        self._took_over = False  # an earlier delivery has noted it
+        self._first: Mapping[str, Victim] = {}  # by unit, the pod that goes before all others of it
+        self._begun_units = set[str]()  # of which a delivery of the order has deleted a pod
+        self._unfinished: Stop | None = None  # why pods of a unit that has begun stay
+        self._units_looked_at: datetime | None = None  # when all pods of the units' namespaces were read
+        self._unit_look_lasts = PROOF_LASTS
+        self._unit_looks = SharedReads(self._look_through_units, LONG_PATIENCE_SECONDS)
         self._finishing = False
         self._marked: dict[str, tuple[int, datetime]] = {}
         """By namespace, the version of the last pod that this delivery has marked, and when."""
@@ -231,10 +255,10 @@ class Execution:
 
     async def _take_up(self) -> None:
         self._may_begin()
-        if self._has_units and self._deliveries > 1:
+        if self._has_units and (self._deliveries > 1 or self._clock.now() - self._stored_at > FRESH):
             begun = await self._until_deadline(lambda: self._records.begun(self.order.order_id))
             if begun is not None:
-                self._units_begun_before = True
+                self._noted, self._took_over = begun, True
                 self.preemptor = PreemptorFacts(begun.priority, begun.namespace, begun.daemonset_node)
         await self._carry_out()
 
@@ -246,14 +270,20 @@ class Execution:
         judged = await self._rehearse(pending)
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
-        await self._begin_units()
         others, hard = list[Pending](), list[Pending]()
         for one in judged:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
         # One after another: a budget's no to the first costs none of the others its life.
         for number, one in enumerate(hard):
             await self._evict(*one, later=number > 0)
-        await side_by_side(partial(self._evict, *one, later=bool(hard)) for one in others[:-1])
+        self._first = first_of_units(progress.victim for progress, _ in judged)
+        first = {victim.uid for victim in self._first.values()}
+        for goes_first in (True, False):
+            await side_by_side(
+                partial(self._evict, *one, later=bool(hard))
+                for one in others[:-1]
+                if (one[0].victim.uid in first) == goes_first
+            )
         for one in others[-1:]:
             await self._evict(*one, later=len(pending) > 1)
 
@@ -367,18 +397,23 @@ class Execution:
     def _has_units(self) -> bool:
         return any(victim.unit for victim in self.order.victims)
 
-    async def _begin_units(self) -> None:
+    async def _note_units(self, _: str) -> None:
         """Write down that pods of units are deleted from here on, for whoever has the order after this.
 
         Where that takes longer than `BEGIN_SECONDS` the order goes on without.
         """
-        if not self._has_units:
+        if self._noted is not None:
             return
         known = self.preemptor
         begun = Begun(
             order_id=self.order.order_id,
             cluster_uid=self.order.cluster_uid,
             at=self._clock.now(),
+            units=tuple(
+                BegunUnit(unit=unit, first=victim.uid, priority=found.priority if found else None)
+                for unit, victim in self._first.items()
+                for found in (self._memberships.get(victim.uid),)
+            ),
             priority=known.priority,
             namespace=known.namespace,
             daemonset_node=known.daemonset_node,
@@ -388,19 +423,34 @@ class Execution:
                 await self._records.begin(begun)
         except (TemporaryError, PermanentError, TimeoutError) as error:
             _log.warning("begun_units_not_noted", error=str(error) or f"no answer in {BEGIN_SECONDS:.0f} s")
+        self._noted = begun
 
     def _find_begun_units(self, pods: Sequence[Pod | None]) -> None:
-        """Find the units of which this order has deleted a pod, maybe by an evictor that died."""
-        found = zip(self.progress.values(), pods, strict=True)
-        self._begun_units |= begun_units(
-            self.order,
-            {
-                one.victim.uid
-                for one, pod in found
-                if (one.delete_sent or self._units_begun_before)
-                and not isinstance(decide.staying(one.victim, pod), Pod)
-            },
-        )
+        """Find the units of which an earlier delivery has deleted a pod: the one that it noted has gone."""
+        if self._noted is None or not self._took_over:
+            return
+        first = {unit.first for unit in self._noted.units}
+        gone = {
+            victim.uid
+            for victim, pod in zip(self.order.victims, pods, strict=True)
+            if victim.uid in first and not isinstance(decide.staying(victim, pod), Pod)
+        }
+        self._begun_units |= begun_units(self.order, gone)
+
+    def _note_that_it_went(self, progress: VictimProgress) -> None:
+        if progress.went and progress.victim.unit:
+            self._begun_units.add(progress.victim.unit)
+
+    def _is_looked_through(self, unit: str) -> bool:
+        """Whether all pods of a unit have been read lately enough for its first one to be deleted."""
+        if self._finishing or not unit or unit in self._begun_units:
+            return True
+        at = self._units_looked_at
+        return at is not None and self._clock.now() - at <= self._unit_look_lasts
+
+    async def _look_through_units(self, _: str) -> None:
+        if (refused := await self._incomplete_unit()) is not None:
+            self._halt(refused)
 
     async def _finish_units(self) -> None:
         """Delete what is left of units of which a pod was deleted, though the order makes no room any more.
@@ -408,9 +458,7 @@ class Execution:
         Each pod is judged by itself, as ever; one that stays does not keep the others. The order's time, the
         brake and the mode stop it, and an outcome that another evictor has written.
         """
-        if not any(one.delete_sent and one.victim.unit for one in self.progress.values()) and not (
-            self._units_begun_before
-        ):
+        if self._noted is None:
             return
         self._finishing = True
         self._clock = _StoppableClock(self._turn)
@@ -421,18 +469,40 @@ class Execution:
             await self._read_classes_of(pods)
             return pods
 
-        self._find_begun_units(await self._until_deadline(read))
+        pods = await self._until_deadline(read)
+        for one, pod in zip(self.progress.values(), pods, strict=True):
+            if one.may_stay and isinstance(gone := decide.staying(one.victim, pod), Gone | Terminating):
+                one.verdict = gone
+                self._note_that_it_went(one)
+        self._find_begun_units(pods)
         left = [
             one for one in self.progress.values() if one.victim.unit in self._begun_units and one.may_stay
         ]
         if not left:
             return
         _log.info("units_finished", units=sorted(self._begun_units), victims=len(left))
-        if not self._reserved:
-            await self._reserve([one.victim for one in left])
         for one in left:
             one.verdict = one.error = None
-        await side_by_side(partial(self._evict, one, None) for one in left)
+        try:
+            if not self._reserved:
+                await self._reserve([one.victim for one in left])
+            await side_by_side(partial(self._evict, one, None) for one in left)
+        finally:
+            self._tell_of_units(left)
+
+    def _tell_of_units(self, left: Sequence[VictimProgress]) -> None:
+        """Add to the order's end what became of the rest of units that had begun."""
+        assert self.stop is not None  # noqa: S101 - units are finished after the order has stopped
+        units, stay = ", ".join(sorted({one.victim.unit for one in left})), [o for o in left if o.may_stay]
+        if not stay:
+            told = f"the rest of {units}, of which pods had been deleted, went as well"
+        else:
+            first = stay[0]
+            why = self._unfinished.message if self._unfinished is not None else str(first.error or "")
+            if isinstance(first.verdict, Exempt):
+                why = first.verdict.message
+            told = f"{len(stay)} pods stay of {units}, of which others were deleted: {why}"
+        self.stop = replace_dataclass(self.stop, message=f"{self.stop.message}; {told}")
 
     async def _incomplete_unit(self) -> Refused | None:
         """Whether the order leaves a pod of a unit out, by all pods of its namespaces.
@@ -441,6 +511,7 @@ class Execution:
         the pods are as new as its last mark; where that is older than `PROOF_LASTS`, they are listed. No
         refusal rests on less than a list.
         """
+        asked_at = self._clock.now()
         for namespace in sorted({victim.namespace for victim in self.order.victims if victim.unit}):
             since, marked_at = self._marked.get(namespace, (0, self._stored_at))
             if not self._rehearsed or (since and self._clock.now() - marked_at <= PROOF_LASTS):
@@ -452,6 +523,8 @@ class Execution:
                 if left.late:
                     self._late_members.refused(left.unit, self._clock.now())
                 return left.refusal()
+        if self._rehearsed:
+            self._units_looked_at = asked_at
         return None
 
     async def _left_out(self, members: Members) -> LeftOut | None:
@@ -480,23 +553,13 @@ class Execution:
         return record
 
     def _membership(self, victim: Victim, pod: Pod | None) -> Membership | None:
-        """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before.
-
-        Where another evictor deleted that pod, they keep this one by nothing, and the lower priority counts.
-        """
+        """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before."""
         if pod is None:
             return None
-        if victim.unit and any(
-            one.delete_sent for one in self.progress.values() if one.victim.unit == victim.unit
-        ):
-            return self._memberships.get(victim.uid)
+        if victim.unit in self._begun_units:
+            return self._memberships.get(victim.uid) or noted_membership(self._noted, victim.unit)
         found = membership_of(pod, self._groups.get) if self._group_api.version else Membership()
-        kept = exempt_by_group(victim, found) is not None
-        if victim.unit in self._begun_units and (
-            kept or found.priority is None or found.priority > (pod.spec.priority or 0)
-        ):
-            return None
-        if not kept:
+        if exempt_by_group(victim, found) is None:
             self._memberships[victim.uid] = found
         return found
 
@@ -670,6 +733,8 @@ class Execution:
                 verdict: VictimVerdict | None = None if later else known
                 if verdict is None:
                     verdict = await self._recheck(progress.victim, known)
+                    if not dry_run and not self._is_looked_through(progress.victim.unit):
+                        await self._unit_looks(self.order.order_id)
                 if isinstance(verdict, Delete) and verdict.mark:
                     verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
                 if not isinstance(verdict, Delete):
@@ -700,6 +765,7 @@ class Execution:
             self._stays(Refused("victim-spared", f"{_name(progress.victim)}: {progress.verdict.message}"))
         if progress.verdict is None:
             return
+        self._note_that_it_went(progress)
         _log.debug(
             "victim_handled",
             victim=_name(progress.victim),
@@ -762,19 +828,26 @@ class Execution:
         """Delete the victim as it was judged last; through the eviction API where budgets are hard."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
+        if victim.unit and self._noted is None:
+            await self._noting(self.order.order_id)
         await self._cluster.read_brake()
-        self._may_delete()
+        self._may_delete(victim)
         progress.delete_sent = True
         deleted: Deleted | None
-        if self._mode_guard.has_hard_budgets(victim.namespace):
-            evicted = await self._cluster.evict(victim, judged.resource_version)
-            deleted = Deleted(judged.grace_period_seconds) if evicted else None
-        else:
-            deleted = await self._cluster.delete(victim, judged.resource_version)
+        try:
+            if self._mode_guard.has_hard_budgets(victim.namespace):
+                evicted = await self._cluster.evict(victim, judged.resource_version)
+                deleted = Deleted(judged.grace_period_seconds) if evicted else None
+            else:
+                deleted = await self._cluster.delete(victim, judged.resource_version)
+        except TemporaryError as error:
+            progress.answer_lost = progress.answer_lost or error.reason in LOST
+            raise
         await failpoint("evictor.after-delete", self.order.order_id)
         if deleted is None:
             return Gone("not-found")
         progress.deleted_at = self._clock.now()
+        self._note_that_it_went(progress)
         self._events.preempted(self.order, victim)
         return deleted
 
@@ -789,9 +862,11 @@ class Execution:
                 "stale", f"preemptor, node and fence were read {age.total_seconds():.0f} s ago"
             )
 
-    def _may_delete(self) -> None:
+    def _may_delete(self, victim: Victim) -> None:
         """Called right before a deletion, as `_may_act`."""
         self._may_act()
+        if not self._is_looked_through(victim.unit):
+            raise TemporaryError("stale", f"the pods of {victim.unit} were read too long ago")
 
     def _may_begin(self) -> None:
         """Called before whatever may lead to an effect."""
@@ -812,6 +887,8 @@ class Execution:
 
     def _stop(self, stop: Stop) -> None:
         """Let nothing more begin; the first reason stays."""
+        if self._finishing:
+            self._unfinished = self._unfinished or stop
         self.stop = self.stop or stop
         self._clock.stopped.set()
 

@@ -12,6 +12,7 @@ from makeway.bus.messages import EvictionOrder, OrderMember, Victim
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord, group_of
 from makeway.core.policy import external
+from makeway.evictor.groups import first_of_units
 from makeway.evictor.verdicts import Cancelled, Refused
 
 READ_IN_A_SECOND: Final = 500
@@ -121,15 +122,19 @@ def _not_waiting(member: OrderMember, pod: Pod | None, node: Node | None, group:
 
 
 def in_phases(victims: Sequence[Victim]) -> Iterator[tuple[bool, list[Victim]]]:
-    """Yield the victims in the order in which they go: units whole, all but the last of each node, those.
+    """Yield the victims in the order in which they go: one of each unit, the rest of units, and so on.
+
+    All single pods but the last of each node follow, then these.
 
     The flag says of a phase that others go before it, so that all is re-checked before each of its deletions.
     """
-    whole = [victim for victim in victims if victim.unit]
+    first = {victim.uid for victim in first_of_units(victims).values()}
+    leading = [victim for victim in victims if victim.uid in first]
+    whole = [victim for victim in victims if victim.unit and victim.uid not in first]
     by_node = sorted((victim for victim in victims if not victim.unit), key=lambda victim: victim.node)
     nodes = [list(found) for _, found in groupby(by_node, key=lambda victim: victim.node)]
     last = [found[-1] for found in nodes]
     others = [victim for found in nodes for victim in found[:-1]]
-    phases = [phase for phase in (whole, others, last) if phase]
+    phases = [phase for phase in (leading, whole, others, last) if phase]
     for phase in phases:
         yield phase is last and len(phases) > 1, phase

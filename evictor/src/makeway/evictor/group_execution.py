@@ -28,6 +28,7 @@ from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, gang
 from makeway.evictor.execution import Execution, VictimProgress, side_by_side
+from makeway.evictor.groups import first_of_units
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
@@ -57,7 +58,7 @@ class GroupExecution(Execution):
         self._looked_at: datetime | None = None
         self._look_lasts = gang.reads_last(len(order.members))
         self._read_at: datetime | None = None  # the victims, all of them
-        self._read_lasts = gang.reads_last(len(order.victims))
+        self._read_lasts = self._unit_look_lasts = gang.reads_last(len(order.victims))
         self._unlisted = set[tuple[str, str]]()  # namespaces and nodes
         self._barrier_passed = False
         self._begun = False
@@ -69,10 +70,10 @@ class GroupExecution(Execution):
             pending = await self._judge_all()
         await self._rehearse(pending)
         judged = {progress.victim.uid: judgement for progress, judgement in await self._confirm()}
-        await self._begin_units()
         await failpoint("evictor.barrier-passed", self.order.order_id)
         self._barrier_passed = True
         left = [victim for victim in self.order.victims if victim.uid in judged]
+        self._first = first_of_units(left)
         hard = [victim for victim in left if self._mode_guard.has_hard_budgets(victim.namespace)]
         for number, victim in enumerate(hard):
             await self._evict(self.progress[victim.uid], judged[victim.uid], later=number > 0)
@@ -113,7 +114,7 @@ class GroupExecution(Execution):
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        if self._units_begun_before:
+        if self._took_over:
             self._find_begun_units(await self._until_deadline(self._read_victims))
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
@@ -167,16 +168,20 @@ class GroupExecution(Execution):
         """How long ago all victims were read."""
         return timedelta.max if self._read_at is None else self._clock.now() - self._read_at
 
-    def _may_delete(self) -> None:
-        super()._may_delete()
-        if not self._begun and not self._finishing and self._age() > self._read_lasts:
+    def _may_delete(self, victim: Victim) -> None:
+        super()._may_delete(victim)
+        if not self._has_begun() and not self._finishing and self._age() > self._read_lasts:
             raise TemporaryError("stale", "the victims were read too long ago for the first to be deleted")
-        self._begun = True
+
+    def _has_begun(self) -> bool:
+        """Whether a victim has been deleted. O(victims) until one was."""
+        self._begun = self._begun or any(one.went for one in self.progress.values())
+        return self._begun
 
     async def _recheck(self, victim: Victim, judged: Delete | None) -> VictimVerdict:
         """As for any order; before the first deletion all victims are read anew where that is due."""
         passed = self._barrier_passed and not self._finishing
-        if passed and not self._begun and self._age() > self._read_lasts:
+        if passed and not self._has_begun() and self._age() > self._read_lasts:
             await self._confirmations(self.order.order_id)
         return await super()._recheck(victim, judged)
 

@@ -8,10 +8,11 @@ deleted it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
-from makeway.bus.messages import EvictionOrder, Victim
+from makeway.bus.messages import Begun, EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, group_of, membership
 from makeway.evictor.members import Members
@@ -19,6 +20,9 @@ from makeway.evictor.verdicts import Exempt, Refused
 
 POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
+
+LATELY = timedelta(seconds=30)
+"""How long before its order a pod may have been bound that the plan has not seen."""
 
 Find = Callable[[GroupKey], GroupRecord | None]
 
@@ -48,6 +52,25 @@ def exempt_by_group(victim: Victim, found: Membership) -> Exempt | None:
     return Exempt(POD_GROUP, f"{unit} goes whole or not at all, and the order {named}")
 
 
+def first_of_units(victims: Iterable[Victim]) -> dict[str, Victim]:
+    """Return the pod of each unit that is deleted before all others of it, by unit."""
+    first: dict[str, Victim] = {}
+    for victim in victims:
+        if victim.unit:
+            first.setdefault(victim.unit, victim)
+    return first
+
+
+def noted_membership(begun: Begun | None, unit: str) -> Membership | None:
+    """Return what the groups of a unit's pods meant when an order began to delete them."""
+    kind, _, name = unit.partition(" ")
+    namespace, _, name = name.partition("/")
+    for one in begun.units if begun is not None else ():
+        if one.unit == unit:
+            return Membership(GroupKey(namespace, name, kind == "CompositePodGroup"), one.priority)
+    return None
+
+
 def begun_units(order: EvictionOrder, deleted: Collection[str]) -> frozenset[str]:
     """Return the units of which a pod is among `deleted`, by UID."""
     return frozenset(victim.unit for victim in order.victims if victim.unit and victim.uid in deleted)
@@ -57,7 +80,8 @@ def begun_units(order: EvictionOrder, deleted: Collection[str]) -> frozenset[str
 class LeftOut:
     """A pod of a unit, by namespace and name, that an order does not name.
 
-    `late`: it was bound in the second in which the order was written, or after it.
+    `late`: it was bound after the order was written, or less than `LATELY` before: the planner sees a pod a
+    moment after it is bound, and a large gang is nominated member by member before its order is written.
     """
 
     unit: str
@@ -66,7 +90,7 @@ class LeftOut:
 
     def refusal(self) -> Refused:
         """Return what the order ends by."""
-        when = ", bound after the order was written" if self.late else ""
+        when = ", bound since or just before the order was written" if self.late else ""
         message = f"{self.unit} goes whole or not at all, and the order leaves {self.pod} out{when}"
         return Refused("unit-incomplete", message)
 
@@ -98,7 +122,7 @@ def left_out(
             if pod.leaving or pod.uid in awaited or named.get(pod.uid) == str(unit):
                 continue
             name = f"{pod.namespace}/{pod.name}"
-            if pod.bound_at is None or pod.bound_at < order.created_at.replace(microsecond=0):
+            if pod.bound_at is None or pod.bound_at < order.created_at - LATELY:
                 return LeftOut(str(unit), name, late=False)
             if str(unit) not in growing:
                 late = late or LeftOut(str(unit), name, late=True)
