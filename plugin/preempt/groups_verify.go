@@ -297,6 +297,9 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 			going = removed
 		}
 	}
+	if err := t.markApart(ctx, going, assignments); err != nil {
+		return err
+	}
 	for _, out := range going {
 		switch {
 		case out.awaited != nil:
@@ -306,6 +309,49 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 		default:
 			verified.victims = append(verified.victims, out.victims...)
 		}
+	}
+	return nil
+}
+
+// markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: nobody
+// waits for them then. A wider domain may need them gone, and a queue with limits counts them until they are.
+// O(such victims + members · filters); the trial is of no use afterwards.
+func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
+	if _, limited := t.engine.gate.QueueOf(t.group.Waiting[0]); limited {
+		return nil
+	}
+	placed := sets.New[string]()
+	for _, one := range assignments {
+		placed.Insert(one.Node)
+	}
+	apart, marked := &outgoing{}, []*victim{}
+	for _, out := range going {
+		for i := range out.victims {
+			if !placed.Has(out.nodes[i]) {
+				apart.infos, apart.nodes = append(apart.infos, out.infos[i]), append(apart.nodes, out.nodes[i])
+				marked = append(marked, &out.victims[i])
+			}
+		}
+	}
+	if len(marked) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	for i, info := range apart.infos {
+		if err := t.Add(info, apart.nodes[i]); err != nil {
+			return err
+		}
+	}
+	if err := t.tell(ctx, apart, assignments, t.handle.RunPreFilterExtensionAddPod); err != nil {
+		return err
+	}
+	if fits, err := t.allFit(ctx, assignments); err != nil || !fits {
+		return err
+	}
+	if known, err := t.isKnown(ctx, assignments); err != nil || !known {
+		return err
+	}
+	for _, one := range marked {
+		one.apart = true
 	}
 	return nil
 }

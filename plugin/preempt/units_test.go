@@ -1,15 +1,20 @@
 package preempt
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -75,6 +80,64 @@ func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
 				w.delete(b)
 			}
 			w.eventually("the pod is let go", func() bool { return !w.gated(p) })
+		})
+	}
+}
+
+// nowhereShy is a filter that keeps pods off all nodes while a pod of label "shy" is on one of them.
+type nowhereShy struct{ shyOf }
+
+func (s nowhereShy) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
+	if slices.ContainsFunc((*s.cycle).trial.nodes, hasShy) {
+		return fwk.NewStatus(fwk.Unschedulable, "a pod somewhere is shy")
+	}
+	return nil
+}
+
+func TestAGangComesBackOnceTheNodesOfItsMembersAreFreeOfAUnit(t *testing.T) {
+	for name, needed := range map[string]bool{
+		"pods of the unit on other nodes are not waited for": false,
+		"but where they keep a member from its node":         true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c *gangCycle
+			newShy := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+				return nowhereShy{shyOf{&c}}, nil
+			}
+			given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, gate: true}
+			member, here, there := gangMember("g1"), pod("v1", "n1", low, whole).Obj(), pod("v2", "n2", low, whole).Obj()
+			if needed {
+				there.Labels = map[string]string{"shy": "yes"}
+			}
+			w := newWorld(t, given, []*v1.Node{node("n1"), node("n2")}, member, here, there)
+			w.plugin.engine.gate.AssumeNoQueues()
+			c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
+			plan := gangPlan("n1", "n2")
+			plan.Placements = plan.Placements[:1]
+			for i := range plan.Victims {
+				plan.Victims[i].Unit = "PodGroup default/old"
+			}
+			w.bus.group = plans(plan)
+			if _, status := w.gang(c); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			w.show(member, "n1")
+			order := w.order(1)
+			if len(order.Victims) != 2 {
+				t.Fatalf("victims %+v", order.Victims)
+			}
+			w.end(order, wire.ResultSucceeded)
+
+			w.delete(here)
+
+			if needed {
+				time.Sleep(10 * settle)
+				if !w.groupGated(member) {
+					t.Error("tried while a pod is there that keeps a member from its node")
+				}
+				w.delete(there)
+			}
+			w.eventually("the gang is let go", func() bool { return !w.groupGated(member) })
 		})
 	}
 }

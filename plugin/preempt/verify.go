@@ -38,7 +38,7 @@ type victim struct {
 	rule      string
 	violating bool   // its removal violates a PodDisruptionBudget
 	unit      string // the group with which it goes whole or not at all
-	apart     bool   // on another node, and the preemptor fits while it is still leaving there
+	apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
 }
 
 // awaitedPod is a pod that another order already removes.

@@ -204,3 +204,14 @@ async def test_a_unit_that_gains_pods_all_the_time_keeps_no_gang_waiting(space: 
     assert [outcome.reason for outcome in outcomes[:-1]] == ["unit-incomplete"] * (len(outcomes) - 1)
     assert outcomes[-1].result == "succeeded"
     assert await left(space) == set()
+
+
+async def test_a_gang_does_not_wait_for_a_pod_of_a_unit_on_a_node_where_no_member_goes(space: Space) -> None:
+    stuck = sized("stuck", "low", 1).on("spare").spec(**in_group("old")).finalizer("tests.makeway.dev/stuck")
+    await run_victims(space, stuck)
+
+    train = await gang(space)
+    for name in train.members:
+        await space.until_bound(name, seconds=30)
+
+    assert (await space.pods())["stuck"].metadata.deletion_timestamp is not None
