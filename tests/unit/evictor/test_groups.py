@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, Protection
+from makeway.evictor import execution
 from makeway.evictor.breaker import NEVER_VICTIMS
 from makeway.evictor.execution import CHECK_LASTS, PROOF_LASTS
 from makeway.evictor.groups import groups_in
@@ -673,7 +675,23 @@ async def test_the_end_of_an_order_tells_what_became_of_the_rest_of_a_unit() -> 
     ]
 
     assert told[0].endswith(f"; the rest of {UNIT}, of which pods had been deleted, went as well")
-    assert f"; 1 pods stay of {UNIT}, of which others were deleted: the mode for namespace" in told[1]
+    assert f"; pods of {UNIT} stay, of which others were deleted (1): the mode for namespace" in told[1]
+
+
+async def test_an_order_of_which_it_cannot_be_read_whether_it_has_begun_is_carried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_of(marked("a"), marked("b", "node-b"))
+    monkeypatch.setattr(execution, "READ_NOTE_SECONDS", 0.01)
+
+    async def no_answer(order_id: str) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(world.records, "begun", no_answer)
+
+    outcome = await world.carry_out(unit_order("a", "b"), deliveries=2)
+
+    assert outcome.result == "succeeded"
 
 
 @pytest.mark.parametrize("own", [0, 5000])

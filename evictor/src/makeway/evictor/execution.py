@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_dataclass
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ import structlog
 from msgspec.structs import replace
 
 from makeway.bus import tracing
-from makeway.bus.messages import Begun, BegunUnit, EvictionOrder, OutcomeResult, Victim
+from makeway.bus.messages import EvictionOrder, OutcomeResult, Victim
 from makeway.core.daemonset.rule import rules_for
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.objects import Node, Pod, PriorityClass
@@ -38,14 +38,12 @@ from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.groups import (
     LeftOut,
-    begun_units,
     exempt_by_group,
     first_of_units,
     groups_in,
     key_of,
     left_out,
     membership_of,
-    noted_membership,
 )
 from makeway.evictor.late_members import LateMembers
 from makeway.evictor.members import Members
@@ -56,6 +54,7 @@ from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.slots import AT_ONCE, Turn
+from makeway.evictor.units import Units
 from makeway.evictor.verdicts import (
     Cancelled,
     Delete,
@@ -105,6 +104,10 @@ FRESH = timedelta(seconds=1)
 LOST: Final = frozenset({"unavailable", "server-error"})
 """Errors after which a deletion may have been carried out all the same."""
 
+READ_NOTE_SECONDS = 10.0
+"""How long an order waits to learn whether it has begun before: longer than NATS takes for another leader.
+Where the evictor may not read it, an order is carried out all the same."""
+
 BEGIN_SECONDS = 1.0
 """How long the bus may take to note that pods of units are deleted from here on. It is needed only where this
 evictor dies before it ends the order."""
@@ -125,6 +128,7 @@ class VictimProgress:
     delete_sent: bool = False
     deleted_at: datetime | None = None
     answer_lost: bool = False
+    """A deletion was sent, and the API server did not say what became of it."""
 
     @property
     def went(self) -> bool:
@@ -209,13 +213,9 @@ class Execution:
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
         self._memberships: dict[str, Membership] = {}  # by victim's UID, as last judged
-        self._noted: Begun | None = None  # that pods of units are deleted, by this delivery or an earlier one
+        self._units = Units(order)
         self._noting = SharedReads(self._note_units)
-        self._took_over = False  # an earlier delivery has noted it
-        self._first: Mapping[str, Victim] = {}  # by unit, the pod that goes before all others of it
-        self._begun_units = set[str]()  # of which a delivery of the order has deleted a pod
         self._unfinished: Stop | None = None  # why pods of a unit that has begun stay
-        self._units_looked_at: datetime | None = None  # when all pods of the units' namespaces were read
         self._unit_look_lasts = PROOF_LASTS
         self._unit_looks = SharedReads(self._look_through_units, LONG_PATIENCE_SECONDS)
         self._finishing = False
@@ -256,11 +256,19 @@ class Execution:
     async def _take_up(self) -> None:
         self._may_begin()
         if self._has_units and (self._deliveries > 1 or self._clock.now() - self._stored_at > FRESH):
-            begun = await self._until_deadline(lambda: self._records.begun(self.order.order_id))
-            if begun is not None:
-                self._noted, self._took_over = begun, True
-                self.preemptor = PreemptorFacts(begun.priority, begun.namespace, begun.daemonset_node)
+            await self._read_note()
         await self._carry_out()
+
+    async def _read_note(self) -> None:
+        """Learn whether an earlier delivery has begun to delete pods of units; no answer is taken for no."""
+        try:
+            async with asyncio.timeout(READ_NOTE_SECONDS):
+                begun = await self._until_deadline(lambda: self._records.begun(self.order.order_id))
+        except TimeoutError:
+            _log.warning("begun_units_not_read", seconds=READ_NOTE_SECONDS)
+            return
+        if begun is not None:
+            self.preemptor = self._units.take_over(begun)
 
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
@@ -276,8 +284,8 @@ class Execution:
         # One after another: a budget's no to the first costs none of the others its life.
         for number, one in enumerate(hard):
             await self._evict(*one, later=number > 0)
-        self._first = first_of_units(progress.victim for progress, _ in judged)
-        first = {victim.uid for victim in self._first.values()}
+        self._units.first = first_of_units(progress.victim for progress, _ in judged)
+        first = {victim.uid for victim in self._units.first.values()}
         for goes_first in (True, False):
             await side_by_side(
                 partial(self._evict, *one, later=bool(hard))
@@ -378,7 +386,7 @@ class Execution:
 
     def _judge_read(self, pods: Sequence[Pod | None]) -> list[tuple[VictimProgress, Delete]]:
         """Judge all victims by their pods as they were just read; the victims to delete."""
-        self._find_begun_units(pods)
+        self._units.find_begun(pods)
         verdicts = {
             uid: self._judge(progress.victim, pod)
             for (uid, progress), pod in zip(self.progress.items(), pods, strict=True)
@@ -395,58 +403,30 @@ class Execution:
 
     @property
     def _has_units(self) -> bool:
-        return any(victim.unit for victim in self.order.victims)
+        return bool(self._units.names)
 
     async def _note_units(self, _: str) -> None:
         """Write down that pods of units are deleted from here on, for whoever has the order after this.
 
         Where that takes longer than `BEGIN_SECONDS` the order goes on without.
         """
-        if self._noted is not None:
+        if self._units.noted is not None:
             return
-        known = self.preemptor
-        begun = Begun(
-            order_id=self.order.order_id,
-            cluster_uid=self.order.cluster_uid,
-            at=self._clock.now(),
-            units=tuple(
-                BegunUnit(unit=unit, first=victim.uid, priority=found.priority if found else None)
-                for unit, victim in self._first.items()
-                for found in (self._memberships.get(victim.uid),)
-            ),
-            priority=known.priority,
-            namespace=known.namespace,
-            daemonset_node=known.daemonset_node,
-        )
+        begun = self._units.note(self.preemptor, self._memberships, self._clock.now())
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await self._records.begin(begun)
         except (TemporaryError, PermanentError, TimeoutError) as error:
             _log.warning("begun_units_not_noted", error=str(error) or f"no answer in {BEGIN_SECONDS:.0f} s")
-        self._noted = begun
-
-    def _find_begun_units(self, pods: Sequence[Pod | None]) -> None:
-        """Find the units of which an earlier delivery has deleted a pod: the one that it noted has gone."""
-        if self._noted is None or not self._took_over:
-            return
-        first = {unit.first for unit in self._noted.units}
-        gone = {
-            victim.uid
-            for victim, pod in zip(self.order.victims, pods, strict=True)
-            if victim.uid in first and not isinstance(decide.staying(victim, pod), Pod)
-        }
-        self._begun_units |= begun_units(self.order, gone)
 
     def _note_that_it_went(self, progress: VictimProgress) -> None:
         if progress.went and progress.victim.unit:
-            self._begun_units.add(progress.victim.unit)
+            self._units.begun.add(progress.victim.unit)
 
     def _is_looked_through(self, unit: str) -> bool:
         """Whether all pods of a unit have been read lately enough for its first one to be deleted."""
-        if self._finishing or not unit or unit in self._begun_units:
-            return True
-        at = self._units_looked_at
-        return at is not None and self._clock.now() - at <= self._unit_look_lasts
+        now, lasts = self._clock.now(), self._unit_look_lasts
+        return self._finishing or self._units.is_looked_through(unit, now, lasts)
 
     async def _look_through_units(self, _: str) -> None:
         if (refused := await self._incomplete_unit()) is not None:
@@ -458,7 +438,7 @@ class Execution:
         Each pod is judged by itself, as ever; one that stays does not keep the others. The order's time, the
         brake and the mode stop it, and an outcome that another evictor has written.
         """
-        if self._noted is None:
+        if self._units.noted is None:
             return
         self._finishing = True
         self._clock = _StoppableClock(self._turn)
@@ -474,13 +454,13 @@ class Execution:
             if one.may_stay and isinstance(gone := decide.staying(one.victim, pod), Gone | Terminating):
                 one.verdict = gone
                 self._note_that_it_went(one)
-        self._find_begun_units(pods)
+        self._units.find_begun(pods)
         left = [
-            one for one in self.progress.values() if one.victim.unit in self._begun_units and one.may_stay
+            one for one in self.progress.values() if one.victim.unit in self._units.begun and one.may_stay
         ]
         if not left:
             return
-        _log.info("units_finished", units=sorted(self._begun_units), victims=len(left))
+        _log.info("units_finished", units=sorted(self._units.begun), victims=len(left))
         for one in left:
             one.verdict = one.error = None
         try:
@@ -501,7 +481,7 @@ class Execution:
             why = self._unfinished.message if self._unfinished is not None else str(first.error or "")
             if isinstance(first.verdict, Exempt):
                 why = first.verdict.message
-            told = f"{len(stay)} pods stay of {units}, of which others were deleted: {why}"
+            told = f"pods of {units} stay, of which others were deleted ({len(stay)}): {why}"
         self.stop = replace_dataclass(self.stop, message=f"{self.stop.message}; {told}")
 
     async def _incomplete_unit(self) -> Refused | None:
@@ -524,14 +504,13 @@ class Execution:
                     self._late_members.refused(left.unit, self._clock.now())
                 return left.refusal()
         if self._rehearsed:
-            self._units_looked_at = asked_at
+            self._units.looked_through(asked_at)
         return None
 
     async def _left_out(self, members: Members) -> LeftOut | None:
         await self._read_groups(groups_in(members, self.order))
-        units = {victim.unit for victim in self.order.victims if victim.unit}
-        growing = self._late_members.growing(units, self._clock.now())
-        return left_out(self.order, members, self._groups.get, self._begun_units, growing)
+        growing = self._late_members.growing(self._units.names, self._clock.now())
+        return left_out(self.order, members, self._groups.get, self._units.begun, growing)
 
     async def _read_groups(self, keys: Iterable[GroupKey]) -> None:
         """Read PodGroups and their parents; nothing where the API server serves none."""
@@ -556,8 +535,8 @@ class Execution:
         """What a victim's groups mean for it: once a pod of its unit is deleted, what they meant before."""
         if pod is None:
             return None
-        if victim.unit in self._begun_units:
-            return self._memberships.get(victim.uid) or noted_membership(self._noted, victim.unit)
+        if victim.unit in self._units.begun:
+            return self._memberships.get(victim.uid) or self._units.noted_membership(victim.unit)
         found = membership_of(pod, self._groups.get) if self._group_api.version else Membership()
         if exempt_by_group(victim, found) is None:
             self._memberships[victim.uid] = found
@@ -828,7 +807,7 @@ class Execution:
         """Delete the victim as it was judged last; through the eviction API where budgets are hard."""
         victim = progress.victim
         await failpoint("evictor.before-delete", self.order.order_id)
-        if victim.unit and self._noted is None:
+        if victim.unit and self._units.noted is None:
             await self._noting(self.order.order_id)
         await self._cluster.read_brake()
         self._may_delete(victim)

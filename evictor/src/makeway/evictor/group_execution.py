@@ -73,7 +73,7 @@ class GroupExecution(Execution):
         await failpoint("evictor.barrier-passed", self.order.order_id)
         self._barrier_passed = True
         left = [victim for victim in self.order.victims if victim.uid in judged]
-        self._first = first_of_units(left)
+        self._units.first = first_of_units(left)
         hard = [victim for victim in left if self._mode_guard.has_hard_budgets(victim.namespace)]
         for number, victim in enumerate(hard):
             await self._evict(self.progress[victim.uid], judged[victim.uid], later=number > 0)
@@ -114,8 +114,8 @@ class GroupExecution(Execution):
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
-        if self._took_over:
-            self._find_begun_units(await self._until_deadline(self._read_victims))
+        if self._units.is_taken_over:
+            self._units.find_begun(await self._until_deadline(self._read_victims))
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from makeway.bus.messages import Begun, EvictionOrder, Victim
+from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, group_of, membership
 from makeway.evictor.members import Members
@@ -59,21 +59,6 @@ def first_of_units(victims: Iterable[Victim]) -> dict[str, Victim]:
         if victim.unit:
             first.setdefault(victim.unit, victim)
     return first
-
-
-def noted_membership(begun: Begun | None, unit: str) -> Membership | None:
-    """Return what the groups of a unit's pods meant when an order began to delete them."""
-    kind, _, name = unit.partition(" ")
-    namespace, _, name = name.partition("/")
-    for one in begun.units if begun is not None else ():
-        if one.unit == unit:
-            return Membership(GroupKey(namespace, name, kind == "CompositePodGroup"), one.priority)
-    return None
-
-
-def begun_units(order: EvictionOrder, deleted: Collection[str]) -> frozenset[str]:
-    """Return the units of which a pod is among `deleted`, by UID."""
-    return frozenset(victim.unit for victim in order.victims if victim.unit and victim.uid in deleted)
 
 
 @dataclass(frozen=True)
