@@ -625,6 +625,29 @@ async def test_the_pod_that_is_noted_goes_before_all_others_of_its_unit() -> Non
     assert (noted.unit, noted.first, noted.priority) == (UNIT, "a-uid", 0)
 
 
+async def test_no_unit_begins_before_the_note_of_all_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = GroupKey("default", "h")
+    world = world_of(member("a"), member("b", "node-b"), *(member(n, "node-c", group="h") for n in "cd"))
+    world.cluster.groups[other] = replace(record(), key=other)
+    begin, noted = world.records.begin, list[bool]()
+
+    async def begin_slowly(begun: Begun) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await begin(begun)
+
+    monkeypatch.setattr(world.records, "begin", begin_slowly)
+    for name in "abcd":
+        world.cluster.before("delete", name, lambda: noted.append("ord-1" in world.records.begun_orders))
+    order = unit_order("a", "b")
+    more = (make_victim(name, node="node-c", unit=str(other)) for name in "cd")
+
+    outcome = await world.carry_out(replace(order, victims=(*order.victims, *more)))
+
+    assert outcome.result == "succeeded"
+    assert noted == [True] * 4
+
+
 async def test_where_the_noted_pod_stays_what_else_is_gone_went_by_others() -> None:
     world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"))
     world.records.begun_orders["ord-1"] = BEGUN

@@ -418,6 +418,7 @@ class Execution:
                 await self._records.begin(begun)
         except (TemporaryError, PermanentError, TimeoutError) as error:
             _log.warning("begun_units_not_noted", error=str(error) or f"no answer in {BEGIN_SECONDS:.0f} s")
+        self._units.noted = begun  # all that go first wait until it is written
 
     def _note_that_it_went(self, progress: VictimProgress) -> None:
         if progress.went and progress.victim.unit:

@@ -53,7 +53,7 @@ class Units:
 
     def note(self, preemptor: PreemptorFacts, memberships: Mapping[str, Membership], now: datetime) -> Begun:
         """Return what is to be written before the first delete. `memberships`: by UID, as judged last."""
-        self.noted = Begun(
+        return Begun(
             order_id=self._order.order_id,
             cluster_uid=self._order.cluster_uid,
             at=now,
@@ -66,7 +66,6 @@ class Units:
             namespace=preemptor.namespace,
             daemonset_node=preemptor.daemonset_node,
         )
-        return self.noted
 
     def noted_membership(self, unit: str) -> Membership | None:
         """Return what the groups of a unit's pods meant when an order began to delete them."""
