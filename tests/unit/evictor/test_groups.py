@@ -648,6 +648,74 @@ async def test_no_unit_begins_before_the_note_of_all_is_written(monkeypatch: pyt
     assert noted == [True] * 4
 
 
+async def test_units_under_hard_budgets_are_noted_too() -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    world.policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+    assert world.cluster.evictions() == ["a", "b"]
+    assert [unit.first for unit in world.records.begun_orders["ord-1"].units] == ["a-uid"]
+
+
+@pytest.mark.parametrize("tries", [0, 1])
+async def test_a_list_that_takes_longer_than_a_look_may_be_old_keeps_no_order(tries: int) -> None:
+    world = world_of(member("a"), member("b", "node-b"))
+    world.cluster.fail("delete", "a", *[CONFLICT] * tries)
+
+    def take_long() -> None:
+        world.clock.time += 2 * PROOF_LASTS
+
+    for _ in range(10):
+        world.cluster.before("list_pods", "default", take_long)
+
+    outcome = await world.carry_out(unit_order("a", "b"))
+
+    assert outcome.result == "succeeded"
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_groups_that_cannot_be_read_any_more_keep_nothing_of_a_unit_that_has_begun(
+    taken_over: bool,
+) -> None:
+    world = world_of(*(() if taken_over else (member("a"),)), marked("b", "node-b"), marked("c", "node-c"))
+    denied = PermanentError("Forbidden", "403 Forbidden: no right to read groups")
+    if taken_over:
+        world.records.begun_orders["ord-1"] = BEGUN
+        world.cluster.always_fail("get_pod_group", "g", denied)
+    else:
+        world.cluster.before("delete", "a", lambda: world.cluster.always_fail("get_pod_group", "g", denied))
+        world.cluster.fail("delete", "b", CONFLICT)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"), deliveries=1 + taken_over)
+
+    assert {results(outcome)[name] for name in "bc"} == {"deleted"}
+
+
+async def test_a_brake_that_is_set_before_the_rest_of_a_unit_goes_is_told() -> None:
+    world = world_of(member("a"), member("b", "node-b"), member("c", "node-c"))
+
+    def set_the_brake() -> None:
+        world.cluster.brake = Brake(everywhere=True)
+
+    world.cluster.before("delete", "a", set_the_brake)
+
+    outcome = await world.carry_out(unit_order("a", "b", "c"))
+
+    assert outcome.reason == "mode-off"
+    assert f"; pods of {UNIT} stay, of which others were deleted (2): the mode for" in outcome.message
+
+
+async def test_a_quota_order_that_names_a_unit_is_none() -> None:
+    world = world_of(member("a"))
+    order = replace(quota_order("a"), victims=(make_victim("a", unit=UNIT),))
+
+    outcome = await world.carry_out(order)
+
+    assert (outcome.result, outcome.reason) == ("refused", "incomplete-order")
+
+
 async def test_where_the_noted_pod_stays_what_else_is_gone_went_by_others() -> None:
     world = world_of(marked("a"), marked("c", "node-c"), member("b2", "node-z"))
     world.records.begun_orders["ord-1"] = BEGUN

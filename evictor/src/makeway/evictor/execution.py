@@ -281,10 +281,10 @@ class Execution:
         others, hard = list[Pending](), list[Pending]()
         for one in judged:
             (hard if self._mode_guard.has_hard_budgets(one[0].victim.namespace) else others).append(one)
+        self._units.first = first_of_units(progress.victim for progress, _ in judged)
         # One after another: a budget's no to the first costs none of the others its life.
         for number, one in enumerate(hard):
             await self._evict(*one, later=number > 0)
-        self._units.first = first_of_units(progress.victim for progress, _ in judged)
         first = {victim.uid for victim in self._units.first.values()}
         for goes_first in (True, False):
             await side_by_side(
@@ -350,7 +350,7 @@ class Execution:
         """Tell the caps what was evicted; where this delivery is not the first, by an earlier one as well."""
         sent = [one for one in self.progress.values() if one.delete_sent]
         self._caps.settle(self._reserved, Counter(one.victim.namespace for one in sent), self._clock.now())
-        if self._deliveries > 1:
+        if self._deliveries > 1 or self._units.is_taken_over:
             before = [
                 one.victim.namespace
                 for one in self.progress.values()
@@ -386,7 +386,7 @@ class Execution:
 
     def _judge_read(self, pods: Sequence[Pod | None]) -> list[tuple[VictimProgress, Delete]]:
         """Judge all victims by their pods as they were just read; the victims to delete."""
-        self._units.find_begun(pods)
+        self._units.find_begun(zip(self.order.victims, pods, strict=True))
         verdicts = {
             uid: self._judge(progress.victim, pod)
             for (uid, progress), pod in zip(self.progress.items(), pods, strict=True)
@@ -430,6 +430,7 @@ class Execution:
         return self._finishing or self._units.is_looked_through(unit, now, lasts)
 
     async def _look_through_units(self, _: str) -> None:
+        self._may_begin()
         if (refused := await self._incomplete_unit()) is not None:
             self._halt(refused)
 
@@ -443,42 +444,53 @@ class Execution:
             return
         self._finishing = True
         self._clock = _StoppableClock(self._turn)
-        self._may_begin()
+        left = list[VictimProgress]()
+        try:
+            self._may_begin()
+            left = await self._left_of_units()
+            if left and not self._reserved:
+                await self._reserve([one.victim for one in left])
+            await side_by_side(partial(self._evict, one, None) for one in left)
+        finally:
+            self._tell_of_units(went=bool(left))
+
+    async def _left_of_units(self) -> list[VictimProgress]:
+        """Read the pods of units that may have begun; return those that are left of units that have.
+
+        What their groups say by now does not count, and is not read.
+        """
+        noted = {unit.unit for unit in self._units.noted.units} if self._units.noted else set[str]()
+        concerned = [one for one in self.progress.values() if one.victim.unit in noted]
 
         async def read() -> list[Pod | None]:
-            pods = await self._read_victims()
+            pods = list(await asyncio.gather(*(self._read(one.victim) for one in concerned)))
             await self._read_classes_of(pods)
             return pods
 
         pods = await self._until_deadline(read)
-        for one, pod in zip(self.progress.values(), pods, strict=True):
+        for one, pod in zip(concerned, pods, strict=True):
             if one.may_stay and isinstance(gone := decide.staying(one.victim, pod), Gone | Terminating):
                 one.verdict = gone
                 self._note_that_it_went(one)
-        self._units.find_begun(pods)
-        left = [
-            one for one in self.progress.values() if one.victim.unit in self._units.begun and one.may_stay
-        ]
-        if not left:
-            return
-        _log.info("units_finished", units=sorted(self._units.begun), victims=len(left))
+        self._units.find_begun((one.victim, pod) for one, pod in zip(concerned, pods, strict=True))
+        left = [one for one in concerned if one.victim.unit in self._units.begun and one.may_stay]
         for one in left:
             one.verdict = one.error = None
-        try:
-            if not self._reserved:
-                await self._reserve([one.victim for one in left])
-            await side_by_side(partial(self._evict, one, None) for one in left)
-        finally:
-            self._tell_of_units(left)
+        if left:
+            _log.info("units_finished", units=sorted(self._units.begun), victims=len(left))
+        return left
 
-    def _tell_of_units(self, left: Sequence[VictimProgress]) -> None:
-        """Add to the order's end what became of the rest of units that had begun."""
+    def _tell_of_units(self, *, went: bool) -> None:
+        """Add to the order's end what became of units that had begun. `went`: the rest of some was to go."""
         assert self.stop is not None  # noqa: S101 - units are finished after the order has stopped
-        units, stay = ", ".join(sorted({one.victim.unit for one in left})), [o for o in left if o.may_stay]
+        stay = [o for o in self.progress.values() if o.victim.unit in self._units.begun and o.may_stay]
+        if not stay and not went:
+            return
         if not stay:
+            units = ", ".join(sorted(self._units.begun))
             told = f"the rest of {units}, of which pods had been deleted, went as well"
         else:
-            first = stay[0]
+            units, first = ", ".join(sorted({one.victim.unit for one in stay})), stay[0]
             why = self._unfinished.message if self._unfinished is not None else str(first.error or "")
             if isinstance(first.verdict, Exempt):
                 why = first.verdict.message
@@ -492,7 +504,6 @@ class Execution:
         the pods are as new as its last mark; where that is older than `PROOF_LASTS`, they are listed. No
         refusal rests on less than a list.
         """
-        asked_at = self._clock.now()
         for namespace in sorted({victim.namespace for victim in self.order.victims if victim.unit}):
             since, marked_at = self._marked.get(namespace, (0, self._stored_at))
             if not self._rehearsed or (since and self._clock.now() - marked_at <= PROOF_LASTS):
@@ -505,7 +516,7 @@ class Execution:
                     self._late_members.refused(left.unit, self._clock.now())
                 return left.refusal()
         if self._rehearsed:
-            self._units.looked_through(asked_at)
+            self._units.looked_through(self._clock.now())
         return None
 
     async def _left_out(self, members: Members) -> LeftOut | None:
@@ -548,7 +559,7 @@ class Execution:
             pod = await self._cluster.get_pod(victim.namespace, victim.name)
             if pod is not None:
                 await self._read_daemonset(pod)
-        if pod is not None and (key := key_of(pod)) is not None:
+        if pod is not None and not self._finishing and (key := key_of(pod)) is not None:
             await self._read_groups([key])
         return pod
 
@@ -605,13 +616,13 @@ class Execution:
 
         Units that have begun go whoever waits for them.
         """
-        asked_at = self._clock.now()
+        asked_at, finishing = self._clock.now(), self._finishing
         wanted = await self._ended_elsewhere() or (
-            Proceed(self.preemptor) if self._finishing else await self._still_wanted()
+            Proceed(self.preemptor) if finishing else await self._still_wanted()
         )
         if isinstance(wanted, Proceed):
             self._checked_at = max(self._checked_at, asked_at)
-        else:
+        elif finishing == self._finishing:
             self._stop(wanted)
         return wanted
 

@@ -58,7 +58,8 @@ class GroupExecution(Execution):
         self._looked_at: datetime | None = None
         self._look_lasts = gang.reads_last(len(order.members))
         self._read_at: datetime | None = None  # the victims, all of them
-        self._read_lasts = self._unit_look_lasts = gang.reads_last(len(order.victims))
+        self._read_lasts = gang.reads_last(len(order.victims))
+        self._unit_look_lasts = 2 * self._read_lasts  # victims are read after it
         self._unlisted = set[tuple[str, str]]()  # namespaces and nodes
         self._barrier_passed = False
         self._begun = False
@@ -115,7 +116,8 @@ class GroupExecution(Execution):
             self._halt(wanted)
         self.preemptor = wanted.preemptor
         if self._units.is_taken_over:
-            self._units.find_begun(await self._until_deadline(self._read_victims))
+            pods = await self._until_deadline(self._read_victims)
+            self._units.find_begun(zip(self.order.victims, pods, strict=True))
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
             self._halt(refused)
 

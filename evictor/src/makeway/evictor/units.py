@@ -7,7 +7,7 @@ has begun where that pod has gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from makeway.bus.messages import Begun, BegunUnit, EvictionOrder, Victim
@@ -42,12 +42,12 @@ class Units:
         """Whether an earlier delivery has noted that it deletes pods of units."""
         return self._took_over
 
-    def find_begun(self, pods: Sequence[Pod | None]) -> None:
-        """Find the units of which an earlier delivery has deleted a pod. `pods`: the order's victims now."""
+    def find_begun(self, found: Iterable[tuple[Victim, Pod | None]]) -> None:
+        """Find the units of which an earlier delivery has deleted a pod. `found`: victims and pods now."""
         if self.noted is None or not self._took_over:
             return
         first = {unit.first for unit in self.noted.units}
-        for victim, pod in zip(self._order.victims, pods, strict=True):
+        for victim, pod in found:
             if victim.uid in first and not isinstance(decide.staying(victim, pod), Pod):
                 self.begun.add(victim.unit)
 
@@ -76,9 +76,12 @@ class Units:
                 return Membership(GroupKey(namespace, name, kind == "CompositePodGroup"), one.priority)
         return None
 
-    def looked_through(self, asked_at: datetime) -> None:
-        """Take notice that all pods of the units were read, and stand in the order."""
-        self._looked_at = asked_at
+    def looked_through(self, now: datetime) -> None:
+        """Take notice that all pods of the units have been read, and stand in the order.
+
+        Counted from here: a list of a large namespace takes longer than it may be old.
+        """
+        self._looked_at = now
 
     def is_looked_through(self, unit: str, now: datetime, lasts: timedelta) -> bool:
         """Report whether a pod of a unit may go by when all of its pods were read last; "" for none."""
