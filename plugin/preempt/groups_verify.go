@@ -314,10 +314,10 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 }
 
 // markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: nobody
-// waits for them then. A wider domain may need them gone, and a queue with limits counts them until they are.
+// waits for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
 // O(such victims + members · filters); the trial is of no use afterwards.
 func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
-	if _, limited := t.engine.gate.QueueOf(t.group.Waiting[0]); limited {
+	if slices.ContainsFunc(t.group.Waiting, t.engine.gate.HasMax) {
 		return nil
 	}
 	placed := sets.New[string]()

@@ -31,6 +31,8 @@ type queueGate interface {
 	CheckLate(state fwk.CycleState, pod *v1.Pod, profileMode string) *queuegate.Rejection
 	// QueueOf is the queue that a pod counts in; ok is false where no limits are in force.
 	QueueOf(pod *v1.Pod) (path string, ok bool)
+	// HasMax reports whether a max bounds that queue, or one above it.
+	HasMax(pod *v1.Pod) bool
 
 	// Reserve takes a place for a pod; it reports why there is none left.
 	Reserve(pod *v1.Pod, profileMode string) *queuegate.Rejection

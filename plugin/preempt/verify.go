@@ -61,7 +61,7 @@ type verifiedCandidate struct {
 }
 
 func (a *attempt) verifier() *verifier {
-	_, limited := a.engine.gate.QueueOf(a.pod)
+	limited := a.engine.gate.HasMax(a.pod)
 	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused), limited: limited}
 }
 
@@ -100,7 +100,7 @@ type verifier struct {
 	removes func(orderID string, uid types.UID) bool
 	// refused are pods that could not be evicted for this one lately.
 	refused map[string]bool
-	// limited: the pod's queue has limits, which count pods on all nodes until they have left.
+	// limited: the pod's queue, or one above it, has a max, which counts pods on all nodes until they have left.
 	limited bool
 }
 
