@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from integration.arming import Failpoints
 from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import policy
 from integration.forbidding import UNDELETABLE, deletes_refused
+from integration.invariants import assert_invariants
 from integration.pod_groups import form
 from integration.preempting import EVICTOR_USER, deletes_of, run_victims, sized
-from integration.space import Space
+from integration.space import Space, open_space
 from integration.waiting import NotYet, until
+from makeway.bus.messages import Outcome
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,35 @@ async def gang(
     pods = [sized(one, "high", cpu).spec(**in_group(name)) for one in names]
     await space.create(*(pod.label("queue", queue) if queue else pod for pod in pods))
     return Gang(uid, names)
+
+
+@asynccontextmanager
+async def faulty_space(
+    cluster: RunningCluster, set_stage: Callable[[Space], Awaitable[None]]
+) -> AsyncIterator[Space]:
+    """Give a space in which gangs wait without a plan; the checker judges it, and the cluster is healed."""
+    failpoints = Failpoints(cluster)
+    async with policy(cluster, whenUnplanned="hold"), open_space(cluster) as opened:
+        try:
+            await set_stage(opened)
+            yield opened
+            await assert_invariants(opened, wait=False)
+        finally:
+            failpoints.disarm()
+            await cluster.heal()
+
+
+async def first_outcome(space: Space, train: Gang) -> Outcome:
+    """Wait until the gang's first order has ended; gives its outcome."""
+
+    async def ended() -> Outcome:
+        orders = await space.bus.group_orders(train.uid)
+        outcomes = await space.bus.outcomes(orders[0].order_id) if orders else []
+        if not outcomes:
+            raise NotYet(f"{len(orders)} orders")
+        return outcomes[0]
+
+    return await until("the first order has ended", ended)
 
 
 async def small_and_large(space: Space) -> None:

@@ -16,7 +16,7 @@ import pytest_asyncio
 from integration.arming import HOLD, KILL, Crashes, Failpoints
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, policy, put_queues
+from integration.configuring import NO_LIMITS, put_queues
 from integration.crashing import (
     EVICTING,
     PLANNING_GROUPS,
@@ -26,12 +26,11 @@ from integration.crashing import (
     assert_nothing_left_behind,
     without_nats,
 )
-from integration.ganging import Gang, gang, groups_path, in_group, pod_group
-from integration.invariants import assert_invariants
+from integration.ganging import Gang, faulty_space, first_outcome, gang, groups_path, in_group, pod_group
 from integration.pod_groups import form
 from integration.preempting import assert_bound_once, deletes_of, run_victims, sized
 from integration.queueing import never, queue, queues_yaml
-from integration.space import Space, open_space
+from integration.space import Space
 from integration.test_evictor_api import events_of
 from integration.waiting import NotYet, until
 from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
@@ -45,18 +44,8 @@ VICTIMS = ("large", *UNIT)
 @pytest_asyncio.fixture
 async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give three full nodes, and one that no pod of the gang tolerates."""
-    failpoints = Failpoints(gang_planning_cluster)
-    async with (
-        policy(gang_planning_cluster, whenUnplanned="hold"),
-        open_space(gang_planning_cluster) as opened,
-    ):
-        try:
-            await set_stage(opened)
-            yield opened
-            await assert_invariants(opened, wait=False)
-        finally:
-            failpoints.disarm()
-            await gang_planning_cluster.heal()
+    async with faulty_space(gang_planning_cluster, set_stage) as opened:
+        yield opened
 
 
 async def set_stage(space: Space) -> None:
@@ -147,19 +136,6 @@ async def while_it_runs(space: Space, change: Change, point: str, hit: int = 1) 
     return train
 
 
-async def first_end(space: Space, train: Gang) -> str:
-    """Wait until the gang's first order has ended; gives the result."""
-
-    async def ended() -> str:
-        orders = await space.bus.group_orders(train.uid)
-        outcomes = await space.bus.outcomes(orders[0].order_id) if orders else []
-        if not outcomes:
-            raise NotYet(f"{len(orders)} orders")
-        return outcomes[0].result
-
-    return await until("the first order has ended", ended)
-
-
 BEFORE_ANY_DELETE = (
     ("evictor.order-received", 1),
     pytest.param("evictor.before-dry-run", 3, marks=pytest.mark.slow),
@@ -170,7 +146,7 @@ BEFORE_ANY_DELETE = (
 async def test_no_victim_goes_for_a_gang_that_lost_a_member(space: Space, point: str, hit: int) -> None:
     train = await while_it_runs(space, remove_member, point, hit)
 
-    assert await first_end(space, train) == "cancelled"
+    assert (await first_outcome(space, train)).result == "cancelled"
     await assert_nothing_left_behind(space)
     assert await evicted(space) == set()
     pods = await space.pods()
@@ -183,7 +159,7 @@ async def test_a_gang_whose_member_was_made_anew_gets_its_room_by_another_order(
 ) -> None:
     train = await while_it_runs(space, renew_member, point, hit)
 
-    assert await first_end(space, train) == "cancelled"
+    assert (await first_outcome(space, train)).result == "cancelled"
     await until_all_run(space, train)
 
 
@@ -193,7 +169,7 @@ async def test_a_gang_whose_member_was_bound_elsewhere_makes_room_for_the_others
 ) -> None:
     train = await while_it_runs(space, bind_member, point, hit)
 
-    assert await first_end(space, train) == "cancelled"
+    assert (await first_outcome(space, train)).result == "cancelled"
     for name in train.members:
         await space.until_bound(name, seconds=RECOVERY_SECONDS)
     assert await space.node_of("gang-2") == "spare"
@@ -206,7 +182,7 @@ async def test_a_gang_whose_member_was_bound_elsewhere_makes_room_for_the_others
 async def test_no_victim_goes_for_a_group_that_is_being_deleted(space: Space, point: str, hit: int) -> None:
     train = await while_it_runs(space, remove_group, point, hit)
 
-    assert await first_end(space, train) == "cancelled"
+    assert (await first_outcome(space, train)).result == "cancelled"
     await never(5, "a victim goes", lambda: evicted(space))
     await assert_nothing_left_behind(space)
 
@@ -217,7 +193,7 @@ async def test_a_gang_that_needs_fewer_by_now_is_planned_for_again(
 ) -> None:
     train = await while_it_runs(space, lower_min_count, point, hit)
 
-    assert await first_end(space, train) == "cancelled"
+    assert (await first_outcome(space, train)).result == "cancelled"
 
     async def one_runs() -> bool:
         pods = await space.pods()
@@ -238,7 +214,7 @@ async def test_a_change_after_the_last_look_leaves_nothing_behind(
 ) -> None:
     train = await while_it_runs(space, change, point)
 
-    await first_end(space, train)
+    await first_outcome(space, train)
     if change in (renew_member, bind_member):
         for name in train.members:
             await space.until_bound(name, seconds=RECOVERY_SECONDS)
@@ -257,7 +233,7 @@ async def test_a_change_after_the_last_look_leaves_nothing_behind(
 @pytest.mark.parametrize("restarted", ["", pytest.param(SCHEDULER, marks=pytest.mark.slow)])
 async def test_room_that_a_gang_has_too_few_members_for_is_free_again(space: Space, restarted: str) -> None:
     train = await while_it_runs(space, remove_member, "evictor.before-outcome")
-    assert await first_end(space, train) == "succeeded"
+    assert (await first_outcome(space, train)).result == "succeeded"
     assert await evicted(space) == set(VICTIMS)
     if restarted:
         await space.cluster.kill(restarted)
@@ -277,7 +253,7 @@ async def test_room_that_a_gang_has_too_few_members_for_is_free_again(space: Spa
 
 async def test_a_gang_whose_member_is_made_anew_within_seconds_keeps_its_room(space: Space) -> None:
     train = await while_it_runs(space, remove_member, "evictor.before-outcome")
-    assert await first_end(space, train) == "succeeded"
+    assert (await first_outcome(space, train)).result == "succeeded"
 
     async def lost() -> bool:
         pods = await space.pods()

@@ -16,15 +16,12 @@ import pytest_asyncio
 from integration.arming import HOLD, Failpoints
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import policy
 from integration.crashing import RECOVERY_SECONDS, assert_nothing_left_behind
-from integration.ganging import Gang, gang, in_group, pod_group
-from integration.invariants import assert_invariants
+from integration.ganging import Gang, faulty_space, first_outcome, gang, in_group, pod_group
 from integration.pod_groups import form
 from integration.preempting import run_victims, sized
-from integration.space import Space, open_space
-from integration.waiting import NotYet, until
-from makeway.bus.messages import Outcome
+from integration.space import Space
+from integration.waiting import until
 from makeway.dev.options import EVICTOR
 from makeway.evictor.execution import CHECK_LASTS
 
@@ -35,33 +32,23 @@ UNIT = tuple(f"old-{number}" for number in range(4))
 @pytest_asyncio.fixture
 async def space(gang_planning_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give three full nodes, and one that no pod of the gang tolerates."""
-    failpoints = Failpoints(gang_planning_cluster)
-    async with (
-        policy(gang_planning_cluster, whenUnplanned="hold"),
-        open_space(gang_planning_cluster) as opened,
-    ):
-        try:
-            await opened.add_nodes(
-                *(make_node(f"n{number}").cpu("1") for number in range(3)),
-                make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
-            )
-            await pod_group(
-                opened,
-                "old",
-                schedulingPolicy={"basic": {}},
-                disruptionMode=form().whole,
-                priorityClassName="low",
-            )
-            unit = [
-                sized(name, "low", 500).on(f"n{1 + number // 2}").spec(**in_group("old"))
-                for number, name in enumerate(UNIT)
-            ]
-            await run_victims(opened, sized("large", "low", 1000).on("n0"), *unit)
-            yield opened
-            await assert_invariants(opened, wait=False)
-        finally:
-            failpoints.disarm()
-            await gang_planning_cluster.heal()
+    async with faulty_space(gang_planning_cluster, set_stage) as opened:
+        yield opened
+
+
+async def set_stage(space: Space) -> None:
+    await space.add_nodes(
+        *(make_node(f"n{number}").cpu("1") for number in range(3)),
+        make_node("spare").cpu("1").taint("tests.makeway.dev/spare", "true"),
+    )
+    await pod_group(
+        space, "old", schedulingPolicy={"basic": {}}, disruptionMode=form().whole, priorityClassName="low"
+    )
+    unit = [
+        sized(name, "low", 500).on(f"n{1 + number // 2}").spec(**in_group("old"))
+        for number, name in enumerate(UNIT)
+    ]
+    await run_victims(space, sized("large", "low", 1000).on("n0"), *unit)
 
 
 async def join(space: Space, name: str) -> None:
@@ -80,24 +67,26 @@ async def left(space: Space) -> set[str]:
     return {name for name in ("large", *UNIT) if name in pods and not pods[name].metadata.deletion_timestamp}
 
 
-async def first_outcome(space: Space, train: Gang) -> Outcome:
-    async def ended() -> Outcome:
-        orders = await space.bus.group_orders(train.uid)
-        outcomes = await space.bus.outcomes(orders[0].order_id) if orders else []
-        if not outcomes:
-            raise NotYet(f"{len(orders)} orders")
-        return outcomes[0]
-
-    return await until("the first order has ended", ended, seconds=RECOVERY_SECONDS)
-
-
-async def until_begun(space: Space) -> None:
-    """Wait until all pods of the unit but the one whose deletion is held are deleted."""
+async def begun_for_a_gang(space: Space) -> Gang:
+    """Create a gang; all pods of the unit but one are deleted for it, and the evictor is held before that."""
+    failpoints = Failpoints(space.cluster)
+    failpoints.arm("evictor.before-delete", HOLD, hit=3)
+    train = await gang(space)
+    await failpoints.fired("evictor.before-delete")
 
     async def one_left() -> bool:
         return len(await left(space) & set(UNIT)) == 1
 
     await until("the unit has begun", one_left)
+    return train
+
+
+async def assert_finished_for_no_gang(space: Space, train: Gang) -> None:
+    """Check that all of the unit has gone, and no other pod, though the gang wants the room no more."""
+    outcome = await first_outcome(space, train)
+    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
+    assert await left(space) == {"large"}
+    await assert_nothing_left_behind(space)
 
 
 async def kill_evictor_at(space: Space, point: str) -> None:
@@ -144,39 +133,23 @@ async def test_a_pod_that_its_owner_replaces_before_the_first_delete_does_not_ha
 
 
 async def test_a_unit_that_has_begun_is_finished_by_whoever_takes_the_order_over(space: Space) -> None:
-    failpoints = Failpoints(space.cluster)
-    failpoints.arm("evictor.before-delete", HOLD, hit=3)
-    train = await gang(space)
-    await failpoints.fired("evictor.before-delete")
-    await until_begun(space)
+    train = await begun_for_a_gang(space)
     await kill_evictor_at(space, "evictor.before-delete")
     await remove(space, "gang-2")
     await start_evictor(space)
 
-    outcome = await first_outcome(space, train)
-
-    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
-    assert await left(space) == {"large"}
-    await assert_nothing_left_behind(space)
+    await assert_finished_for_no_gang(space, train)
 
 
 async def test_a_unit_that_has_begun_is_finished_though_a_member_of_the_gang_is_deleted(
     space: Space,
 ) -> None:
-    failpoints = Failpoints(space.cluster)
-    failpoints.arm("evictor.before-delete", HOLD, hit=3)
-    train = await gang(space)
-    await failpoints.fired("evictor.before-delete")
-    await until_begun(space)
+    train = await begun_for_a_gang(space)
     await remove(space, "gang-2")
     await asyncio.sleep(CHECK_LASTS.total_seconds() + 1)
-    failpoints.let_go("evictor.before-delete")
+    Failpoints(space.cluster).let_go("evictor.before-delete")
 
-    outcome = await first_outcome(space, train)
-
-    assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
-    assert await left(space) == {"large"}
-    await assert_nothing_left_behind(space)
+    await assert_finished_for_no_gang(space, train)
 
 
 async def test_a_unit_that_gains_pods_all_the_time_keeps_no_gang_waiting(space: Space) -> None:
