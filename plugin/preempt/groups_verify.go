@@ -313,8 +313,8 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 	return nil
 }
 
-// markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: nobody
-// waits for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
+// markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: the
+// gang does not wait for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
 // O(such victims + members · filters); the trial is of no use afterwards.
 func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
 	if slices.ContainsFunc(t.group.Waiting, t.engine.gate.HasMax) {

@@ -434,7 +434,7 @@ NOT_WANTED = [
 
 
 @pytest.mark.parametrize(("change", "reason"), NOT_WANTED)
-async def test_what_is_left_of_a_unit_goes_though_nobody_waits_for_its_room_any_more(
+async def test_what_is_left_of_a_unit_goes_though_its_room_is_not_wanted_any_more(
     change: Callable[[World], None], reason: str
 ) -> None:
     """The first delete takes as long as a look at the preemptor lasts."""

@@ -22,10 +22,11 @@ class Units:
 
     def __init__(self, order: EvictionOrder) -> None:
         self._order = order
-        self._took_over = False
         self.names = frozenset(victim.unit for victim in order.victims if victim.unit)
         self.noted: Begun | None = None
         """That pods of units are deleted, by this delivery or an earlier one."""
+        self.is_taken_over = False
+        """Whether an earlier delivery has noted it."""
         self.begun = set[str]()
         """Units of which a delivery of the order has deleted a pod."""
         self.first: Mapping[str, Victim] = {}
@@ -34,17 +35,12 @@ class Units:
 
     def take_over(self, noted: Begun) -> PreemptorFacts:
         """Go on from what an earlier delivery has noted; return what rules knew of the preemptor then."""
-        self.noted, self._took_over = noted, True
+        self.noted, self.is_taken_over = noted, True
         return PreemptorFacts(noted.priority, noted.namespace, noted.daemonset_node)
-
-    @property
-    def is_taken_over(self) -> bool:
-        """Whether an earlier delivery has noted that it deletes pods of units."""
-        return self._took_over
 
     def find_begun(self, found: Iterable[tuple[Victim, Pod | None]]) -> None:
         """Find the units of which an earlier delivery has deleted a pod. `found`: victims and pods now."""
-        if self.noted is None or not self._took_over:
+        if self.noted is None or not self.is_taken_over:
             return
         first = {unit.first for unit in self.noted.units}
         for victim, pod in found:
