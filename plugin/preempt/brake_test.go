@@ -22,7 +22,7 @@ func brakeOf(data map[string]string) *v1.ConfigMap {
 }
 
 func TestTheBrakeIsUnderstoodAsThePlannerAndTheEvictorUnderstandIt(t *testing.T) {
-	data, err := os.ReadFile("../../bus/testdata/brake/cases.json")
+	data, err := os.ReadFile("../testdata/brake/cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestAControlStateOfTheFarFutureDoesNotKeepOutTheNext(t *testing.T) {
 }
 
 func TestRevisionsThatNoPlannerCanHaveGivenAreThoseOfThePlannersTable(t *testing.T) {
-	data, err := os.ReadFile("../../bus/testdata/revisions/cases.json")
+	data, err := os.ReadFile("../testdata/revisions/cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // The planner's side compares what it reads of both files.
 func TestOnlyWhatThePlannerReadsOfAPodIsSent(t *testing.T) {
 	read := func(name string) []byte {
-		data, err := os.ReadFile("../../bus/testdata/pods/" + name)
+		data, err := os.ReadFile("../testdata/pods/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

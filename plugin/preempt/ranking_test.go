@@ -48,7 +48,7 @@ func (p rankingPod) pod() *v1.Pod {
 
 func readRankingTable(t *testing.T) rankingTable {
 	t.Helper()
-	data, err := os.ReadFile("../../bus/testdata/ranking/cases.json")
+	data, err := os.ReadFile("../testdata/ranking/cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -303,8 +303,8 @@ func TestTheDiagramsShowTheTable(t *testing.T) {
 		begin, end string
 		lines      []string
 	}{
-		"transitions.go":             {"// diagram: begin", "// diagram: end", comment()},
-		"../../docs/architecture.md": {"<!-- phases of an order: begin -->", "<!-- phases of an order: end -->", mermaid()},
+		"transitions.go":           {"// diagram: begin", "// diagram: end", comment()},
+		"testdata/architecture.md": {"<!-- phases of an order: begin -->", "<!-- phases of an order: end -->", mermaid()},
 	} {
 		data, err := os.ReadFile(path)
 		if err != nil {

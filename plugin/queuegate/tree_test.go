@@ -33,7 +33,7 @@ type golden struct {
 
 func readGolden(t *testing.T) golden {
 	t.Helper()
-	data, err := os.ReadFile("../../bus/testdata/queues/placement.json")
+	data, err := os.ReadFile("../testdata/queues/placement.json")
 	if err != nil {
 		t.Fatal(err)
 	}

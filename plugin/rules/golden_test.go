@@ -16,7 +16,7 @@ import (
 // cases reads a table that the planner's rules are tested against too.
 func cases[C any](t *testing.T, name string) []C {
 	t.Helper()
-	data, err := os.ReadFile("../../bus/testdata/rules/" + name + ".json")
+	data, err := os.ReadFile("../testdata/rules/" + name + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}

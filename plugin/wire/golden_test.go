@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const testdata = "../../bus/testdata"
+const testdata = "../testdata"
 
 // kinds gives a new struct for each kind of golden file, the part of its name before the first dot.
 var kinds = map[string]func() any{

@@ -38,6 +38,21 @@ def test_every_make_target_has_a_line_of_help() -> None:
     assert sorted(targets) == sorted(helped)
 
 
+def test_no_go_test_reads_a_file_outside_of_its_module() -> None:
+    module = (
+        ROOT / "plugin"
+    )  # `go test` keeps a result until a file changes that was read below this directory
+    up = [
+        (path.relative_to(module), climb)
+        for path in module.rglob("*_test.go")
+        for climb in re.findall(r'"((?:\.\./)+)', path.read_text())
+    ]
+
+    assert (module / "testdata/rules").samefile(ROOT / "bus/testdata/rules")
+    assert up
+    assert [str(path) for path, climb in up if climb.count("/") >= len(path.parts)] == []
+
+
 def test_the_plugin_says_the_version_of_the_distribution() -> None:
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     said = re.search(r'^const Version = "(.*)"$', (ROOT / "plugin/wire/version.go").read_text(), re.MULTILINE)
