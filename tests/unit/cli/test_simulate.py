@@ -31,6 +31,10 @@ partitions:
 """
 
 
+AT = ("--at", "2026-01-31T13:00:00+01:00")
+AS_OF = "as of 2026-01-31T12:00:00Z"
+
+
 def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
     result = CliRunner().invoke(app, ["simulate", *arguments], input=stdin)
     return result.exit_code, result.stdout, result.stderr
@@ -51,7 +55,7 @@ def cluster(tmp_path: Path) -> str:
 
 
 def test_text_says_who_would_leave_and_sums_up(cluster: str) -> None:
-    code, output, _ = run("-f", "-", "--cluster", cluster, stdin=PODS)
+    code, output, _ = run("-f", "-", "--cluster", cluster, *AT, stdin=PODS)
 
     assert code == 0
     assert output.splitlines() == [
@@ -60,7 +64,37 @@ def test_text_says_who_would_leave_and_sums_up(cluster: str) -> None:
         "  - default/two (priority 0): lower-priority",
         "  the only node on which that makes room",
         "1 pod on 1 node: 1 would preempt; 2 victims",
+        AS_OF,
     ]
+
+
+def test_a_dump_is_judged_as_of_now_where_it_is_not_said_when_it_was_taken(cluster: str) -> None:
+    _, output, _ = run("-f", "-", "--cluster", cluster, stdin=PODS)
+
+    assert output.splitlines()[-1].startswith("as of now, ")
+    assert output.splitlines()[-1].endswith("Z; --at says when the dump was taken")
+
+
+def test_a_toleration_that_has_ended_since_the_dump_was_taken_still_held_then(tmp_path: Path) -> None:
+    tolerates = {
+        "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority": "5000",
+        "preemption-toleration.scheduling.x-k8s.io/toleration-seconds": "60",
+    }
+    ran = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-31T11:59:30Z"}
+    shy = priority_class("shy", 0)
+    shy["metadata"]["annotations"] = tolerates
+    path = tmp_path / "cluster.json"
+    one = pod("one", "a", cpu="2", priority=0, priorityClassName="shy", status={"conditions": [ran]})
+    path.write_bytes(dump(node("a", "2"), priority_class("high", 1000), shy, one))
+
+    def result(at: str) -> str:
+        output = run("-f", "-", "--cluster", str(path), "--at", at, "-o", "json", stdin=PODS)[1]
+        report = json.loads(output)
+        assert report["at"] == at
+        return str(report["pods"][0]["result"])
+
+    assert result("2026-01-31T12:00:00Z") == "refused"
+    assert result("2026-01-31T12:01:00Z") == "preempts"
 
 
 def test_json_and_yaml_hold_the_fields_of_a_decision_record(cluster: str) -> None:
@@ -89,7 +123,9 @@ def test_a_dump_in_yaml_is_read_too(cluster: str, tmp_path: Path) -> None:
     pods = tmp_path / "pods.yaml"
     pods.write_text(PODS)
 
-    assert run("-f", str(pods), "--cluster", str(again))[1] == run("-f", str(pods), "--cluster", cluster)[1]
+    assert run("-f", str(pods), "--cluster", str(again), *AT) == run(
+        "-f", str(pods), "--cluster", cluster, *AT
+    )
 
 
 def test_a_policy_and_queues_can_be_tried(cluster: str, tmp_path: Path) -> None:
@@ -159,8 +195,10 @@ def test_no_connection_ends_with_3(tmp_path: Path) -> None:
     assert "127.0.0.1:9" in error
 
 
-def test_wrong_usage_ends_with_2() -> None:
+def test_wrong_usage_ends_with_2(cluster: str) -> None:
     assert run()[0] == 2
+    assert run("-f", "-", *AT, stdin=PODS)[0] == 2
+    assert run("-f", "-", "--cluster", cluster, "--at", "yesterday", stdin=PODS)[0] == 2
 
 
 LOWERED = """\
@@ -176,7 +214,7 @@ partitions:
 
 
 def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster: str) -> None:
-    code, output, _ = run("--queues", "-", "--cluster", cluster, stdin=LOWERED)
+    code, output, _ = run("--queues", "-", "--cluster", cluster, *AT, stdin=LOWERED)
     _, data, _ = run("--queues", "-", "--cluster", cluster, "-o", "json", stdin=LOWERED)
 
     assert code == 0
@@ -184,6 +222,7 @@ def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster
         "root.default after 10m: root.default uses cpu 2 of at most cpu 1, cpu 1 too much: 1 pod with cpu 1",
         "  1. default/one (priority 0) on a, in root.default",
         "1 quota to enforce; 1 victim",
+        AS_OF,
     ]
     report = json.loads(data)
     assert report["pods"] == []
@@ -216,7 +255,7 @@ spec:
 
 
 def test_a_group_is_told_as_a_whole(cluster: str) -> None:
-    code, text, _ = run("-f", "-", "--cluster", cluster, stdin=GROUP)
+    code, text, _ = run("-f", "-", "--cluster", cluster, *AT, stdin=GROUP)
 
     assert code == 0
     assert text.splitlines() == [
@@ -225,6 +264,7 @@ def test_a_group_is_told_as_a_whole(cluster: str) -> None:
         "  - default/one (priority 0): lower-priority on a",
         "  - default/two (priority 0): lower-priority on a",
         "1 group on 1 node: 1 would preempt; 2 victims",
+        AS_OF,
     ]
 
 

@@ -19,6 +19,7 @@ from makeway.cli.offline.simulate_text import lines
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined
 from makeway.core.config.document import ConfigError
+from makeway.core.k8s.times import api_time
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.dump import world_of
@@ -81,6 +82,15 @@ async def simulate(
             "quotas that it lowers would take.",
         ),
     ] = "",
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="When the dump of --cluster was taken, in RFC 3339, such as 2026-01-31T12:00:00Z: it is "
+            "judged as of then. Default: now.",
+        ),
+    ] = "",
     all_candidates: Annotated[
         bool, typer.Option("--all-candidates", help="Name every node that would do, not only the best.")
     ] = False,
@@ -106,6 +116,7 @@ async def simulate(
     """
     if not files and not queues:
         raise typer.BadParameter("give pods with --filename, or queues to try with --queues")
+    now = _moment(at, dumped=bool(cluster))
     settings = ConfigSettings(namespace=installation.makeway_namespace)
     printer = Printer(output)
     try:
@@ -135,12 +146,28 @@ async def simulate(
         manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
         groups = [(group, source) for texts, source in found for group in groups_of(texts)]
         if manifests:
-            report = _run(world, manifests, groups, default, all_candidates=all_candidates)
+            report = _run(world, manifests, groups, default, now, all_candidates=all_candidates)
         else:
-            report = _lowered(world, before)
+            report = _lowered(world, before, now)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
     _show(report, printer, all_candidates=all_candidates)
+    if cluster and not printer.data:
+        told = api_time(report.at)
+        printer.line(f"as of {told}" if at else f"as of now, {told}; --at says when the dump was taken")
+
+
+def _moment(at: str, *, dumped: bool) -> datetime:
+    """Read when a dump was taken; one without an offset is UTC, as of other commands."""
+    if not at:
+        return datetime.now(UTC)
+    if not dumped:
+        raise typer.BadParameter("--at is for a dump: give it with --cluster")
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise typer.BadParameter(f"--at {at!r}: use a time such as 2026-01-31T12:00:00Z") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _show(report: SimulationReport, printer: Printer, *, all_candidates: bool = False) -> None:
@@ -171,11 +198,11 @@ def _run(
     manifests: list[tuple[Manifest, str]],
     groups: list[tuple[Manifest, str]],
     namespace: str,
+    now: datetime,
     *,
     all_candidates: bool,
 ) -> SimulationReport:
     """Create groups and then other pods, one after the other."""
-    now = datetime.now(UTC)
     simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
 
     def key(manifest: Manifest, name: str) -> tuple[str, str]:
@@ -194,9 +221,8 @@ def _run(
     return _report(world, now, groups=told, pods=tuple(simulation.run(pod, source) for pod, source in alone))
 
 
-def _lowered(world: World, before: QueueTree | None) -> SimulationReport:
+def _lowered(world: World, before: QueueTree | None, now: datetime) -> SimulationReport:
     """Lower the quotas that the queues in force lower."""
-    now = datetime.now(UTC)
     tree = world.snapshot.queues.tree
     if tree is not None:
         world.warnings += not_enforced(before, tree)
