@@ -49,6 +49,7 @@ ROUNDS ?= 3
 MINUTES ?= 30
 SEED ?=
 ARGS ?=
+INTEGRATION := -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
@@ -250,10 +251,18 @@ browser-test: setup ## The page in a real browser, where there is one
 .PHONY: integration
 integration: setup ## Integration tests on the real control plane (built on first use)
 	$(BIN)/makeway dev build
-	$(BIN)/pytest -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest $(INTEGRATION) $(ARGS)
+
+.PHONY: integration-once-more
+integration-once-more: setup ## The same, and up to five tests that fail are run once more, alone: what passes then is named as flaky
+	$(BIN)/makeway dev build
+	PYTHONPATH=tests $(BIN)/python -m once_more $(INTEGRATION)
+
+.PHONY: before-integration
+before-integration: check contract differential-test protocol-test chart browser-test upstream-short ## `make test` without integration
 
 .PHONY: test
-test: check contract differential-test protocol-test chart browser-test upstream-short integration ## Everything a change must pass (about 35 minutes on two cores)
+test: before-integration integration ## Everything a change must pass (about 35 minutes on two cores)
 
 .PHONY: campaign
 campaign: setup ## Break a control plane at random under load and judge it (MINUTES=30, SEED=n plays one again, ARGS="--nats-servers 3 --write")
