@@ -17,6 +17,7 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection, Strategy
 from makeway.core.policy.facts import ALLOW_PREEMPTION, PodFacts
+from makeway.core.queues.tree import QueueTree
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import (
     Adopt,
@@ -200,10 +201,21 @@ def test_who_is_leaving_anyway_is_named_beside_the_victims_it_spares_others_for(
     assert candidate.max_victims == 11
 
 
-def test_a_leaving_pod_that_may_not_be_named_is_waited_for() -> None:
-    snapshot = on_node(20, [running("leaving", 10, 30, ends=20), running("stays", 10)])
+def test_a_leaving_pod_that_is_never_a_victim_keeps_the_others_only_where_its_room_is_enough() -> None:
+    leaving = [running("important", 10, 30, ends=20), running("agent", 10, facts=DAEMON, ends=20)]
 
-    assert why(snapshot, bound(15)).reason == "DaemonSetRoomOnItsWay"
+    for one in leaving:
+        snapshot = on_node(20, [one, running("stays", 10)])
+        assert why(snapshot, bound(10)).reason == "DaemonSetRoomOnItsWay"
+        assert victims(the(snapshot, bound(15))) == {"stays", one.uid}
+
+
+def test_a_leaving_pod_is_told_of_in_plain_words() -> None:
+    one = why(on_node(20, [running("a", 20, ends=20)]), bound(10)).message
+    two = why(on_node(20, [running(uid, 10, ends=20) for uid in ("a", "b")]), bound(20)).message
+
+    assert "waits for 1 pod on it that is being deleted already; if it is still there at 2026" in one
+    assert "waits for 2 pods on it that are being deleted already; if they are still there at 2026" in two
 
 
 def test_a_pod_of_equal_priority_goes_and_one_of_another_daemonset_does_not() -> None:
@@ -419,6 +431,120 @@ def test_what_is_leaving_anyway_counts_no_longer_towards_the_guarantee() -> None
     assert victims(the(with_guarantee(10, *pods), bound(20))) == {"leaving", "b0"}
 
 
+def of_queue(path: str, cpu: int, priority: int = 20) -> PodRecord:
+    """The DaemonSet's pod, in a queue."""
+    facts = msgspec.structs.replace(DAEMON, queue=path)
+    return make_pod("logs", priority=priority, requests={"cpu": cpu}, labels={"queue": path}, facts=facts)
+
+
+def with_maximum(cpu: int, *pods: PodRecord, free: int = 0, policy: Policy = ON) -> Snapshot:
+    snapshot = on_node(10 * len(pods) + free, pods, policy)
+    queues = tree(queue("a", queue("deep"), maximum={"cpu": cpu}), queue("b"))
+    snapshot.apply(Adopt(queues, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
+    return snapshot
+
+
+def test_a_pod_whose_queue_is_at_its_maximum_takes_pods_of_that_queue_alone() -> None:
+    pods = [in_queue("a0", "root.a.deep", 5), in_queue("b0", "root.b")]
+
+    candidate = the(with_maximum(10, *pods), of_queue("root.a.deep", 10))
+
+    assert victims(candidate) == {"a0"}
+    assert victims(the(with_maximum(20, *pods), of_queue("root.a.deep", 10))) == {"b0"}
+
+
+def test_room_on_the_node_is_of_no_use_while_the_queue_is_full() -> None:
+    pods = [in_queue("a0", "root.a.deep", 5), in_queue("b0", "root.b")]
+
+    candidate = the(with_maximum(10, *pods, free=100), of_queue("root.a.deep", 5))
+
+    assert victims(candidate) == {"a0"}
+    assert [one.detail for one in candidate.victims] == [
+        "regular, gives cpu 10m of 5m in queue root.a needed; one of 1, at most 10"
+    ]
+
+
+def test_a_full_queue_without_pods_on_the_node_is_named_in_the_refusal() -> None:
+    snapshot = with_maximum(10, in_queue("b0", "root.b"), free=100)
+    snapshot.apply(
+        PutPod(msgspec.structs.replace(in_queue("a0", "root.a.deep"), node="elsewhere", name="a0"))
+    )
+
+    refusal = why(snapshot, of_queue("root.a.deep", 5))
+
+    assert refusal.reason == "DaemonSetNoVictims"
+    assert "(queue root.a at max: cpu 10m of 10m)" in refusal.message
+    assert refusal.node_reasons == {"Queue root.a at max: cpu 10m of 10m": 1}
+    assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"), ("Queue", "", "root.a"))
+
+
+def test_what_is_leaving_the_full_queue_is_room_in_it() -> None:
+    pods = [in_queue("a0", "root.a.deep", 5, ends=20), in_queue("b0", "root.b")]
+
+    assert why(with_maximum(10, *pods), of_queue("root.a.deep", 5)).reason == "DaemonSetRoomOnItsWay"
+
+
+in_queues = st.lists(
+    st.tuples(
+        st.sampled_from(["root.a.deep", "root.b", "root.default"]),
+        st.integers(0, 9),
+        st.integers(0, 3),
+        st.sampled_from([PodFacts(), OPTED_OUT, DAEMON]),
+        st.booleans(),
+    ),
+    max_size=9,
+)
+
+
+@given(
+    given_pods=in_queues,
+    free=st.integers(0, 12),
+    size=st.integers(1, 15),
+    maxima=st.tuples(st.integers(0, 40), st.integers(0, 40)),
+    own=st.sampled_from(["root.a.deep", "root.b"]),
+    strategy=st.sampled_from(["single", "multiple", "single,multiple", "multiple,single"]),
+)
+def test_no_plan_for_a_daemonset_exceeds_a_maximum(
+    *,
+    given_pods: list[tuple[str, int, int, PodFacts, bool]],
+    free: int,
+    size: int,
+    maxima: tuple[int, int],
+    own: str,
+    strategy: Strategy,
+) -> None:
+    pods = [
+        make_pod(
+            f"p{number}",
+            NODE if here else "elsewhere",
+            priority,
+            requests={"cpu": cpu},
+            labels={"queue": path},
+            facts=msgspec.structs.replace(facts, queue=path),
+        )
+        for number, (path, cpu, priority, facts, here) in enumerate(given_pods)
+    ]
+    taken = sum(pod.requests.get("cpu", 0) for pod in pods if pod.node == NODE)
+    snapshot = on_node(taken + free, pods, of(strategy))
+    branches = queue("a", queue("deep"), maximum={"cpu": maxima[0]}), queue("b")
+    built = QueueTree.of(queue("root", *branches, maximum={"cpu": maxima[1]}), quota_preemption=True)
+    snapshot.apply(Adopt(built, "queues-1"))
+    preemptor = of_queue(own, size, 2)
+
+    found = plan(snapshot, ask(preemptor, nodes=[NODE], daemonset_node=NODE), NOW)
+
+    for candidate in found.candidates if isinstance(found, Plan) else ():
+        gone = victims(candidate)
+        there = [*(pod for pod in pods if pod.uid not in gone), preemptor]
+        for limited in (built.at("root.a"), built.at("root")):
+            inside = range(limited.number, limited.below)
+            if built.at(own).number in inside:
+                used = sum(
+                    pod.requests.get("cpu", 0) for pod in there if built.at(pod.facts.queue).number in inside
+                )
+                assert used <= limited.maximum["cpu"]
+
+
 # ---------------------------------------------------------------------------------------- what always holds
 
 pods_of_a_node = st.lists(
@@ -526,11 +652,73 @@ def test_a_claim_that_no_daemonset_proves_keeps_no_pod() -> None:
     assert why(snapshot, bound(15, 0)).reason == "DaemonSetNoVictims"
 
 
-def test_a_pod_that_can_only_go_with_its_group_stays() -> None:
-    snapshot = on_node(100, ())
+def grouped(
+    snapshot: Snapshot, *pods: PodRecord, priority: int = 0, whole: bool = True, min_count: int = 0
+) -> None:
+    """Put pods into the group `g`."""
     snapshot.apply(KnowPodGroups(True, True))
-    snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "g"), uid="g", whole=True)))
-    for one in mixed_pods():
-        snapshot.apply(PutPod(msgspec.structs.replace(one, group="g" if one.uid == "5" else "")))
+    record = GroupRecord(
+        key=GroupKey("default", "g"), uid="g", whole=whole, priority=priority, min_count=min_count
+    )
+    snapshot.apply(PutPodGroup(record))
+    for one in pods:
+        snapshot.apply(PutPod(msgspec.structs.replace(one, group="g")))
 
-    assert "5" not in victims(the(snapshot, bound(25)))
+
+def test_a_pod_that_can_only_go_with_its_group_stays_where_others_make_the_room() -> None:
+    snapshot = on_node(100, ())
+    grouped(snapshot, *(one for one in mixed_pods() if one.uid == "5"))
+    for one in mixed_pods():
+        if one.uid != "5":
+            snapshot.apply(PutPod(one))
+
+    assert victims(the(snapshot, bound(25))) == {"1"}
+
+
+def test_the_priority_of_a_group_counts_for_its_pods_in_place_of_their_own() -> None:
+    above = on_node(20, ())
+    grouped(above, running("a", 20, 10), priority=5000, whole=False)
+    refusal = why(above, bound(10, 1000))
+    assert "0 of 1 pod may go (kept: 1 by higher-priority)" in refusal.message
+
+    below = on_node(20, ())
+    grouped(below, running("a", 20, 2000), priority=-5000, whole=False)
+    assert victims(the(below, bound(20, 1000))) == {"a"}
+
+
+def test_a_protected_priority_is_that_of_the_group() -> None:
+    policy = msgspec.structs.replace(ON, protection=Protection(minimum_priority=500))
+    snapshot = on_node(20, (), policy)
+    grouped(snapshot, running("a", 20, 10), priority=600, whole=False)
+
+    assert "kept: 1 by protected-priority" in why(snapshot, bound(10, 1000)).message
+    ordinary = refusal_of(snapshot, ask(make_pod("any", priority=1000, requests={"cpu": 10}), nodes=[NODE]))
+    assert ordinary.exempt == {"protected-priority": 1}
+
+
+def test_a_node_full_of_a_unit_of_lower_priority_is_helped_as_for_any_other_pod() -> None:
+    members = [running("u0", 10, 50), running("u1", 10, 50), make_pod("u2", "elsewhere", 50)]
+    snapshot = on_node(20, ())
+    grouped(snapshot, *members)
+
+    candidate = the(snapshot, bound(5, 1000))
+
+    assert victims(candidate) == {"u0", "u1", "u2"}
+    assert {pod.unit for pod in candidate.removable} == {"PodGroup default/g"}
+    assert {pod.rule for pod in candidate.removable} == {"lower-priority"}
+    assert why(snapshot, bound(5, 0)).reason == "DaemonSetNoVictims"
+
+
+def test_a_unit_goes_without_the_pods_that_a_daemonset_never_displaces() -> None:
+    snapshot = on_node(30, [running("agent", 10, 1, DAEMON)])
+    grouped(snapshot, running("u0", 10, 5), running("u1", 10, 5))
+
+    assert victims(the(snapshot, bound(15, 1000))) == {"u0", "u1"}
+    assert why(snapshot, bound(25, 1000)).reason == "DaemonSetNoVictims"
+
+
+def test_the_limits_of_the_simple_preemptor_hold_beside_a_unit() -> None:
+    snapshot = on_node(30, [running("a", 10, 1), running("b", 10, 1)], of("multiple", most=1))
+    grouped(snapshot, running("u0", 10, 500), priority=500)
+
+    assert why(snapshot, bound(20, 100)).reason == "DaemonSetNoVictims"

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from makeway.core.k8s.budget import Budget
+from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Groups, Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
@@ -42,9 +43,11 @@ from unit.planner.building import (
     S,
     ask,
     make_budget,
+    make_class,
     make_node,
     make_pod,
     make_snapshot,
+    scheduled,
 )
 from unit.planner.caching import plan
 
@@ -79,8 +82,9 @@ def cluster(
     nodes: Iterable[NodeRecord | str] = ("n1", "n2"),
     policy: Policy | None = None,
     budgets: Iterable[Budget] = (),
+    classes: Iterable[PriorityClass] = (),
 ) -> Snapshot:
-    snapshot = make_snapshot(nodes, (), budgets, policy=policy)
+    snapshot = make_snapshot(nodes, (), budgets, policy=policy, classes=classes)
     snapshot.apply(KnowPodGroups(True, True, True))
     for one in groups:
         snapshot.apply(PutPodGroup(one))
@@ -286,6 +290,25 @@ def test_one_pod_elsewhere_that_may_not_go_keeps_the_whole_unit(kept: Policy, wo
         assert words in details(refused)["a"]
     else:
         assert refused.node_reasons["More victims than an order may have"] == 1
+
+
+def test_a_toleration_of_one_pod_elsewhere_keeps_the_whole_unit_until_it_ends() -> None:
+    b = msgspec.structs.replace(
+        member("g", "b", "n2"), facts=msgspec.structs.replace(scheduled(10, "calm"), namespace="default")
+    )
+    pods = [member("g", "a", "n1", XL), b, make_pod("h", "n2", HIGH, L)]
+    snapshot = cluster([group("g")], pods, classes=[make_class("calm", 1_000_000, 300)])
+
+    refused = refusal(snapshot, preemptor())
+
+    assert refused.exempt == {"preemption-toleration": 2}
+    [told] = {
+        one.verdict.detail for near in refused.nearest for one in near.exempt.pods if one.pod.uid == "a"
+    }
+    assert "pod default/b is kept by preemption-toleration" in told
+    assert refused.retry_at == NOW + timedelta(seconds=290, milliseconds=1)
+    later = plan(snapshot, preemptor(), NOW + timedelta(seconds=291))
+    assert isinstance(later, Plan)
 
 
 def test_a_hard_budget_of_one_pod_elsewhere_keeps_the_whole_unit() -> None:

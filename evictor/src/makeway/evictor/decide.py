@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeAlias, TypeGuard
 
-from msgspec.structs import replace
-
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
@@ -24,11 +22,10 @@ from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition, Prio
 from makeway.core.k8s.pod_groups import Membership
 from makeway.core.policy import external
 from makeway.core.policy.document import Protection
-from makeway.core.policy.facts import PodFacts, facts_of, is_controlled, proven_facts
+from makeway.core.policy.facts import PodFacts, at_priority_of, facts_of, is_controlled, proven_facts
 from makeway.core.policy.rules import (
     LOWER_PRIORITY,
     SYSTEM_CRITICAL,
-    SYSTEM_CRITICAL_PRIORITY,
     PreemptionPair,
     PreemptorFacts,
     Rule,
@@ -247,20 +244,12 @@ def judge(
     if group is not None:
         if (kept := exempt_by_group(victim, group)) is not None:
             return kept
-        facts = at_priority_of(group, facts)
+        facts = at_priority_of(facts, group.priority)
     allowed = ask(rules, PreemptionPair(preemptor, facts, now))
     if not allowed.removable:
         regrouped = allowed.rule in _BY_PRIORITY and group is not None and group.priority is not None
         return Exempt(POD_GROUP if regrouped else allowed.rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
-
-
-def at_priority_of(group: Membership, facts: PodFacts) -> PodFacts:
-    """Return a pod's facts at its groups' priority, which counts; that of a critical pod never falls."""
-    if group.priority is None:
-        return facts
-    lowest = facts.priority if facts.priority >= SYSTEM_CRITICAL_PRIORITY else group.priority
-    return replace(facts, priority=max(group.priority, lowest))
 
 
 def known_facts(pod: Pod, daemonsets: KnownDaemonSets) -> PodFacts:
@@ -311,7 +300,8 @@ def judge_for_quota(
         return Exempt("not-bound", "the pod is bound to no node, and so not counted")
     if group is not None and (grouped := exempt_by_group(victim, group)) is not None:
         return grouped
-    kept = quota_exemption_of(known_facts(stays, daemonsets), protection) or bar(stays)
+    facts = at_priority_of(known_facts(stays, daemonsets), None if group is None else group.priority)
+    kept = quota_exemption_of(facts, protection) or bar(stays)
     return _delete(stays) if kept is None else Exempt(kept.rule, kept.detail)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +18,9 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Metadata, Pod
 from makeway.core.k8s.queue_labels import asked_for
+
+SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
+"""From here on Kubernetes' own classes: system-cluster-critical, system-node-critical."""
 
 NOT_SCHEDULED = NOT_STARTED
 """`scheduled_micros` of a pod whose condition PodScheduled is not True."""
@@ -38,6 +42,8 @@ _READ = frozenset({MIRROR, NEVER_EVICT, ALLOW_PREEMPTION, *_APPLICATION})
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What rules know of one pod. Strings that many pods share are shared.
 
+    * `priority`: that of its groups, where it is in any (`at_priority_of`); `own_priority`: its own, where
+      that is another one, else None.
     * `priority_class`: name of its PriorityClass, empty where it has none.
     * `scheduled_micros`: since when it has been scheduled, in microseconds, or NOT_SCHEDULED.
     * `created_micros`: when it was created. `mirror`: the image of a static pod.
@@ -64,6 +70,26 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     owners: tuple[str, ...] = ()
     daemonset_uid: str = ""
     daemonset_name: str = ""
+    own_priority: int | None = None
+
+    @property
+    def by_itself(self) -> int:
+        """Its own priority, whatever that of its groups is."""
+        return self.priority if self.own_priority is None else self.own_priority
+
+
+def at_priority_of(facts: PodFacts, groups: int | None) -> PodFacts:
+    """Return a pod's facts at the priority of its groups, which counts in place of its own. O(1).
+
+    `groups`: of the highest of its groups, None where it is in none. A system-critical pod's never falls.
+    """
+    own = facts.by_itself
+    priority = own if groups is None else groups
+    if own >= SYSTEM_CRITICAL_PRIORITY:
+        priority = max(own, priority)
+    if priority == facts.priority:
+        return facts
+    return replace(facts, priority=priority, own_priority=None if priority == own else own)
 
 
 def facts_of(pod: Pod) -> PodFacts:

@@ -17,16 +17,13 @@ from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy import protection, toleration
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NOT_EXEMPT, PREEMPTION_TOLERATION, Exemption
-from makeway.core.policy.facts import PodFacts
+from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
 
 LOWER_PRIORITY: Final = "lower-priority"
 LOWER_GROUP_PRIORITY: Final = "lower-group-priority"
 """The same, where a pod's own priority is not lower, but that of its groups, which counts."""
 
 SYSTEM_CRITICAL: Final = "system-critical"
-
-SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
-"""From here on Kubernetes' own classes: system-cluster-critical, system-node-critical."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from makeway.core.policy.document import Policy
-from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY
+from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY
 
 
 def queue_exempt_namespaces(policy: Policy, own_namespace: str) -> frozenset[str]:

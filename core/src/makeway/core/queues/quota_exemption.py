@@ -17,8 +17,8 @@ from typing import Final
 from makeway.core.policy import protection
 from makeway.core.policy.document import Protection
 from makeway.core.policy.exemption import NOT_EXEMPT
-from makeway.core.policy.facts import PodFacts
-from makeway.core.policy.rules import SYSTEM_CRITICAL, SYSTEM_CRITICAL_PRIORITY
+from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
+from makeway.core.policy.rules import SYSTEM_CRITICAL
 
 DAEMON_SET: Final = "daemonset-pod"
 

@@ -15,7 +15,7 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.evaluate import Evaluation, reprieve
-from makeway.planner.plan.groups import MOST_PODS
+from makeway.planner.plan.planned_unit import MOST_PODS
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
@@ -160,7 +160,7 @@ class EvaluatedBatch:
 
     def _rule(self, pod: PodRecord) -> str:
         """Return the rule that allows a pod to go: its own priority is lower, or that of its groups."""
-        own = not pod.group or pod.facts.priority < self.question.preemptor.priority
+        own = not pod.group or pod.facts.by_itself < self.question.preemptor.priority
         return LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
 
     def exempt(self, place: int) -> ExemptPods:

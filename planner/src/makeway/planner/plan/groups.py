@@ -20,59 +20,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from makeway.core.k8s.importance import NOT_STARTED
-from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER
+from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER, NOT_EXEMPT, Exemption
+from makeway.core.policy.rules import Verdict
 from makeway.core.text import counted
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
+from makeway.planner.plan.planned_unit import MOST_PODS, FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.pod_groups import POD_RANK, Unit
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-
-MOST_PODS = 1000
-"""Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedUnit:
-    """A unit as one plan sees it.
-
-    `kept`: why it stays, empty where it may go; `until`: the last microsecond for which that holds. `sets`:
-    of how many of its pods which sets of budgets hold. `hard`: a budget of them is hard.
-    """
-
-    unit: Unit
-    members: tuple[PodRecord, ...]
-    kept: str
-    until: int
-    sets: Mapping[int, int]
-
-    @property
-    def name(self) -> str:
-        """Its name, for people and messages."""
-        return str(self.unit.key)
-
-    @property
-    def size(self) -> int:
-        """How many pods go."""
-        return len(self.members)
-
-
-@dataclass(frozen=True, slots=True)
-class FreedByUnit:
-    """What a unit uses of layers that are wider than a node.
-
-    `by_domain`: a layer each, by domain; empty for layers of single nodes. `of_queues`: int64[maxima].
-    `affinity`: a term of required affinity each, how many pods it has by domain; `on_rows`: by node.
-    """
-
-    by_domain: tuple[Mapping[int, int], ...]
-    of_queues: Ints
-    affinity: tuple[Mapping[int, int], ...]
-    on_rows: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +191,11 @@ class BatchGroups:
             over[place] = any(budgets.violations(hard, debits))
         return over
 
+    def exempting(self, slot: int, place: int) -> Verdict | None:
+        """Return what keeps a pod's unit until some moment; None where it is in none, or nothing does."""
+        unit = self.units[int(self.unit[slot, place])]
+        return None if unit is None else unit.verdict()
+
     def why(self, slot: int, place: int, pod: PodRecord) -> str:
         """Return why a group keeps a pod."""
         unit = self.units[int(self.unit[slot, place])]
@@ -314,7 +279,7 @@ class PlanGroups:
                     one.unit.rank,
                     places[one.unit.key],
                     bool(one.kept),
-                    one.until if one.kept else FOREVER,
+                    one.until,
                     bool(one.sets),
                 )
                 for one in units
@@ -344,6 +309,10 @@ class PlanGroups:
         here = (unit > 0).astype(np.int64)
         for slot in range(depth - 1, 0, -1):
             here[slot - 1] += np.where(follows[slot], here[slot], 0)
+        exempt = np.array([one is not None and one.until < FOREVER for one in units])[unit]
+        for slot, at in np.argwhere(exempt).tolist() if exempt.any() else ():
+            if (planned := units[int(unit[slot, at])]) is not None:
+                columns.set_exemption(at, slot, planned.exemption)
         batch = replace(batch, columns=columns, nodes=np.arange(batch.rows.size), slots=slots, order=order)
         return batch, BatchGroups(
             plan=self,
@@ -376,8 +345,8 @@ class PlanGroups:
             unit = self.snapshot.groups.unit(number)
             members = tuple(unit.members())
             sets = Counter(held for pod in members if (held := self.snapshot.budget_set(pod.uid)))
-            kept, until = self._kept(unit, members, sets)
-            planned = self._planned[number] = PlannedUnit(unit, members, kept, until, sets)
+            kept, exemption = self._kept(unit, members, sets)
+            planned = self._planned[number] = PlannedUnit(unit, members, kept, sets, exemption)
         return planned
 
     def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> FreedByUnit:
@@ -386,7 +355,7 @@ class PlanGroups:
         if freed is None:
             snapshot = self.snapshot
             placed = Counter((snapshot.rows[pod.node], snapshot.signature(pod.uid)) for pod in unit.members)
-            by_domain = tuple(_by_domain(layer.domains, layer.use, placed) for layer in layers.layers)
+            of_domains = tuple(by_domain(layer.domains, layer.use, placed) for layer in layers.layers)
             of_queues = [
                 sum(maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members)
                 for maximum in queues.maxima
@@ -395,9 +364,9 @@ class PlanGroups:
             on_rows: Mapping[int, int] = {}
             if layers.required_affinity is not None:
                 whole = layers.required_affinity.whole
-                affinity = tuple(_by_domain(domains, whole.use, placed) for domains in whole.domains)
-                on_rows = _by_domain(np.arange(whole.domains.shape[1]), whole.use, placed)
-            freed = FreedByUnit(by_domain, np.array(of_queues, np.int64), affinity, on_rows)
+                affinity = tuple(by_domain(domains, whole.use, placed) for domains in whole.domains)
+                on_rows = by_domain(np.arange(whole.domains.shape[1]), whole.use, placed)
+            freed = FreedByUnit(of_domains, np.array(of_queues, np.int64), affinity, on_rows)
             self._freed[unit.unit.number] = freed
         return freed
 
@@ -413,32 +382,37 @@ class PlanGroups:
             )
         return self._held[key]
 
-    def _kept(self, unit: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]) -> tuple[str, int]:
-        """Return why a unit stays, and until when; nothing where it may go."""
+    def _kept(
+        self, unit: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]
+    ) -> tuple[str, Exemption]:
+        """Return why a unit stays, empty where it may go; and what exempts a pod of it, the longest."""
         question, exemptions = self.question, self.snapshot.exemptions
         whole = f"{unit.key} goes whole or not at all"
         if len(members) > MOST_PODS:
             return (
                 f"{whole}, and its {len(members)} pods are more than an order may name ({MOST_PODS})",
-                FOREVER,
+                NOT_EXEMPT,
             )
         if any(group.unknown or group.applying for group in unit.groups.values()):
-            return f"{whole}, and its groups are being applied", FOREVER
+            return f"{whole}, and its groups are being applied", NOT_EXEMPT
         if 0 < self._leaving[unit.number] < len(members):
-            return f"{whole}, and a part of it is leaving", FOREVER
+            return f"{whole}, and a part of it is leaving", NOT_EXEMPT
         if unit.number in self._assumed:
-            return f"{whole}, and a pod of it is being bound", FOREVER
+            return f"{whole}, and a pod of it is being bound", NOT_EXEMPT
+        longest, why = NOT_EXEMPT, ""
         for pod in members:
             if pod.priority >= question.preemptor.priority:
-                return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", FOREVER
+                return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", NOT_EXEMPT
             if pod.uid in question.refused:
-                return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", FOREVER
+                return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", NOT_EXEMPT
             exemption = exemptions.exemption_of(pod.facts)
-            if exemption.applies(question.preemptor.priority, self.now_micros):
-                return (
-                    f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {exemption.rule}",
-                    exemption.until,
-                )
+            if exemption.applies(question.preemptor.priority, self.now_micros) and (
+                longest == NOT_EXEMPT or exemption.until > longest.until
+            ):
+                longest = exemption
+                why = f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {exemption.rule}"
+        if why:
+            return why, longest
         budgets = self.snapshot.budgets
         hard = {number: count for number, count in sets.items() if budgets.hard(np.array(number))}
         if hard and (
@@ -447,28 +421,16 @@ class PlanGroups:
         ):
             return (
                 f"{whole}, and a hard disruption budget does not allow {counted(len(members), 'pod')}",
-                FOREVER,
+                NOT_EXEMPT,
             )
-        planned = PlannedUnit(unit, members, "", FOREVER, sets)
+        planned = PlannedUnit(unit, members, "", sets)
         for margin in self.margins:
             if self.held(planned, margin) > margin.spare:
                 return (
                     f"{whole}, and queue {margin.queue.path} would be below its guarantee",
-                    FOREVER,
+                    NOT_EXEMPT,
                 )
-        return "", FOREVER
-
-
-def _by_domain(domains: Ints | None, use: Ints, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
-    """Return what pods use in each domain. `use`: of signatures. `placed`: pods by row and signature."""
-    used: Counter[int] = Counter()
-    if domains is None:
-        return used
-    for (row, signature), count in placed.items():
-        domain = int(domains[row])
-        if domain >= 0:
-            used[domain] += int(use[signature]) * count
-    return used
+        return "", NOT_EXEMPT
 
 
 def kept_by_group(snapshot: Snapshot, pod: PodRecord) -> str:

@@ -22,6 +22,7 @@ from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.constraints.queues import queue_constraints_of
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.daemonset.planner import plan_daemonset
+from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.groups import PlanGroups
@@ -131,6 +132,8 @@ def _decide(
             excluded = ruled_out(snapshot, question.constraints, named)
             return diagnosis.no_nodes(scope, question, unknown, excluded)
         found = plan_daemonset(snapshot, question, scope, now, cache.tallies.within(allowance))
+        if isinstance(found, PlanRefusal) and found.reason == NO_VICTIMS:
+            found = _with_units(snapshot, question, scope, now, cache=cache, allowance=allowance) or found
         return replace(found, left_out=(*question.constraints.left_out, *uncounted))
 
     evaluator = Evaluator(snapshot, question, now, cache, allowance)
@@ -180,6 +183,36 @@ def _of_daemonset(snapshot: Snapshot, question: Question) -> bool:
         and exemptions.policy.daemon_sets.may_preempt(preemptor.namespace, exemptions.own_namespace)
         and snapshot.daemonsets.controls(preemptor)
     )
+
+
+def _with_units(
+    snapshot: Snapshot,
+    question: Question,
+    scope: Scope,
+    now: datetime,
+    *,
+    cache: PlanCache,
+    allowance: Allowance,
+) -> Plan | None:
+    """Plan for a DaemonSet's pod as for any other, where units of lower priority take the room; else None.
+
+    The simple preemptor chooses single pods. Pods that it never takes stay here as well.
+    """
+    row = snapshot.rows[question.daemonset_node]
+    units = {unit.number: unit for pod in snapshot.slots[row] if (unit := snapshot.groups.unit_of_pod(pod))}
+    if not units:
+        return None
+    there = [*snapshot.slots[row], *(pod for unit in units.values() for pod in unit.members())]
+    daemons = {pod.uid for pod in there if snapshot.daemonsets.facts_of(pod).daemon}
+    ordinary = replace(question, refused=question.refused | daemons)
+    batches = Evaluator(snapshot, ordinary, now, cache, allowance).evaluate(np.array([row], np.int64))
+    for kind in (EvaluatedBatch.helped_candidates, EvaluatedBatch.unmodelled):
+        found, total = best_candidates((kind(one) for one in batches), 1, question.most_pods)
+        chosen = found[0].removable if found else ()
+        if any(pod.unit and (pod.victim or kind is EvaluatedBatch.unmodelled) for pod in chosen):
+            helped = kind is EvaluatedBatch.helped_candidates
+            return Plan(scope, found, total, (), 0) if helped else Plan(scope, (), 0, found, total)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from makeway.core.comparison import Share
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
-from makeway.core.policy.rules import SYSTEM_CRITICAL_PRIORITY
+from makeway.core.policy.facts import at_priority_of
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.records import PodRecord
 
@@ -213,14 +213,10 @@ class PodGroups:
 
     def entered(self, pod: PodRecord) -> PodRecord:
         """Return a pod as it is entered: at its groups' priority. That of a critical pod never falls."""
-        if not pod.group or not self.followed:
+        if not pod.group:
             return pod
-        group = self._group(pod)
-        own = pod.facts.priority
-        priority = own if group.priority is None else group.priority
-        if own >= SYSTEM_CRITICAL_PRIORITY:
-            priority = max(own, priority)
-        return pod if priority == pod.priority else replace(pod, priority=priority)
+        facts = at_priority_of(pod.facts, self._group(pod).priority if self.followed else None)
+        return pod if facts == pod.facts else replace(pod, priority=facts.priority, facts=facts)
 
     def join(self, pod: PodRecord, row: int | None) -> int:
         """Count a pod as a member; return its group's number. `row`: of its node, None while pending."""

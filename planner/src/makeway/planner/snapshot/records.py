@@ -39,8 +39,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `grace_period_seconds`: how long the kubelet lets it end. `terminating`: it has a deletionTimestamp, and
     `ends_micros` is that, when its grace period ends, in microseconds. `facts`: what rules look at.
     `signature`: what other pods' constraints look at. `health`: as the eviction API has it, for hard
-    disruption budgets. `group`: the name of its PodGroup; `priority` is that of its groups then, once the
-    snapshot has entered it, and `facts` has its own.
+    disruption budgets. `group`: the name of its PodGroup; `priority` is that of its groups then, here and in
+    `facts`, once the snapshot has entered it.
     """
 
     namespace: str

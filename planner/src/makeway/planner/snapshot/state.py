@@ -552,7 +552,7 @@ class Snapshot:
             return
         self._take_out(pod)
         self.revision += 1
-        pod = self.pods[uid] = self.groups.entered(replace(pod, priority=pod.facts.priority))
+        pod = self.pods[uid] = self.groups.entered(pod)
         self._put_in(pod)
 
     def _touch_rows(self, rows: Iterable[int]) -> None:

@@ -68,7 +68,7 @@ def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCa
         start_micros=int(scores.start[0]),
         decided_by=ONLY_CANDIDATE,
         exempt=node.exempt,
-        max_victims=node.most_victims + len(node.ending & node.may_go),
+        max_victims=node.most_victims + len(node.ending & chosen.removable),
     )
 
 

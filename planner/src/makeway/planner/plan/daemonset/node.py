@@ -24,6 +24,7 @@ from makeway.planner.plan.constraints.layers import BatchLayers, layers_of
 from makeway.planner.plan.constraints.queues import (
     QUEUE_GUARANTEED,
     QueueConstraints,
+    QueueMaximum,
     guarantee_of,
     queue_constraints_of,
 )
@@ -48,6 +49,8 @@ class DaemonSetNode:
 
     * `request`: what the pod asks for, by resource, and 1 of each of its `constraints`, such as a host
       port; `free`: what is free of that now.
+    * `maxima`: those of the constraints that are maxima of the pod's own queues; what is asked and free of
+      them are amounts of their resources.
     * `occupants`: the pods on it by slot; `awaited`: those that live orders remove, which are in no slot.
     * `allowance`: how many pods each budget of the node's pods lets go; empty where budgets are soft.
     * `ending`: pods that are being deleted by others, and are not overdue.
@@ -66,6 +69,7 @@ class DaemonSetNode:
     request: Mapping[str, int]
     free: Mapping[str, int]
     constraints: frozenset[str]
+    maxima: Mapping[str, QueueMaximum]
     occupants: list[Occupant]
     awaited: list[Occupant]
     ending: frozenset[int]
@@ -136,6 +140,8 @@ def daemonset_node_of(
         if not columns.allocatable[resources[name], node]:
             del resources[name]
     constraints = _named(required)
+    queues = queue_constraints_of(snapshot, question, request_overlay.placed, tallies)
+    maxima = {} if question.ignore_columns else {limit.reason: limit for limit in queues.maxima}
 
     def occupant(pod: PodRecord) -> Occupant:
         amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.signature(pod.uid))
@@ -145,7 +151,8 @@ def daemonset_node_of(
             priority=pod.priority,
             created_micros=pod.facts.created_micros,
             amounts={name: int(amounts[layer]) for name, layer in resources.items()}
-            | {name: int(uses[layer]) for name, layer in constraints.items()},
+            | {name: int(uses[layer]) for name, layer in constraints.items()}
+            | {name: one.used_by(pod, snapshot.queues.number_of(pod)) for name, one in maxima.items()},
             budgets=snapshot.budgets.charged(snapshot.budget_set(pod.uid)),
         )
 
@@ -160,7 +167,6 @@ def daemonset_node_of(
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
-    queues = queue_constraints_of(snapshot, question, request_overlay.placed, tallies)
     if queues.margins:
         # Pods that are being deleted no longer count in their queues.
         going = set(range(len(pods))) - terminating - stay.keys()
@@ -172,10 +178,14 @@ def daemonset_node_of(
         now=now,
         batch=batch,
         allowance=allowance,
-        request={name: question.needs[name] for name in resources} | dict.fromkeys(constraints, 1),
+        request={name: question.needs[name] for name in resources}
+        | dict.fromkeys(constraints, 1)
+        | {name: question.preemptor.requests[one.resource] for name, one in maxima.items()},
         free={name: int(free[layer]) for name, layer in resources.items()}
-        | {name: int(left[layer]) for name, layer in constraints.items()},
-        constraints=frozenset(constraints),
+        | {name: int(left[layer]) for name, layer in constraints.items()}
+        | {name: one.room + question.preemptor.requests[one.resource] for name, one in maxima.items()},
+        constraints=frozenset([*constraints, *maxima]),
+        maxima=maxima,
         occupants=[occupant(pod) for pod in pods],
         awaited=[occupant(pod) for pod in batch.awaited.get(0, ())],
         ending=frozenset(terminating - overdue),

@@ -65,20 +65,19 @@ def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
         rule = DAEMONSET_MULTIPLE
         details = {pod.uid: text.of_multiple(pod, found, need, node) for pod in victims}
 
-    # Of the pods that are ending, the needed ones are named as well: the scheduler's filters see them
-    # still, and the evictor finds nothing left to do for them. Where one may not be named, or the order
-    # would have too many victims, it waits for them.
+    # Of the pods that are ending, the needed ones are named as well, whatever rules keep: the scheduler's
+    # filters see them still, and the evictor finds nothing left to do for them. Where the order would have
+    # too many victims, it waits for them.
     leaving = needed_of(ending, node.lacking(node.awaited, victims))
     limit = node.snapshot.exemptions.policy.limits.victims_per_order
-    too_many = len(victims) + len(leaving) > limit
-    if leaving and (too_many or any(node.slots[pod.uid] not in node.may_go for pod in leaving)):
+    if leaving and len(victims) + len(leaving) > limit:
         return text.room_expected(scope, node, leaving)
     chosen = DaemonSetVictims(
         rule=rule,
         victims=(*victims, *leaving),
         details={**details, **{pod.uid: text.ENDING for pod in leaving}},
         awaited=needed_of(node.awaited, node.lacking(victims, leaving)),
-        removable=_removable(node, need),
+        removable=_removable(node, need) | {node.slots[pod.uid] for pod in leaving},
     )
     return _planned(node, chosen, scope)
 

@@ -53,7 +53,7 @@ def room_expected(scope: Scope, node: DaemonSetNode, leaving: Sequence[Occupant]
     pods = counted(len(leaving), "pod")
     message = (
         f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
-        f"already; if {_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
+        f"already; if {_they_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
     )
     return PlanRefusal(scope, ROOM_EXPECTED, message, {"Pods are leaving": 1}, overdue)
 
@@ -90,11 +90,19 @@ def of_single(found: Single, settings: DaemonSets) -> str:
 def of_multiple(pod: Occupant, found: Multiple, need: Mapping[str, int], node: DaemonSetNode) -> str:
     """Return why one of several victims was chosen."""
     gives = ", ".join(
-        f"{name} {amount_of(name, pod.amounts[name])} of {amount_of(name, amount)}"
+        _given(name, pod.amounts[name], amount, node)
         for name, amount in sorted(need.items())
         if pod.amounts[name]
     )
     return f"{_class(pod)}, gives {gives} needed; one of {len(found.victims)}, at most {node.most_victims}"
+
+
+def _given(name: str, given: int, needed: int, node: DaemonSetNode) -> str:
+    limit = node.maxima.get(name)
+    if limit is None:
+        return f"{name} {amount_of(name, given)} of {amount_of(name, needed)}"
+    amounts = f"{limit.resource} {amount_of(limit.resource, given)} of {amount_of(limit.resource, needed)}"
+    return f"{amounts} in queue {limit.queue.path}"
 
 
 def _miss(miss: Miss, node: DaemonSetNode) -> str:
@@ -140,8 +148,11 @@ def _refusal(
     exemptions, kept = node.snapshot.exemptions, _by_rule(node)
     depends_on = [] if exemptions.source is None else [exemptions.source]
     queues = node.snapshot.queues.source
-    if QUEUE_GUARANTEED in kept and queues is not None:
+    if (node.maxima or QUEUE_GUARANTEED in kept) and queues is not None:
         depends_on.append(queues)
+    depends_on += [
+        ("Queue", "", path) for path in dict.fromkeys(one.queue.path for one in node.maxima.values())
+    ]
     if HARD_BUDGET in kept:
         depends_on += [
             ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0
@@ -175,6 +186,10 @@ def _subject(question: Question) -> str:
 
 def _class(pod: Occupant) -> str:
     return pod.pod_class.name.lower().replace("_", " ")
+
+
+def _they_are(count: int) -> str:
+    return "it is" if count == 1 else "they are"
 
 
 def _are(count: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.queues import Margin
-from makeway.planner.plan.groups import PlannedUnit
+from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord

@@ -9,7 +9,8 @@ import numpy as np
 
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.evaluate import removable_pods
-from makeway.planner.plan.groups import BatchGroups, PlanGroups, PlannedUnit
+from makeway.planner.plan.groups import BatchGroups, PlanGroups
+from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Flags, Ints

@@ -17,7 +17,7 @@ from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
 from makeway.planner.plan.gang.model import AffinityRule, Model, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
-from makeway.planner.plan.groups import PlannedUnit
+from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 TOUCHED: Final = 64

@@ -159,12 +159,12 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
     found = budgets.violations(charges, model.debits)
     for one, violating in zip(singles, found[: len(singles)], strict=True):
         pod = model.pod(*one)
-        own = not pod.group or pod.facts.priority < preemptor.priority
+        own = not pod.group or pod.facts.by_itself < preemptor.priority
         rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
         yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=bool(violating))
     for unit, many in zip(whole, found[len(singles) :], strict=True):
         for turn, pod in enumerate(unit.members):
-            own = pod.facts.priority < preemptor.priority
+            own = pod.facts.by_itself < preemptor.priority
             rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
             yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=turn < many, unit=unit.name)
 

@@ -63,6 +63,8 @@ def exempt_pods_of(
             verdict = Verdict(False, QUEUE_GUARANTEED, guarantee_of(snapshot, pod, question))
         elif found.groups is not None and found.grouped[slot, place]:
             verdict = Verdict(False, POD_GROUP, found.groups.why(slot, place, pod))
+        elif found.groups is not None and (exempting := found.groups.exempting(slot, place)) is not None:
+            verdict = exempting
         else:
             verdict = judge(snapshot.exemptions.rules, PreemptionPair(preemptor, pod.facts, now))
         pods.append(ExemptPod(pod, verdict))

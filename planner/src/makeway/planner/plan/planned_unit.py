@@ -1,0 +1,80 @@
+"""What can only go whole, as one plan sees it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from makeway.core.k8s.importance import moment_of
+from makeway.core.policy.exemption import FOREVER, NOT_EXEMPT, Exemption
+from makeway.core.policy.rules import Verdict
+from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.pod_groups import Unit
+from makeway.planner.snapshot.records import PodRecord
+
+MOST_PODS = 1000
+"""Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUnit:
+    """A unit as one plan sees it.
+
+    `kept`: why it stays, empty where it may go. `exemption`: what exempts one of its pods, where it stays for
+    that; of several, the one that lasts longest. `sets`: of how many of its pods which
+    sets of budgets hold.
+    """
+
+    unit: Unit
+    members: tuple[PodRecord, ...]
+    kept: str
+    sets: Mapping[int, int]
+    exemption: Exemption = NOT_EXEMPT
+
+    @property
+    def name(self) -> str:
+        """Its name, for people and messages."""
+        return str(self.unit.key)
+
+    @property
+    def until(self) -> int:
+        """The last microsecond for which it stays; FOREVER where time alone changes nothing."""
+        return self.exemption.until
+
+    def verdict(self) -> Verdict | None:
+        """Return what keeps its pods until some moment; None where nothing does, or no moment is known."""
+        if self.until == FOREVER:
+            return None
+        return Verdict(False, self.exemption.rule, self.kept, moment_of(self.until))
+
+    @property
+    def size(self) -> int:
+        """How many pods go."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class FreedByUnit:
+    """What a unit uses of layers that are wider than a node.
+
+    `by_domain`: a layer each, by domain; empty for layers of single nodes. `of_queues`: int64[maxima].
+    `affinity`: a term of required affinity each, how many pods it has by domain; `on_rows`: by node.
+    """
+
+    by_domain: tuple[Mapping[int, int], ...]
+    of_queues: Ints
+    affinity: tuple[Mapping[int, int], ...]
+    on_rows: Mapping[int, int]
+
+
+def by_domain(domains: Ints | None, use: Ints, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
+    """Return what pods use in each domain. `use`: of signatures. `placed`: pods by row and signature."""
+    used: Counter[int] = Counter()
+    if domains is None:
+        return used
+    for (row, signature), count in placed.items():
+        domain = int(domains[row])
+        if domain >= 0:
+            used[domain] += int(use[signature]) * count
+    return used
