@@ -20,6 +20,7 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.k8s.unmodelled import unmodelled
 from makeway.nominator import decide
 from makeway.nominator.decide import Attempts, StalePlanError, Writer
 from makeway.nominator.in_flight import OrdersInFlight
@@ -115,7 +116,7 @@ def test_a_pod_that_is_held_by_scheduling_gates_is_not_unschedulable() -> None:
     ],
 )
 def test_what_no_column_knows_is_named(spec: dict[str, Any], what: str) -> None:
-    found = decide.unmodelled(msgspec.json.encode(a_pod(**spec)))
+    found = unmodelled(msgspec.json.encode(a_pod(**spec)))
 
     assert (what in found) if what else (found == "")
 

@@ -55,9 +55,6 @@ _OF_THE_NODE: Final = frozenset({"victim-spared", "unit-incomplete"})
 _OF_ANOTHER: Final = frozenset({"awaited-order-failed"})
 """Reasons for which an order fails that say nothing of its node."""
 
-_SHARED_DISKS: Final = ("awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd")
-"""Volumes that VolumeRestrictions compares with those of other pods, and no column knows."""
-
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
 """Volumes that the planner reads."""
@@ -80,33 +77,6 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 class StalePlanError(Exception):
     """A plan that does not hold any more: what it names has changed since."""
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    resource_claims: tuple[msgspec.Raw, ...] | None = None
-    volumes: tuple[dict[str, msgspec.Raw], ...] | None = None
-
-
-class _Constrained(msgspec.Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
-_constrained = msgspec.json.Decoder(_Constrained).decode
-
-
-def unmodelled(raw: bytes) -> str:
-    """Return what of a v1.Pod only the scheduler's filters can judge; empty where nothing is.
-
-    What has a column, and is more than the columns look at, the planner says. Raises msgspec.DecodeError.
-    """
-    spec = _constrained(raw).spec
-    if spec.resource_claims:
-        return "devices (spec.resourceClaims)"
-    for volume in spec.volumes or ():
-        for kind in _SHARED_DISKS:
-            if kind in volume:
-                return f"a disk that pods share ({kind})"
-    return ""
 
 
 def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:

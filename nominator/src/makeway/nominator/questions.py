@@ -14,6 +14,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanReply, PlanRequest, Profile
+from makeway.core.k8s.unmodelled import unmodelled
 from makeway.nominator import decide
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.in_flight import OrdersInFlight
@@ -64,7 +65,7 @@ class Questions:
     async def ask(self, stored: StoredPod, mode: str, left_out: tuple[str, ...]) -> PlanReply | NoAnswer:
         """Ask about a pod as it was read. `left_out`: UIDs of pods that could not be evicted for it."""
         try:
-            what = decide.unmodelled(stored.raw)
+            what = unmodelled(stored.raw)
             if what and self._shadow is None:
                 return self._only_filters(what)
             request = self._request(stored, mode, left_out)
