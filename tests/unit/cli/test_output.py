@@ -14,6 +14,7 @@ from rich.text import Text
 from makeway.cli.errors import fail
 from makeway.cli.output import Output, Printer
 from makeway.cli.tables import Column
+from makeway.cli.text import folded
 
 
 class Answer(msgspec.Struct, rename="camel"):
@@ -104,3 +105,14 @@ def test_no_text_reaches_a_terminal_with_what_it_would_act_on(capsys: pytest.Cap
     shown = "".join(capsys.readouterr())
     assert shown.replace("\\x07", "").count("evil\\x1b[2J\\x1b]0;owned\\x9b1m\\u202e") == 6
     assert all(c.isprintable() or c == "\n" for c in shown)
+
+
+def test_prose_is_folded_between_words_and_a_long_name_is_not_broken() -> None:
+    told = "not in the dump: limitranges, resourcequotas\nregistry.example.com/an/image-with-a-long-name is"
+
+    assert folded(told, 30).split("\n") == [
+        "not in the dump: limitranges,",
+        "  resourcequotas",
+        "registry.example.com/an/image-with-a-long-name",
+        "  is",
+    ]

@@ -150,13 +150,16 @@ def test_a_policy_and_queues_can_be_tried(cluster: str, tmp_path: Path) -> None:
         (["-f", "nowhere.yaml"], "nowhere.yaml: cannot be read: no such file or directory"),
         (["-f", "-", "--cluster", "-"], "stdin can be read once"),
         (["-f", "-", "--cluster", "CLUSTER", "--policy", "CLUSTER"], "CLUSTER"),
-        (["-f", "CLUSTER", "--cluster", "CLUSTER"], "Node is no pod"),
+        (["-f", "SERVICE", "--cluster", "CLUSTER"], "no pods in it, only 1 Service"),
     ],
 )
 def test_a_file_that_cannot_be_used_ends_with_1_and_says_why(
     cluster: str, arguments: list[str], told: str
 ) -> None:
-    code, output, error = run(*(a.replace("CLUSTER", cluster) for a in arguments), stdin=PODS)
+    service = Path(cluster).with_name("service.yaml")
+    service.write_text("kind: Service\nmetadata: {name: web}\n")
+    paths = {"CLUSTER": cluster, "SERVICE": str(service)}
+    code, output, error = run(*(paths.get(one, one) for one in arguments), stdin=PODS)
 
     assert (code, output) == (1, "")
     assert error.startswith("makeway: ")

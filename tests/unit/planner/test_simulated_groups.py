@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from makeway.core.policy.document import GroupPreemptors, Groups, Policy
-from makeway.planner.offline.manifests import ManifestError, group_named, groups_of, pods_of
+from makeway.planner.offline.contents import contents_of, group_named
+from makeway.planner.offline.manifests import ManifestError
 from makeway.planner.offline.results import SimulatedGroup
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
@@ -137,5 +138,6 @@ def test_a_group_that_cannot_be_read_is_refused_with_a_reason(
 def test_groups_are_found_among_documents_and_lists() -> None:
     found = [group(), {"kind": "List", "items": [group("other"), *members(1)]}]
 
-    assert [one["metadata"]["name"] for one in groups_of(found)] == ["train", "other"]
-    assert [group_named(one) for one in pods_of(found, "pods.yaml")] == ["train"]
+    contents = contents_of(found, "pods.yaml")
+    assert [one["metadata"]["name"] for one in contents.groups] == ["train", "other"]
+    assert [group_named(one) for one in contents.pods] == ["train"]

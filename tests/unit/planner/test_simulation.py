@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits
-from makeway.planner.offline.manifests import ManifestError, documents, pods_of
+from makeway.planner.offline.contents import pods_of
+from makeway.planner.offline.manifests import ManifestError, documents
 from unit.planner.offline_building import (
     Object,
     budget,
@@ -250,7 +251,9 @@ items:
     ("text", "told"),
     [
         ("", "no pods in it"),
-        ("kind: Service", "Service is no pod"),
+        ("kind: Service", "no pods in it, only 1 Service"),
+        ("a: 1", "a document without kind"),
+        ('{"kind": "Pod"}{"kind": "Po', "not YAML"),
         ("- a", "document 1 is list"),
         ("a: [", "not YAML"),
         ("kind: Job\nmetadata: {name: j}", "Job j has no spec.template"),

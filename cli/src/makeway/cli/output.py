@@ -17,6 +17,7 @@ escaped here, whoever wrote them; a command whose lines must not be broken by wh
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from rich.text import Text
 
 from makeway.cli import tables
 from makeway.cli.tables import Column
-from makeway.cli.text import safe_lines
+from makeway.cli.text import folded, safe_lines
 
 Output = Literal["text", "json", "yaml"]
 TableOutput = Literal["text", "wide", "json", "yaml"]
@@ -50,6 +51,9 @@ TableOutputOption = Annotated[
 
 _PIPE_WIDTH: Final = 4096
 """A pipe has no width to fold a line to."""
+
+_NARROWEST: Final = 40
+"""Columns that a folded note has at the least."""
 
 
 class Printer:
@@ -97,8 +101,11 @@ class Printer:
             self.line(line)
 
     def note(self, text: str) -> None:
-        """Say something about the answer, on stderr."""
-        typer.echo(safe_lines(text), err=True)
+        """Say something about the answer, on stderr; on a terminal folded between words."""
+        shown = safe_lines(text)
+        if sys.stderr.isatty():
+            shown = folded(shown, max(shutil.get_terminal_size().columns, _NARROWEST))
+        typer.echo(shown, err=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:

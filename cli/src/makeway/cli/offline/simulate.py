@@ -22,16 +22,11 @@ from makeway.core.config.document import ConfigError
 from makeway.core.k8s.times import api_time
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
+from makeway.planner.offline.applying import NewPods, applied
+from makeway.planner.offline.contents import group_named
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.live import read_world
-from makeway.planner.offline.manifests import (
-    Manifest,
-    ManifestError,
-    documents,
-    group_named,
-    groups_of,
-    pods_of,
-)
+from makeway.planner.offline.manifests import Manifest, ManifestError, documents
 from makeway.planner.offline.quotas import lowered, not_enforced
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
@@ -56,7 +51,8 @@ async def simulate(
             "-f",
             metavar="FILE",
             help="Pods, Lists, or Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, and the "
-            "PodGroups that they name, as YAML or JSON; - reads stdin. May be given again. Not needed with "
+            "PodGroups that they name, as YAML or JSON, such as a rendered chart: its PriorityClasses, "
+            "budgets and the like count as applied; - reads stdin. May be given again. Not needed with "
             "--queues.",
         ),
     ] = [],  # noqa: B006 - typer copies it
@@ -106,8 +102,8 @@ async def simulate(
     would have done. A PodGroup that is given comes first, with all pods that name it, in one plan.
 
     Of the scheduler's filters those with a column are known: resources, host ports, node selectors and
-    affinity, taints, pod affinity and anti-affinity, topology spread, ReadWriteOncePod claims, queues. Other
-    volumes, devices and filters of third parties are not.
+    affinity, taints, pod affinity and anti-affinity, topology spread, claims, queues. What else a pod asks
+    for is told as not judged.
 
     A user who may not list the cluster is answered by the API ask.makeway.dev, where it is served, about pods
     of one namespace.
@@ -142,16 +138,14 @@ async def simulate(
         if queues:
             configuring.adopt(world, _text(queues), queues)
         default = namespace or "default" if cluster else installation.namespace(namespace)
-        nodes = world.snapshot.nodes.values()
-        manifests = [(pod, source) for texts, source in found for pod in pods_of(texts, source, nodes)]
-        groups = [(group, source) for texts, source in found for group in groups_of(texts)]
-        if manifests:
-            report = _run(world, manifests, groups, default, now, all_candidates=all_candidates)
+        if found:
+            new = applied(world, found, default)
+            report = _run(world, new, default, now, all_candidates=all_candidates)
         else:
             report = _lowered(world, before, now)
     except (ManifestError, ConfigError) as error:
         fail(str(error))
-    _show(report, printer, all_candidates=all_candidates)
+    _show(report, printer, of_quotas=not found, all_candidates=all_candidates)
     if cluster and not printer.data:
         told = api_time(report.at)
         printer.line(f"as of {told}" if at else f"as of now, {told}; --at says when the dump was taken")
@@ -170,13 +164,15 @@ def _moment(at: str, *, dumped: bool) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _show(report: SimulationReport, printer: Printer, *, all_candidates: bool = False) -> None:
+def _show(
+    report: SimulationReport, printer: Printer, *, of_quotas: bool = False, all_candidates: bool = False
+) -> None:
     for warning in report.warnings:
         printer.note(f"makeway: {warning}")
     if printer.data:
         printer.document(report)
         return
-    for line in lines(report, all_candidates=all_candidates):
+    for line in lines(report, of_quotas=of_quotas, all_candidates=all_candidates):
         printer.line(joined(line))
 
 
@@ -194,29 +190,24 @@ async def _as_tenant(
 
 
 def _run(
-    world: World,
-    manifests: list[tuple[Manifest, str]],
-    groups: list[tuple[Manifest, str]],
-    namespace: str,
-    now: datetime,
-    *,
-    all_candidates: bool,
+    world: World, new: NewPods, namespace: str, now: datetime, *, all_candidates: bool
 ) -> SimulationReport:
     """Create groups and then other pods, one after the other."""
     simulation = Simulation(world, now, namespace=namespace, all_candidates=all_candidates)
+    world.warnings += new.notes
 
     def key(manifest: Manifest, name: str) -> tuple[str, str]:
         return (manifest.get("metadata") or {}).get("namespace") or namespace, name
 
     members: dict[tuple[str, str], list[tuple[Manifest, str]]] = {
-        key(group, str((group.get("metadata") or {}).get("name"))): [] for group, _ in groups
+        key(group, str((group.get("metadata") or {}).get("name"))): [] for group, _ in new.groups
     }
     alone: list[tuple[Manifest, str]] = []
-    for pod, source in manifests:
+    for pod, source in new.pods:
         members.get(key(pod, group_named(pod)), alone).append((pod, source))
     told = tuple(
         simulation.run_group(group, pods, source)
-        for (group, source), pods in zip(groups, members.values(), strict=True)
+        for (group, source), pods in zip(new.groups, members.values(), strict=True)
     )
     return _report(world, now, groups=told, pods=tuple(simulation.run(pod, source) for pod, source in alone))
 

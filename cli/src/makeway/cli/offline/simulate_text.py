@@ -16,9 +16,9 @@ _SHOWN = 3
 """Other candidates that are shown where not all are asked for."""
 
 
-def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
+def lines(report: SimulationReport, *, of_quotas: bool = False, all_candidates: bool) -> Iterator[str]:
     """Return a paragraph for each pod, or each lowered quota, and a last line that sums up."""
-    if not report.pods and not report.groups:
+    if of_quotas:
         yield from _quotas(report.quotas)
         return
     for group in report.groups:
@@ -36,7 +36,7 @@ def lines(report: SimulationReport, *, all_candidates: bool) -> Iterator[str]:
     if report.groups:
         groups = counted(len(report.groups), "group")
         pods = f"{groups} and {pods}" if report.pods else groups
-    yield f"{pods} on {nodes}: {told}; {counted(victims, 'victim')}"
+    yield f"{pods} on {nodes}{f': {told}' if told else ''}; {counted(victims, 'victim')}"
 
 
 def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """A pod as the API server would store it: namespace, identity, priority and the defaults a plan looks at.
 
 Sources: the admission plugins Priority and DefaultTolerationSeconds, core/v1's SetDefaults_Pod, and the pod
-strategy's mutatePodAffinity. What other admission (limit ranges, runtime classes, webhooks) would add is not
-known here. Pure.
+strategy's mutatePodAffinity; what limit ranges and runtime classes add is in `admission_objects`. Webhooks
+are not known here: where there is a cluster, its API server is asked instead. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.resources import CPU, MEMORY
+from makeway.planner.offline.admission_objects import AdmissionObjects
 from makeway.planner.offline.manifests import Manifest, ManifestError
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -47,7 +48,12 @@ def stand_in_uid(namespace: str, name: str) -> str:
 
 
 def admit(
-    manifest: Manifest, classes: Mapping[str, PriorityClass], *, namespace: str, source: str
+    manifest: Manifest,
+    classes: Mapping[str, PriorityClass],
+    objects: AdmissionObjects,
+    *,
+    namespace: str,
+    source: str,
 ) -> Admitted:
     """Fill in what the API server would. `namespace`: where the manifest names none.
 
@@ -69,6 +75,7 @@ def admit(
     try:
         _prioritise(spec, classes, where, warnings)
         _default_requests(spec)
+        warnings += objects.complete(spec, meta["namespace"])
         _tolerate(spec)
         _merge_label_keys(spec, meta.get("labels") or {})
         raw = msgspec.json.encode(pod)
@@ -103,9 +110,7 @@ def _prioritise(
             )
         value = told
     if told and not name:
-        warnings.append(
-            f"spec.priority {told} is taken as it is; the API server wants a priorityClassName that says so"
-        )
+        warnings.append(f"spec.priority {told} is taken as it is, though no priorityClassName says so")
     elif not name and chosen is not None:
         spec["priorityClassName"] = chosen.metadata.name
     spec["priority"] = value

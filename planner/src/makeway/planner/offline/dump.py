@@ -24,13 +24,26 @@ from makeway.core.k8s.objects import (
     View,
 )
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
+from makeway.planner.offline.admission_objects import LimitRange, ResourceQuota, RuntimeClass
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 
-COMMAND: Final = (
-    "kubectl get nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,persistentvolumeclaims,"
-    "persistentvolumes,storageclasses,deviceclasses,daemonsets -A -o json"
-)
+_EXPECTED: Final = {
+    "PriorityClass": "priorityclasses",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "Namespace": "namespaces",
+    "LimitRange": "limitranges",
+    "ResourceQuota": "resourcequotas",
+    "RuntimeClass": "runtimeclasses",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PersistentVolume": "persistentvolumes",
+    "StorageClass": "storageclasses",
+    "DeviceClass": "deviceclasses",
+    "DaemonSet": "daemonsets",
+}
+"""Kinds that a dump should have besides nodes and pods, as kubectl names them."""
+
+COMMAND: Final = f"kubectl get nodes,pods,{','.join(_EXPECTED.values())} -A -o json"
 """What prints a dump; where the cluster has pod groups, with `,podgroups` behind `daemonsets`."""
 
 _TYPES: Final[dict[str, type[View]]] = {
@@ -49,6 +62,9 @@ _TYPES: Final[dict[str, type[View]]] = {
         ConfigMap,
         PodGroup,
         CompositePodGroup,
+        LimitRange,
+        ResourceQuota,
+        RuntimeClass,
     )
 }
 _DECODERS: Final = {name: msgspec.json.Decoder(one) for name, one in _TYPES.items()}
@@ -76,44 +92,78 @@ def world_of(data: bytes, source: str) -> tuple[World, dict[tuple[str, str], Con
     world = World()
     maps: dict[tuple[str, str], ConfigMap] = {}
     for kind, raw in _items(data, source):
-        decoder = _DECODERS.get(kind)
-        if decoder is None:
-            continue
-        try:
-            item = decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            world.warnings.append(f"{_name(kind, raw)} is left out: {error}")
-            continue
+        item = read_object(world, kind, raw)
         if isinstance(item, ConfigMap):
             maps[item.metadata.namespace, item.metadata.name] = item
-        else:
-            world.put(item)
     if not world.seen["Node"]:
         raise ManifestError(f"{source}: no nodes in it; make it with `{COMMAND}`")
+    _complete(world)
     return world, maps
 
 
-def _items(data: bytes, source: str) -> Iterator[tuple[str, msgspec.Raw | bytes]]:
-    if not data.lstrip().startswith(b"{"):
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise ManifestError(f"{source}: {reason_of(error)}") from error
-        for one in documents(text, source):
-            yield from _listed(msgspec.json.encode(one), source)
-        return
-    yield from _listed(data, source)
-
-
-def _listed(data: bytes, source: str) -> Iterator[tuple[str, msgspec.Raw | bytes]]:
+def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | None:
+    """Put an object into a world; return it, or None where it is of another kind or cannot be read."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        return None
     try:
-        found = _decode_list(data)
-        if found.items is None:
-            yield found.kind, data
+        item = decoder.decode(raw)
+        if not (isinstance(item, PodDisruptionBudget) and world.written_budgets.keep(item, raw)):
+            world.put(item)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        world.warnings.append(f"{_name(kind, raw)} is left out: {error}")
+        return None
+    return item
+
+
+def _complete(world: World) -> None:
+    """Make up for what a dump lacks, and tell."""
+    world.count_written_budgets()
+    missing = [name for kind, name in _EXPECTED.items() if not world.seen[kind]]
+    if not missing:
+        return
+    told = f"not in the dump, so taken not to exist: {', '.join(missing)}"
+    if not world.seen["PriorityClass"]:
+        world.classes_of_pods()
+        told += "; a class counts as its pods have it"
+    world.claims_known = world.seen["PersistentVolumeClaim"] > 0
+    world.warnings.append(told)
+
+
+def _items(data: bytes, source: str) -> Iterator[tuple[str, msgspec.Raw | bytes]]:
+    if data.lstrip().startswith(b"{"):
+        try:
+            found = _decode_list(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # JSON documents one after the other, or YAML
+        else:
+            yield from _listed(found, data, source)
+            return
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{source}: {reason_of(error)}") from error
+    for one in documents(text, source):
+        encoded = msgspec.json.encode(one)
+        try:
+            found = _decode_list(encoded)
+        except msgspec.DecodeError as error:
+            raise _no_list(source, error) from error
+        yield from _listed(found, encoded, source)
+
+
+def _listed(found: _List, data: bytes, source: str) -> Iterator[tuple[str, msgspec.Raw | bytes]]:
+    if found.items is None:
+        yield found.kind, data
+    try:
         for raw in found.items or ():
             yield _decode_item(raw).kind or found.kind.removesuffix("List"), raw
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{source}: no v1 List: {error}; make it with `{COMMAND}`") from error
+        raise _no_list(source, error) from error
+
+
+def _no_list(source: str, error: Exception) -> ManifestError:
+    return ManifestError(f"{source}: no v1 List: {error}; make it with `{COMMAND}`")
 
 
 def _name(kind: str, raw: msgspec.Raw | bytes) -> str:

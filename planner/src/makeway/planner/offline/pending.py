@@ -13,12 +13,13 @@ from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
-from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import Pending
 from makeway.planner.offline.simulation import CANDIDATES
+from makeway.planner.offline.unasked import gated
 from makeway.planner.offline.world import World
 from makeway.planner.plan.request import Question, question_of
+from makeway.planner.plan.unfiltered import judge_pod
 
 
 class _Gate(msgspec.Struct, frozen=True):

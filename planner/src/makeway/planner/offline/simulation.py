@@ -19,17 +19,20 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
+from makeway.planner.offline.admission_objects import NotAdmitted
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question, held
-from makeway.planner.offline.judging import gated, judge_pod
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
+from makeway.planner.offline.unasked import gated, group_not_admitted, not_admitted
+from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
+from makeway.planner.plan.unfiltered import judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 
@@ -57,7 +60,7 @@ class Simulation:
         Raises ManifestError.
         """
         snapshot = self._world.snapshot
-        admitted = admit(manifest, snapshot.priority_classes, namespace=self._namespace, source=source)
+        admitted = self._admit(manifest, source)
         meta = admitted.pod.metadata
         uid = snapshot.uid_of(meta.namespace, meta.name)
         there = snapshot.pods.get(uid or "")
@@ -70,48 +73,57 @@ class Simulation:
             )
         # With the UID of another pod it would stand in that one's place.
         known = there.uid if there is not None else stand_in_uid(meta.namespace, meta.name)
-        return admit(
-            {**manifest, "metadata": {**manifest.get("metadata", {}), "uid": known}},
-            snapshot.priority_classes,
-            namespace=self._namespace,
-            source=source,
-        )
+        return self._admit({**manifest, "metadata": {**manifest.get("metadata", {}), "uid": known}}, source)
 
-    def run(self, manifest: Manifest, source: str) -> SimulatedPod:
-        """Decide what becomes of one pod, and let it happen. Raises ManifestError. O(slots · nodes)."""
+    def _admit(self, manifest: Manifest, source: str) -> Admitted:
+        world = self._world
+        classes = world.snapshot.priority_classes
+        return admit(manifest, classes, world.admission, namespace=self._namespace, source=source)
+
+    def run(self, manifest: Manifest, source: str, *, refusal: str = "") -> SimulatedPod:
+        """Decide what becomes of one pod, and let it happen. O(slots · nodes).
+
+        `refusal`: why the API server would not store it, where it has said so. Raises ManifestError.
+        """
         admitted = self.admit(manifest, source)
         where = f"{source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
         if admitted.pod.spec.node_name:
             raise ManifestError(f"{where}: it has spec.nodeName, so no scheduler looks at it; leave it out")
         request = self._request(admitted)
-        try:
-            question = question_of(request, {}, self._leaving)
-        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
-            raise ManifestError(f"{where}: {error}") from error
-        snapshot = self._world.snapshot
+        question = self._question(request, where)
+        snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_nominator_asks(snapshot, question, admitted.pod)
+        refusal = refusal or self._charge(admitted, warnings)
+        if refusal:
+            asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
+            return described(asked, not_admitted(snapshot, refusal))
+        question = self._with_known_claims(question, warnings)
+        warnings += unseen(snapshot, admitted, question)
         if question.daemonset_node:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
             self._put_daemonset(question.preemptor)
         snapshot.apply(PutPod(question.preemptor))
-        asked = PodQuery(snapshot, request, question, self._now, admitted.warnings)
         if admitted.gates:
+            asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
             return described(asked, gated(snapshot, question, admitted.gates))
         judged = judge_pod(snapshot, self._widened(question), self._now, self._cache)
+        warnings += beyond(judged.found.left_out)
+        asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
         answer = described(asked, judged.result, judged.found, node=judged.node)
         if judged.best is not None:
-            for victim in judged.best.victims:
-                snapshot.apply(RemovePod(victim.pod.uid))
-            self._leaving |= {victim.pod.uid for victim in judged.best.victims}
+            self._let_go([victim.pod for victim in judged.best.victims])
         if answer.node is not None:
             self._place(question.preemptor, answer.node)
         return answer
 
     def run_group(
-        self, manifest: Manifest, members: Sequence[tuple[Manifest, str]], source: str
+        self, manifest: Manifest, members: Sequence[tuple[Manifest, str]], source: str, *, refusal: str = ""
     ) -> SimulatedGroup:
-        """Decide what becomes of a PodGroup and its pods, and let it happen. Raises ManifestError."""
+        """Decide what becomes of a PodGroup and its pods, and let it happen.
+
+        `refusal`: why the API server would not store one of its pods. Raises ManifestError.
+        """
         snapshot = self._world.snapshot
         group = admit_group(manifest, snapshot.priority_classes, namespace=self._namespace, source=source)
         if not members:
@@ -125,11 +137,11 @@ class Simulation:
             name = f"{where}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
             if admitted.pod.spec.node_name or admitted.gates:
                 raise ManifestError(f"{name}: leave spec.nodeName and spec.schedulingGates out")
-            try:
-                question = question_of(self._request(admitted), {}, self._leaving)
-            except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
-                raise ManifestError(f"{name}: {error}") from error
-            warnings.update(dict.fromkeys(admitted.warnings))
+            question = self._question(self._request(admitted), name)
+            told = list(admitted.warnings)
+            refusal = refusal or self._charge(admitted, told)
+            question = self._with_known_claims(question, told)
+            warnings.update(dict.fromkeys([*told, *unseen(snapshot, admitted, question)]))
             snapshot.apply(PutPod(question.preemptor))
             if question.preemptor.priority != group.record.priority:
                 warnings[
@@ -137,13 +149,15 @@ class Simulation:
                 ] = None
             questions.append(at_priority(question, group.record.priority))
         asked, classes = gang_question(snapshot, group, questions)
-        planned = plan_gang(snapshot, asked, self._now, self._cache)
+        planned: GangPlan | GangRefusal
+        if refusal:
+            planned = group_not_admitted(snapshot, refusal)
+        else:
+            planned = plan_gang(snapshot, asked, self._now, self._cache)
         found = held(planned, group, snapshot.exemptions.policy.groups.preemptors)
         nodes: dict[str, str] = {}
         if isinstance(found, GangPlan):
-            for victim in found.victims:
-                snapshot.apply(RemovePod(victim.pod.uid))
-            self._leaving |= {victim.pod.uid for victim in found.victims}
+            self._let_go([victim.pod for victim in found.victims])
             left = [iter(alike) for alike in classes]
             for placement in found.placements:
                 for _ in range(placement.count):
@@ -167,6 +181,39 @@ class Simulation:
             nodes=NodeSelection(),
             nominations=tuple(one for one in self._world.nominations.values() if one.uid != uid),
         )
+
+    def _question(self, request: PlanRequest, where: str) -> Question:
+        try:
+            return question_of(request, {}, self._leaving)
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
+            raise ManifestError(f"{where}: {error}") from error
+
+    def _charge(self, admitted: Admitted, warnings: list[str]) -> str:
+        """Count a pod in the quotas of its namespace; return why it is refused, empty where it is not."""
+        try:
+            warnings += self._world.admission.charge(admitted.pod, msgspec.json.decode(admitted.raw))
+        except NotAdmitted as error:
+            return str(error)
+        return ""
+
+    def _with_known_claims(self, question: Question, warnings: list[str]) -> Question:
+        """Leave out the claims that are not known, where none were read; else they are not there."""
+        constraints, claims = question.constraints, self._world.snapshot.volumes.claims
+        if self._world.claims_known:
+            return question
+        unknown = [one for one in constraints.binds if (constraints.namespace, one) not in claims]
+        if not unknown:
+            return question
+        warnings.append(f"not judged: PersistentVolumeClaims {', '.join(unknown)}: none are in the dump")
+        known = tuple(one for one in constraints.binds if one not in unknown)
+        return replace(question, constraints=replace(constraints, claims=known, binds=known, zoned=known))
+
+    def _let_go(self, victims: Sequence[PodRecord]) -> None:
+        """Remove pods; their budgets and quotas have lost them."""
+        for victim in victims:
+            self._world.admission.release(victim)
+            self._world.snapshot.apply(RemovePod(victim.uid))
+        self._leaving |= {victim.uid for victim in victims}
 
     def _put_daemonset(self, pod: PodRecord) -> None:
         """Let the DaemonSet that a simulated pod names control it, where the cluster has none of that UID."""

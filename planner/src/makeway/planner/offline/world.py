@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from makeway.core.k8s.objects import (
     ENDED_PHASES,
     DaemonSet,
     DeviceClass,
+    Metadata,
     Namespace,
     Node,
     PersistentVolume,
@@ -29,6 +30,13 @@ from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
+from makeway.planner.offline.admission_objects import (
+    AdmissionObjects,
+    LimitRange,
+    ResourceQuota,
+    RuntimeClass,
+)
+from makeway.planner.offline.written_budgets import WrittenBudgets
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
@@ -51,20 +59,31 @@ from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
 
+_IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
+
 
 class World:
     """What one reading of a cluster has brought; `put` takes its objects one by one.
 
-    `nominations`: where pods without a node are to come, by UID. `seen`: how many objects of each kind.
-    `warnings`: what could not be read, in sentences. An object without a UID gets one by its name.
+    `nominations`: where pods without a node are to come, by UID. `admission`: what the API server adds to new
+    pods. `seen`: how many objects of each kind. `warnings`: what could not be read, and what is missing, in
+    sentences. An object without a UID gets one by its name.
     """
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
         self._records = PodRecords()
         self.nominations: dict[str, Placement] = {}
+        self.admission = AdmissionObjects()
         self.seen: Counter[str] = Counter()
+        self.known: set[tuple[str, str, str]] = set()
+        """Kind, namespace and name of all but pods."""
         self.warnings: list[str] = []
+        self.written_budgets = WrittenBudgets()
+        self.claims_known = True
+        """The claims of the cluster were read; else one that was not is not judged."""
+        self.default_class = ""
+        """The StorageClass of claims that name none."""
         self._devices: frozenset[str] = frozenset()
 
     def forget_groups(self) -> None:
@@ -79,9 +98,28 @@ class World:
         """Put a tree of queues in force."""
         self.snapshot.apply(Adopt(tree, revision, source))
 
+    def count_written_budgets(self) -> None:
+        """Put the budgets that have no status, counted by the pods that are there now."""
+        budgets, told = self.written_budgets.counted(self.snapshot.pods.values())
+        for budget in budgets:
+            self.put(budget)
+        if told:
+            self.warnings.append(told)
+
+    def classes_of_pods(self) -> None:
+        """Let each PriorityClass that pods name have the priority of its first pod."""
+        for pod in self.snapshot.pods.values():
+            name = pod.facts.priority_class
+            if name and name not in self.snapshot.priority_classes:
+                item = PriorityClass(metadata=Metadata(name=name), value=pod.facts.priority)
+                self.snapshot.apply(PutPriorityClass(item))
+
     def put(self, item: Any) -> None:
         """Take one object; one of a kind that no plan looks at is passed over. O(slots) for a pod."""
-        self.seen[type(item).__name__] += 1
+        kind = type(item).__name__
+        self.seen[kind] += 1
+        if not isinstance(item, Pod):
+            self.known.add((kind, item.metadata.namespace, item.metadata.name))
         try:
             match item:
                 case Pod():
@@ -101,12 +139,16 @@ class World:
                     self.snapshot.apply(PutVolume(item.metadata.name, volume_record(item)))
                 case StorageClass():
                     self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item), waits(item)))
+                    if (item.metadata.annotations or {}).get(_IS_DEFAULT) == "true":
+                        self.default_class = item.metadata.name
                 case DaemonSet():
                     self._put_daemonset(item)
                 case CompositePodGroup():
                     self._put_group(item, composite=True)
                 case PodGroup():
                     self._put_group(item, composite=False)
+                case RuntimeClass() | LimitRange() | ResourceQuota():
+                    self.admission.put(item)
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))

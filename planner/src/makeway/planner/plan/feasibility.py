@@ -8,8 +8,10 @@ NodeAffinity, TaintToleration, NodeResourcesFit, InterPodAffinity and PodTopolog
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.planner import Evaluator
 from makeway.planner.plan.request import Question
+from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Flags, Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -34,18 +37,34 @@ class Feasibility:
     """Rows of nodes: those that fit, and those that removing pods may help.
 
     `free`: float[fits], the part of CPU and memory that stays free with the pod there. `helpable` ascends.
-    `excluded`: how many other nodes there are, by reason.
+    `excluded`: how many other nodes there are, by reason. `left_out`: constraints beyond the planner's bounds
+    that only the scheduler's filters look at; constants of `bounds`.
     """
 
     fits: Ints
     free: NDArray[np.float64]
     helpable: Ints
     excluded: dict[str, int]
+    left_out: tuple[str, ...] = ()
+
+    def with_more(self, others: Feasibility) -> Feasibility:
+        """Return what was found of these nodes and of others, whose rows are higher."""
+        return Feasibility(
+            np.concatenate([self.fits, others.fits]),
+            np.concatenate([self.free, others.free]),
+            np.concatenate([self.helpable, others.helpable]),
+            dict(Counter(self.excluded) + Counter(others.excluded)),
+            tuple(dict.fromkeys((*self.left_out, *others.left_out))),
+        )
 
     def roomiest(self, snapshot: Snapshot) -> str:
         """Return the node that keeps most free, of equals the lower name: kube-scheduler's LeastAllocated."""
         order = np.lexsort((snapshot.name_rank()[self.fits], -self.free))
         return snapshot.names[int(self.fits[order[0]])]
+
+
+NOWHERE: Final = Feasibility(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64), {})
+"""What was found where no node was looked at."""
 
 
 def feasibility(
@@ -68,8 +87,7 @@ def feasibility(
     chosen = eligible(snapshot, question.constraints, present)
     asked = {name for name, amount in question.needs.items() if amount > 0}.difference(BASE_RESOURCES)
     unknown = sorted(name for name in asked if name not in snapshot.node_resources)
-    for name in asked.difference(unknown):
-        snapshot.count(name)
+    counted = [snapshot.count(name) for name in asked.difference(unknown)]
     if unknown:
         excluded[f"Node too small: {unknown[0]}"] = int(chosen.size)
         chosen = chosen[:0]
@@ -85,12 +103,12 @@ def feasibility(
         fits.append(evaluated.batch.rows[fit])
         free.append(_free(evaluated, fit))
         helpable.append(evaluated.batch.rows[~fit & ~never])
-    nothing = np.zeros(0, np.int64)
     return Feasibility(
-        np.concatenate([nothing, *fits]),
-        np.concatenate([np.zeros(0), *free]),
-        np.sort(np.concatenate([nothing, *helpable])),
+        np.concatenate([NOWHERE.fits, *fits]),
+        np.concatenate([NOWHERE.free, *free]),
+        np.sort(np.concatenate([NOWHERE.helpable, *helpable])),
         {reason: number for reason, number in excluded.items() if number},
+        (*evaluator.left_out, *(() if all(counted) else (RESOURCES,))),
     )
 
 

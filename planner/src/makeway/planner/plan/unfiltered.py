@@ -3,13 +3,13 @@
 kube-scheduler hands its plugin the nodes that removing pods may help. Whoever asks from outside the scheduler
 has no such list, and names no node: then the columns say on which nodes the pod fits, on which removing pods
 may help, and on which never. Nothing checks the plan afterwards, so what only the scheduler's filters know is
-refused here, with that reason. Pure.
+refused here, with that reason. `makeway simulate`, `why` and `makeway nominator` are all answered here. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -18,12 +18,11 @@ import numpy as np
 from makeway.bus.messages import NodeSelection
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
-from makeway.planner.plan.feasibility import feasibility
+from makeway.planner.plan.feasibility import NOWHERE, Feasibility, feasibility
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal, Scope
-from makeway.planner.snapshot.columns import Ints
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 FITS: Final = "RoomIsThere"
@@ -36,9 +35,36 @@ _PAUSES: Final = 1000
 """Pauses for tallies before the rest is worked out without one, as in `planning`."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodVerdict:
+    """What was found: `node` where it fits; else a plan with candidates, or a refusal.
+
+    `found`: the nodes by what the filters that have a column say of them; none where none was looked at.
+    """
+
+    found: Feasibility
+    node: str
+    result: Plan | PlanRefusal | None
+
+    @property
+    def best(self) -> PlanCandidate | None:
+        """Where it would preempt; None where it fits or is refused."""
+        return self.result.candidates[0] if isinstance(self.result, Plan) else None
+
+    @property
+    def refusal(self) -> PlanRefusal | None:
+        """Why it stays pending; None where it does not."""
+        return self.result if isinstance(self.result, PlanRefusal) else None
+
+
 def answer(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> Plan | PlanRefusal:
     """Return what `answering` comes to, without its pauses."""
     return next(found for found in answering(snapshot, question, now, cache) if found is not None)
+
+
+def judge_pod(snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache) -> PodVerdict:
+    """Return what `judging` comes to, without its pauses."""
+    return next(found for found in judging(snapshot, question, now, cache) if found is not None)
 
 
 def answering(
@@ -51,57 +77,52 @@ def answering(
     if question.nodes.names or question.nodes.all_but:
         yield from planning(snapshot, question, now, cache)
         return
+    for verdict in judging(snapshot, question, now, cache):
+        if verdict is None:
+            yield None
+        else:
+            yield verdict.result or _fits(snapshot, question, verdict.node)
+
+
+def judging(
+    snapshot: Snapshot, question: Question, now: datetime, cache: PlanCache
+) -> Iterator[PodVerdict | None]:
+    """Ask the filters that columns know of every node, then the planner. Pauses and cost as `answering`."""
     if question.constraints.left_out:
-        yield _not_modelled(snapshot, question, ", ".join(question.constraints.left_out))
+        yield PodVerdict(
+            NOWHERE, "", _not_modelled(snapshot, question, ", ".join(question.constraints.left_out))
+        )
         return
     if claim := snapshot.volumes.unbound(question.constraints.namespace, question.constraints.binds):
-        yield _not_modelled(snapshot, question, f"PersistentVolumeClaim {claim}, which has no volume")
+        what = f"PersistentVolumeClaim {claim}, which has no volume"
+        yield PodVerdict(NOWHERE, "", _not_modelled(snapshot, question, what))
         return
-    judging = _Judging(snapshot, question, now, cache)
-    rows, pauses = np.flatnonzero(snapshot.present), 0
+    found, pauses = NOWHERE, 0
+    rows = np.flatnonzero(snapshot.present)
     for first in range(0, rows.size, CHUNK_NODES):
-        node: str | None = None
-        while node is None:
+        part: Feasibility | None = None
+        while part is None:
             allowance = Allowance(CHUNK_STEPS) if pauses < _PAUSES else Allowance()
+            # Nodes may have left since a pause.
+            chunk = rows[first : first + CHUNK_NODES]
+            chunk = chunk[snapshot.present[chunk]]
             try:
-                node = judging.judge(rows[first : first + CHUNK_NODES], allowance)
+                part = feasibility(snapshot, question, now, cache, rows=chunk, allowance=allowance)
             except AllowanceUsedUp:
                 pauses += 1
                 yield None
-        if node:
-            yield _fits(snapshot, question, node)
-            return
-        yield None
-    named = replace(question, nodes=NodeSelection(names=tuple(judging.helpable)))
-    for found in planning(snapshot, named, now, cache):
-        yield found if found is None else _checked(snapshot, question, found, judging.excluded)
-
-
-@dataclass
-class _Judging:
-    """Which nodes removing pods may help, as far as they have been looked at.
-
-    `excluded`: how many no removal helps, by reason.
-    """
-
-    snapshot: Snapshot
-    question: Question
-    now: datetime
-    cache: PlanCache
-    helpable: list[str] = field(default_factory=list)
-    excluded: dict[str, int] = field(default_factory=dict)
-
-    def judge(self, rows: Ints, allowance: Allowance) -> str:
-        """Sort some nodes; return one that fits, empty where none does. Nodes may have left since a pause."""
-        snapshot = self.snapshot
-        rows = rows[snapshot.present[rows]]
-        found = feasibility(snapshot, self.question, self.now, self.cache, rows=rows, allowance=allowance)
-        if found.fits.size:
-            return found.roomiest(snapshot)
-        self.helpable += [snapshot.names[row] for row in found.helpable.tolist()]
-        for reason, count in found.excluded.items():
-            self.excluded[reason] = self.excluded.get(reason, 0) + count
-        return ""
+        found = found.with_more(part)
+        if first + CHUNK_NODES < rows.size:
+            yield None
+    if found.fits.size:
+        yield PodVerdict(found, found.roomiest(snapshot), None)
+        return
+    names = tuple(snapshot.names[row] for row in found.helpable.tolist() if snapshot.present[row])
+    for result in planning(snapshot, replace(question, nodes=NodeSelection(names=names)), now, cache):
+        if result is None:
+            yield None
+        else:
+            yield PodVerdict(found, "", _checked(snapshot, question, result, found.excluded))
 
 
 def _checked(
@@ -112,7 +133,9 @@ def _checked(
     Nodes that no removal helps are part of a refusal's reasons.
     """
     if isinstance(found, PlanRefusal):
-        return replace(found, node_reasons={**excluded, **found.node_reasons})
+        told = ", ".join(f"{count} {reason}" for reason, count in sorted(excluded.items()))
+        message = found.message if found.scope.nodes_potential or not told else f"{found.message}: {told}"
+        return replace(found, message=message, node_reasons={**excluded, **found.node_reasons})
     if found.left_out:
         return _not_modelled(snapshot, question, ", ".join(found.left_out))
     if not found.candidates:

@@ -9,7 +9,8 @@ from typing import Final
 
 import yaml
 
-from makeway.planner.offline.manifests import Manifest, ManifestError, documents, pods_of
+from makeway.planner.offline.applying import applied
+from makeway.planner.offline.manifests import Manifest, ManifestError, documents
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
@@ -40,11 +41,12 @@ def _run(world: World, found: list[Manifest], namespace: str, now: datetime) -> 
         raise ManifestError("PodGroups, and DaemonSets on many nodes: use `makeway simulate -f FILE`")
     if replicas > MOST_PODS:
         raise ManifestError(f"{replicas} pods: this form takes {MOST_PODS}; use `makeway simulate -f FILE`")
-    pods = pods_of(found, _SOURCE, nodes.values())
-    if len(pods) > MOST_PODS:
-        raise ManifestError(f"{len(pods)} pods: this form takes {MOST_PODS}; use `makeway simulate -f FILE`")
+    new = applied(world, [(found, _SOURCE)], namespace)
+    if len(new.pods) > MOST_PODS:
+        told = f"{len(new.pods)} pods: this form takes {MOST_PODS}"
+        raise ManifestError(f"{told}; use `makeway simulate -f FILE`")
     simulation = Simulation(world, now, namespace=namespace)
-    return tuple(simulation.run(pod, _SOURCE) for pod in pods)
+    return tuple(simulation.run(pod, source) for pod, source in new.pods)
 
 
 def _counted(found: Iterable[Manifest]) -> tuple[Counter[str], int]:

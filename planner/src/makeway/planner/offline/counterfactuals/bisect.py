@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from makeway.planner.offline.counterfactuals.changes import Case
-from makeway.planner.offline.judging import PodVerdict, judge_pod
 from makeway.planner.offline.results import Change
+from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ from makeway.planner.offline.counterfactuals.changes import (
     with_node,
     with_queues,
 )
-from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.queues import (
@@ -30,6 +29,7 @@ from makeway.planner.plan.constraints.queues import (
 )
 from makeway.planner.plan.constraints.tally import Allowance
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
+from makeway.planner.plan.unfiltered import PodVerdict
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.records import NodeRecord
 

@@ -12,9 +12,9 @@ from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.queues.amounts import text_of
 from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
 from makeway.planner.offline.counterfactuals.changes import Case
-from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.eligibility import TAINT
+from makeway.planner.plan.unfiltered import PodVerdict
 
 HIGHEST: Final = 1_000_000_000
 """The highest priority that a PriorityClass of users may have."""

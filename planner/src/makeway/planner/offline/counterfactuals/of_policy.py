@@ -11,10 +11,10 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
 from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
 from makeway.planner.offline.counterfactuals.changes import Case, with_policy
-from makeway.planner.offline.judging import PodVerdict
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal.statistics import OVER_BUDGET, OVER_LIMIT
+from makeway.planner.plan.unfiltered import PodVerdict
 
 
 def other_policy(case: Case, judged: PodVerdict) -> Found:

@@ -14,9 +14,9 @@ from makeway.planner.offline.counterfactuals import of_pod as pod_changes
 from makeway.planner.offline.counterfactuals import of_policy as policy_changes
 from makeway.planner.offline.counterfactuals.bisect import Finder
 from makeway.planner.offline.counterfactuals.changes import Case
-from makeway.planner.offline.judging import PodVerdict, judge_pod
 from makeway.planner.offline.results import Change, Counterfactual
 from makeway.planner.plan.decision import victims_of
+from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 
 MOST: Final = 12
 """Counterfactuals that are given."""
