@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from builders_bus import make_order
-from fixtures_nats import NatsServer
+from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.batches import Batches
 from makeway.bus.client import Bus
@@ -232,6 +233,56 @@ async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:
     await publish(bus, "a")
 
     assert await reading == ["a"]
+
+
+async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_look(
+    bus: Bus, connect_bus: ConnectBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.bus.wakeup.POLL_SECONDS", 60.0)
+    planner = await connect_bus(name="planner/one")
+    messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
+    reading = asyncio.create_task(take(messages, 2, seconds=10))
+    await asyncio.sleep(0.3)
+
+    await publish(bus, "a")
+    await asyncio.sleep(0.1)
+    await publish(bus, "b")
+
+    assert await reading == ["a", "b"]
+
+
+async def test_a_service_that_may_not_be_woken_looks_at_its_pace_and_is_ready(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    nats_server.extra = """
+      authorization { users = [
+        { user: "old", password: "p", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] }
+    """
+    nats_server.restart()
+    planner = await Bus.connect(f"nats://old:p@127.0.0.1:{nats_server.port}", name="planner/one")
+    messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
+    reading = asyncio.create_task(take(messages, 1))
+    await asyncio.sleep(0.3)
+
+    await publish(planner, "a")
+
+    assert await reading == ["a"]
+    assert planner.healthy() == ""
+    await planner.close()
+
+
+async def test_whoever_reads_along_is_told_up_to_when_all_has_been_read(bus: Bus) -> None:
+    await publish(bus, "a")
+    began, until = time.monotonic(), list[float]()
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), at_end=until.append)
+    await take(messages, 1)
+    assert until == [], "the last one is still being worked on"
+    reading = asyncio.create_task(take(messages, 1))
+    while len(until) < 2:  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.01)
+
+    assert began < until[0] < until[1] < time.monotonic()
+    reading.cancel()
 
 
 async def test_reading_makes_no_consumer(bus: Bus) -> None:

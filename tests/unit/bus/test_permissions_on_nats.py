@@ -140,6 +140,25 @@ async def test_a_nominator_alone_asks_a_shadow_and_a_shadow_alone_answers(guarde
         assert await _denied(guarded, user, subscribe=verify) == (set() if answers else set(verify)), user
 
 
+async def test_services_alone_are_woken_by_the_streams_that_they_follow(guarded: NatsServer) -> None:
+    subjects = {
+        "orders": SUBJECTS.orders,
+        "outcomes": SUBJECTS.outcomes,
+        "control": SUBJECTS.control,
+        "decisions": SUBJECTS.decisions,
+    }
+    woken = {
+        "planner": {"orders", "outcomes"},
+        "evictor": {"outcomes", "control"},
+        "nominator": {"outcomes", "control"},
+    }
+
+    for user in permissions(SUBJECTS):
+        allowed = {subjects[name] for name in woken.get(user, set())}
+        denied = await _denied(guarded, user, subscribe=tuple(subjects.values()))
+        assert denied == set(subjects.values()) - allowed, user
+
+
 async def test_a_viewer_cannot_listen_in(guarded: NatsServer) -> None:
     ears = ("_INBOX.>", "_INBOX.makeway.planner.>", "one.two.v1.plan", "one.two.v1.>")
 

@@ -25,6 +25,7 @@ from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage,
 from makeway.bus.login import Login
 from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.orders import OrdersConsumer
+from makeway.bus.permissions import passing
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.reconciler import StreamReconciler
@@ -90,6 +91,7 @@ class Bus:
         self.source = f"makeway/{name}"
         self.signatures = signatures or Signatures()
         self._keeper: StreamReconciler | None = None
+        self._passing = passing(subjects, name.partition("/")[0])
 
     @classmethod
     async def connect(
@@ -547,22 +549,21 @@ class Bus:
         start: Start,
         subjects: Sequence[str] = (),
         caught_up: asyncio.Event | None = None,
+        at_end: Callable[[float], None] | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
     ) -> AsyncIterator[StreamMessage]:
         """Read a stream in order, each message once, across reconnections; see `makeway.bus.follow.follow`.
 
-        Args:
-            stream: its name, as in `bus.subjects.orders_stream`.
-            start: where to begin.
-            subjects: only these, wildcards allowed; all where empty.
-            caught_up: set when what was there at the beginning has been read and worked on.
-            stop_at_end: end the iteration there.
-            restarted: called where the stream was made anew, or has lost what was read from it; all that
-                it holds is then read again.
+        `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all
+        where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where the stream was
+        made anew, or has lost what was read from it; all that it holds is then read again.
         """
-        follower = Follower(self.connection, self.jetstream, stream, subjects, start, restarted=restarted)
-        return follow(follower, caught_up=caught_up, stop_at_end=stop_at_end)
+        subject = "" if stop_at_end else self._passing.get(stream, "")
+        follower = Follower(
+            self.connection, self.jetstream, stream, subjects, start, restarted=restarted, passing=subject
+        )
+        return follow(follower, caught_up=caught_up, at_end=at_end, stop_at_end=stop_at_end)
 
 
 async def _api_of_people(connection: Connection, subjects: Subjects) -> str:

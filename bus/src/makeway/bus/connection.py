@@ -23,7 +23,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -31,6 +31,8 @@ from urllib.parse import urlsplit
 import nats.errors
 import structlog
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
@@ -110,6 +112,7 @@ class Connection:
         self._closing = False
         self._servers: Sequence[str] = ()
         self._answered = 0
+        self._optional: set[str] = set()
         self._clear: Callable[[], bool] = lambda: False
 
     @classmethod
@@ -227,6 +230,11 @@ class Connection:
         """
         raise ConnectionLost(await asyncio.shield(self._lost))
 
+    async def subscribe_if_allowed(self, subject: str, cb: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        """Subscribe to what is not needed: a login that may not is none the worse, and hears nothing."""
+        self._optional.add(subject)
+        return await self.client.subscribe(subject, cb=cb)
+
     def add_listener(self, on_reconnected: Callable[[], None]) -> None:
         """Call this after each reconnection; it must not raise."""
         self._listeners.add(on_reconnected)
@@ -247,6 +255,9 @@ class Connection:
             self._last_error = said
         if self._opening and any(refusal in said.lower() for refusal in _REFUSALS):
             raise BusRefused(said)
+        if kind == "permission" and any(f'"{one}"'.lower() in said.lower() for one in self._optional):
+            _log.info("wake_up_denied", error=said)
+            return
         if kind == "permission":
             self._denied, self._denied_at = said, time.monotonic()
         _log.log(

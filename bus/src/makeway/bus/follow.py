@@ -1,13 +1,15 @@
 """Reading a stream as it grows, from any point, each message once and in order, across reconnections.
 
 For readers that keep their own state (the planner's ledger, audit). They fetch batches with direct gets, and
-look for more several times a second: no consumer is made, so a login that only reads needs no right to make
-one. A consumer's messages go to whatever subject its maker names, which may be one of a stream's.
+look for more when a message passes, and several times a second: see `makeway.bus.wakeup`. No consumer is
+made, so a login that only reads needs no right to make one. A consumer's messages go to whatever subject its
+maker names, which may be one of a stream's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,10 +23,9 @@ from makeway.bus.connection import Connection
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import JetStream, JetStreamError, StoredMessage, written_time
 from makeway.bus.subjects import matches
+from makeway.bus.wakeup import WakeUp
 
 _RETRY_SECONDS: Final = 0.5
-_POLL_SECONDS: Final = 0.2
-"""Between two looks for more; a look is one request and one answer."""
 _PIECE: Final = 32
 """So many messages in a row, then others have their turn: each is decoded and verified, in 0.1 ms or so."""
 _LOOK_AT_STREAM_SECONDS: Final = 1.0
@@ -74,7 +75,7 @@ class StreamMessage:
 
 
 class Follower:
-    """One reader of one stream; see `follow`."""
+    """One reader of one stream; see `follow`. `passing`: subject that it may subscribe to as a wake-up."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Follower:
         start: Start,
         *,
         restarted: Callable[[], None] | None = None,
+        passing: str = "",
     ) -> None:
         self._jetstream = jetstream
         self._stream = stream
@@ -92,6 +94,8 @@ class Follower:
         self._start = start
         self._restarted = restarted
         self._batches = Batches(connection, jetstream, stream)
+        self._wake_up = WakeUp(connection, passing)
+        self._found = 0
         self._last = 0
         self._created = ""
         self._looked_at = 0.0
@@ -104,6 +108,7 @@ class Follower:
             BusUnavailable, JetStreamError: `drop`, then `open` again.
         """
         await self._batches.open()
+        await self._wake_up.open()
         await self._look_at_stream()
         self._trouble = ""
 
@@ -116,7 +121,13 @@ class Follower:
         if asyncio.get_running_loop().time() - self._looked_at > _LOOK_AT_STREAM_SECONDS:
             await self._look_at_stream()
         batch, more = await self._batches.get(self._request())
+        self._found += len(batch)
         return [_told(one) for one in batch if self._wanted(one)], not more
+
+    async def wait(self) -> None:
+        """Wait until there may be more."""
+        found, self._found = self._found, 0
+        await self._wake_up.wait(found)
 
     def read_up_to(self, sequence: int) -> None:
         """Note that all up to here was worked on."""
@@ -128,11 +139,12 @@ class Follower:
         if not self._trouble:
             _log.warning("follower_restarted", stream=self._stream, reason=reason, detail=detail)
         self._trouble = detail
-        await self._batches.close()
+        await self.close()
 
     async def close(self) -> None:
         """Listen no more."""
         await self._batches.close()
+        await self._wake_up.close()
 
     def _request(self) -> dict[str, Any]:
         start = Start.at_sequence(self._last + 1) if self._last else self._start
@@ -175,12 +187,17 @@ def _told(stored: StoredMessage) -> StreamMessage:
 
 
 async def follow(
-    follower: Follower, *, caught_up: asyncio.Event | None = None, stop_at_end: bool = False
+    follower: Follower,
+    *,
+    caught_up: asyncio.Event | None = None,
+    at_end: Callable[[float], None] | None = None,
+    stop_at_end: bool = False,
 ) -> AsyncIterator[StreamMessage]:
     """Every message from the start on, for ever, or until there is none left.
 
     `caught_up` is set when all that was there at the beginning has been yielded *and* the caller has
-    come back for more, so that what it made of the last one is complete.
+    come back for more, so that what it made of the last one is complete. `at_end` is called whenever that is
+    so again, with a time of the monotonic clock: all that was stored before it has been yielded.
 
     Raises nothing for what passes; a stream that does not exist is waited for.
     """
@@ -189,18 +206,21 @@ async def follow(
             try:
                 await follower.open()
                 while True:
-                    messages, at_end = await follower.read()
+                    began = time.monotonic()
+                    messages, ended = await follower.read()
                     for number, message in enumerate(messages, 1):
                         yield message
                         follower.read_up_to(message.sequence)
                         if number % _PIECE == 0:
                             await asyncio.sleep(0)
-                    if at_end:
+                    if ended:
                         if caught_up:
                             caught_up.set()
+                        if at_end:
+                            at_end(began)
                         if stop_at_end:
                             return
-                        await asyncio.sleep(_POLL_SECONDS)
+                        await follower.wait()
             except GapError as error:
                 await follower.drop("gap", str(error))
             except (BusUnavailable, JetStreamError) as error:

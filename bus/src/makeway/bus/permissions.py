@@ -74,6 +74,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.plan_group,
                 subjects.queues,
                 subjects.status,
+                *passing(subjects, "planner").values(),
             ),
         ),
         "evictor": Permissions(
@@ -100,7 +101,12 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
                 *_answers(PEOPLE),
             ),
-            subscribe=(f"{inbox('evictor')}.>", subjects.repairs, subjects.status),
+            subscribe=(
+                f"{inbox('evictor')}.>",
+                subjects.repairs,
+                subjects.status,
+                *passing(subjects, "evictor").values(),
+            ),
         ),
         "scheduler": Permissions(
             purpose="asks for plans, commits orders for pods and pod groups, follows outcomes",
@@ -130,7 +136,11 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.control_stream),
                 *_answers(PEOPLE),
             ),
-            subscribe=(f"{inbox('nominator')}.>", subjects.status),
+            subscribe=(
+                f"{inbox('nominator')}.>",
+                subjects.status,
+                *passing(subjects, "nominator").values(),
+            ),
         ),
         "shadow": Permissions(
             purpose="verifies plans for the nominator with a scheduler's filters, and writes nothing",
@@ -164,6 +174,19 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }
+
+
+def passing(subjects: Subjects, component: str) -> Mapping[str, str]:
+    """Return the streams that a component follows, each with the subjects whose messages wake it up.
+
+    On core NATS, where nothing is stored: what it takes for true is what the stream answers.
+    """
+    followed = {
+        "planner": (subjects.orders_stream, subjects.outcomes_stream),
+        "evictor": (subjects.outcomes_stream, subjects.control_stream),
+        "nominator": (subjects.outcomes_stream, subjects.control_stream),
+    }
+    return {stream: subjects.of_stream(stream) for stream in followed.get(component, ())}
 
 
 def viewers_services(subjects: Subjects) -> Mapping[str, tuple[str, bool]]:

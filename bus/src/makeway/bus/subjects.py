@@ -106,6 +106,16 @@ class Subjects:
         self.recordings_stream = f"{stem}_RECORDINGS"
         self.epochs_bucket = f"{stem}_EPOCHS"
 
+    def of_stream(self, stream: str) -> str:
+        """The subjects of one of the streams that are followed or consumed; raises KeyError for another."""
+        return {
+            self.orders_stream: self.orders,
+            self.begun_stream: self.begun_orders,
+            self.outcomes_stream: self.outcomes,
+            self.decisions_stream: self.decisions,
+            self.control_stream: self.control,
+        }[stream]
+
     def pod_order(self, preemptor_uid: str) -> str:
         """The subject that holds a preemptor's orders: one live one at a time."""
         return f"{self.prefix}.v1.orders.pod.{token(preemptor_uid)}"
