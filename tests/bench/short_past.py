@@ -82,7 +82,7 @@ class Planner:
                 snapshot=snapshot,
                 bus=self.written,
                 metrics=PlannerMetrics(CollectorRegistry()),
-                orders=OwnOrders(remove=lambda uid: False),
+                orders=OwnOrders(name=lambda uid: False),
                 past=self.past,
                 cluster_uid="cluster-1",
                 now=lambda: self.now,

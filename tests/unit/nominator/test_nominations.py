@@ -9,8 +9,9 @@ from typing import cast
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
-from makeway.nominator.cluster import FIELD_MANAGER, StoredPod
+from makeway.nominator.cluster import StoredPod
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.nominations import MOST_LOOKED_AT, ORPHAN_AFTER, Nominations
@@ -70,7 +71,7 @@ def watching(stored: Stored, **managers: str) -> Nominations:
 
 async def test_one_of_its_own_is_taken_back_when_no_order_has_come_for_it() -> None:
     stored = Stored()
-    nominations = watching(stored, ours=FIELD_MANAGER, theirs="kube-scheduler")
+    nominations = watching(stored, ours=NOMINATOR, theirs="kube-scheduler")
 
     await nominations.look_for_orphans(NOW)
     assert stored.read == []
@@ -92,7 +93,7 @@ async def test_one_of_another_is_read_once() -> None:
 async def test_a_flood_of_nominations_takes_a_round_no_longer_and_each_has_its_turn() -> None:
     stored = Stored()
     flood = {f"flood{number}": "a tenant" for number in range(MOST_LOOKED_AT * 2)}
-    nominations = watching(stored, **flood, ours=FIELD_MANAGER)
+    nominations = watching(stored, **flood, ours=NOMINATOR)
     await nominations.look_for_orphans(NOW)
 
     reads = []

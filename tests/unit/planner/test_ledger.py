@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from makeway.bus.messages import (
     EvictionOrder,
@@ -18,7 +19,8 @@ from makeway.bus.messages import (
     VictimOutcome,
     VictimResult,
 )
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders import ledger as module
+from makeway.planner.service.orders.ledger import REMEMBERED, Ledger
 from unit.planner.building import NOW
 
 
@@ -167,3 +169,28 @@ def test_what_ended_long_ago_is_kept_nowhere_though_no_plan_asks_what_is_leaving
     ledger.in_flight((), NOW + timedelta(seconds=11))
 
     assert not ledger._lately
+
+
+def test_victims_of_any_order_are_named_however_it_ended_until_they_are_forgotten() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("ord-1", "refused", "gone"))
+    assert ledger.names("refused")
+    assert not ledger.names("another")
+
+    assert ledger.ended(outcome("ord-1", "failed", refused="failed", gone="deleted"))
+    assert not ledger.ended(outcome("ord-1", "failed", refused="failed", gone="deleted")), "it is read again"
+    ledger.ended(outcome("ord-2", "refused", spared="spared"))  # read before its order
+
+    ledger.in_flight((), NOW + REMEMBERED)
+    assert all(ledger.names(uid) for uid in ("refused", "gone", "spared"))
+    ledger.in_flight((), NOW + REMEMBERED + timedelta(minutes=2))
+    assert not any(ledger.names(uid) for uid in ("refused", "gone", "spared"))
+
+
+def test_no_more_victims_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMED", 2)
+    ledger = Ledger()
+
+    ledger.ordered(order("ord-1", "a", "b", "c"))
+
+    assert [uid for uid in "abc" if ledger.names(uid)] == ["b", "c"]

@@ -71,11 +71,3 @@ def test_a_pod_that_is_bound_or_nominated_elsewhere_is_no_nominee_of_the_node() 
 
     assert behind(nominees, mark("a")) == []
     assert len(nominees) == 1
-
-
-def test_a_pod_that_no_scheduler_preempts_for_is_behind_no_mark() -> None:
-    nominees = Nominees()
-    nominees.put(nominee("P", preemptionPolicy="Never"), NOW)
-
-    assert behind(nominees, mark("a")) == [], "the order behind the mark may not have been read yet"
-    assert behind(nominees, mark("a"), now=NOW + UNCLAIMED) == []

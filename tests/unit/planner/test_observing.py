@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,8 +14,17 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, PlanRequest, Profile
+from makeway.bus.messages import (
+    API_VERSION,
+    OrderKind,
+    Outcome,
+    PlanRequest,
+    Profile,
+    VictimOutcome,
+    VictimResult,
+)
 from makeway.core.comparison import Share
+from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Pod
@@ -80,16 +90,17 @@ class Bench:
         self.registry = CollectorRegistry()
         self.past = ShortPast()
         self.serving: set[str] = set()
-        self.own: dict[str, str] = {}
+        self.named: set[str] = set()
+        self.orders_are_read = True
         self.observing = ObserveLoop(
             "planner-1",
             snapshot=snapshot,
             bus=self.bus,
             metrics=PlannerMetrics(self.registry),
             orders=OwnOrders(
-                remove=lambda uid: uid in self.own,
+                name=lambda uid: uid in self.named,
+                read_until=lambda: math.inf if self.orders_are_read else -math.inf,
                 serve=lambda uid: uid in self.serving,
-                behind=lambda uid: self.own.get(uid, ""),
             ),
             past=self.past,
             cluster_uid="cluster-1",
@@ -132,7 +143,8 @@ class Bench:
     def nominate(self, node: str, uid: str = "P") -> None:
         self.observing.put(pod_object(uid, status={"nominatedNodeName": node}))
 
-    def mark(self, *uids: str, owner: str = "", created: datetime | None = None, group: str = "") -> None:
+    def mark(self, *uids: str, by: str = "", group: str = "") -> None:
+        """Show that these are marked; `by`: the field manager, empty where the watch did not read it."""
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -145,9 +157,29 @@ class Bench:
             if group:
                 spec["schedulingGroup"] = {"podGroupName": group}
             status = {"conditions": [condition]}
-            self.observing.put(
-                pod_object(uid, record.labels, owner=owner, created=created, spec=spec, status=status)
+            self.observing.put(pod_object(uid, record.labels, by=by, spec=spec, status=status))
+
+    def unmark(self, *uids: str) -> None:
+        """Show that these live on, and are marked no more."""
+        for uid in uids:
+            self.observing.put(pod_object(uid, spec={"nodeName": self.snapshot.pods[uid].node}))
+
+    def end(self, preemptor: str, victim: str, result: VictimResult, kind: OrderKind = "pod") -> None:
+        """Let the planner read how one of makeway's own orders ended."""
+        self.observing.ended(
+            Outcome(
+                order_id=f"ord-{preemptor}",
+                kind=kind,
+                cluster_uid="cluster-1",
+                epoch=1,
+                result="succeeded",
+                evictor="e",
+                started_at=self.now,
+                finished_at=self.now,
+                preemptor_uid=preemptor,
+                victims=(VictimOutcome(namespace="default", name=victim, uid=victim, result=result),),
             )
+        )
 
     async def told(self, span: timedelta = QUIET) -> list[Comparison]:
         """Let so much time pass; returns everything that was written by then."""
@@ -168,19 +200,21 @@ def pod_object(
     uid: str,
     labels: Mapping[str, str] | None = None,
     *,
-    owner: str = "",
-    created: datetime | None = None,
+    by: str = "",
     **parts: Any,
 ) -> Pod:
-    metadata = {
+    metadata: dict[str, Any] = {
         "namespace": "default",
         "name": uid,
         "uid": uid,
         "labels": dict(labels or {}),
-        "ownerReferences": [{"uid": owner}] if owner else [],
-        "creationTimestamp": created,
     }
-    return msgspec.convert({"metadata": metadata, "spec": {}, "status": {}, **parts}, Pod)
+    if by:
+        owned: dict[str, Any] = {"f:conditions": {'k:{"type":"DisruptionTarget"}': {"f:reason": {}}}}
+        fields = {"f:status": owned}
+        metadata["managedFields"] = [{"manager": by, "subresource": "status", "fieldsV1": fields}]
+    made = {"metadata": metadata, "spec": {}, "status": {}, **parts}
+    return msgspec.convert(made, ManagedPod if by else Pod)
 
 
 @pytest.fixture(autouse=True)
@@ -433,19 +467,27 @@ async def test_the_pod_of_an_own_order_is_never_told_as_the_preemptor() -> None:
     assert await bench.told() == []
 
 
-async def test_makeways_own_orders_count_for_loops_and_plans_are_held_back() -> None:
-    bench = Bench(make_snapshot(["n1"]))
-    bench.observing.following = True
+@pytest.mark.parametrize("kind", ["pod", "group"])
+async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_back(kind: OrderKind) -> None:
+    bench = following(make_snapshot(["n1"]))
+    bench.apply(KnowPodGroups(True, True, True))
     for turn in range(LOOP_AT_LEAST + 1):
-        web = make_pod(f"w{turn}", "n1", LOW, XL, facts=owned("web", bench.now))
+        assert bench.observing.loops() == 0
+        web = make_pod(f"w{turn}", "n1", LOW, XL, facts=owned("web", bench.now + timedelta(seconds=1)))
+        urgent = make_pod(f"P{turn}", "", HIGH, XL, facts=owned("urgent", bench.now))
+        if kind == "group":
+            urgent = msgspec.structs.replace(urgent, group="train")
+            record = GroupRecord(key=GroupKey("default", "train"), uid=f"G{turn}", whole=False, priority=HIGH)
+            bench.apply(PutPodGroup(record))
         bench.apply(PutPod(web))
-        created = bench.now + timedelta(seconds=1)
+        bench.apply(PutPod(urgent))
         bench.now += timedelta(seconds=20)
-        bench.own[web.uid] = f"P{turn}"
-        spec, status = {"priority": HIGH}, {"nominatedNodeName": "n1"}
-        bench.observing.put(pod_object(f"P{turn}", owner="urgent", spec=spec, status=status))
-        bench.mark(web.uid, owner="web", created=created)
+        bench.named.add(web.uid)
+        bench.observing.put(unasked_preemptor(urgent.uid))
+        bench.mark(web.uid, by=EVICTOR)
         bench.apply(RemovePod(web.uid))
+        bench.end(f"G{turn}" if kind == "group" else urgent.uid, web.uid, "deleted", kind)
+        bench.apply(RemovePod(urgent.uid))
 
     assert bench.observing.loops() == 1
     assert f"pods like default/w{LOOP_AT_LEAST} are preempted again" in bench.observing.told_loops()
@@ -455,6 +497,17 @@ async def test_makeways_own_orders_count_for_loops_and_plans_are_held_back() -> 
     preemptor = make_pod("Q", priority=HIGH, size=L, facts=owned("urgent", bench.now))
     assert isinstance(bench.observing.hold_back(preemptor, planned, bench.now), PlanRefusal)
     assert await bench.told(WINDOW) == [], "they are not preemptions by others"
+
+
+async def test_victims_that_an_own_order_did_not_delete_count_for_no_loop() -> None:
+    bench = following(make_snapshot(["n1"]))
+    bench.apply(PutPod(make_pod("P", "", HIGH, XL, facts=owned("urgent", bench.now))))
+    for turn in range(3 * LOOP_AT_LEAST):
+        bench.apply(PutPod(make_pod(f"w{turn}", "n1", LOW, XL, facts=owned("web", bench.now))))
+        bench.now += timedelta(seconds=20)
+        bench.end("P", f"w{turn}", "failed")
+
+    assert bench.observing.loops() == 0
 
 
 def owned(owner: str, created: datetime) -> PodFacts:

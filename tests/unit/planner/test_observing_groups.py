@@ -212,7 +212,7 @@ async def test_a_mark_for_a_pod_is_no_sign_of_a_group() -> None:
 
 async def test_victims_of_makeways_own_orders_are_left_out() -> None:
     bench = Groups(cluster())
-    bench.own = {"a": "g0", "b": "g0"}
+    bench.named = {"a", "b"}
     bench.decide_group()
     bench.mark_for_group("a", "b")
 
@@ -229,9 +229,8 @@ async def test_marks_of_makeways_own_order_that_failed_at_once_are_no_preemption
     bench.observing.following = True
     if asked:
         bench.decide_group()
-    bench.own = {"a": "g0", "b": "g0"}
+    bench.named = {"a", "b"}
     bench.mark_for_group("a", "b")
-    bench.own = {}
     bench.place(g0="n1", g1="n2")
 
     await bench.planned()

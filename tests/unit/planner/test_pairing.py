@@ -72,30 +72,18 @@ def test_a_plan_that_nothing_is_done_about_has_no_counterpart_in_the_end() -> No
     assert (pair.node, pair.evicted, pair.bound) == ("", (), False)
 
 
-def test_what_makeways_own_orders_remove_is_no_sign_of_default_preemption() -> None:
-    pairing = Pairing(ours={"a"}.__contains__)
+def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
+    pairing = Pairing()
     pairing.expect(plan("P", nominated="n1"))
-
     pairing.evicted(mark("a", "n1", 0.1))
+    pairing.evicted(mark("b", "n2", 0.1))
 
+    pairing.withdrawn("a", "n1")
+    pairing.withdrawn("a", "n2")
+
+    assert pairing.nodes() == ["n2"]
     (pair,) = pairing.due(after(60))
     assert (pair.node, pair.evicted) == ("", ())
-
-
-def test_marks_of_an_order_of_makeways_own_that_fails_are_no_sign_of_default_preemption_afterwards() -> None:
-    live = {"early", "late"}
-    pairing = Pairing(ours=lambda uid: uid in live)
-    live.discard("late")
-
-    pairing.evicted(mark("early", "n1", 0.1))
-    pairing.evicted(mark("late", "n1", 0.1))
-    live.add("late")  # the order is read after its mark was seen
-    assert pairing.unclaimed("n1") == []
-    live.clear()
-
-    assert pairing.unclaimed("n1") == []
-    pairing.evicted(mark("early", "n1", 2))
-    assert [seen.gone.uid for seen in pairing.unclaimed("n1")] == ["early"]
 
 
 def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_no_plan() -> None:
@@ -157,10 +145,26 @@ def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_
     pairing.expect(plan("P"))
     pairing.evicted(mark("a", "n1", 0.1))
 
-    (pair,) = pairing.ended("P", "n1")
+    pairing.ended("P", "n1", after(0.2))
 
+    assert len(pairing) == 0
+    (pair,) = pairing.due(after(0.2))
     assert (pair.node, victims(pair), pair.bound) == ("n1", ["a"], True)
-    assert pairing.ended("P", "n1") == []
+    pairing.ended("P", "n1", after(0.3))
+    assert pairing.due(after(60)) == []
+
+
+def test_a_mark_that_was_made_while_the_pod_waited_is_its_victims_however_late_it_is_known() -> None:
+    pairing = Pairing()
+    pairing.expect(plan("P"))
+    pairing.nominated("P", "n1", after(0.1))
+    pairing.ended("P", "n1", after(0.2))
+
+    pairing.evicted(mark("held", "n1", 0.15))
+    pairing.evicted(mark("later", "n1", 0.25))
+
+    (pair,) = pairing.due(after(0.5))
+    assert victims(pair) == ["held"]
 
 
 def test_beyond_its_bound_the_eldest_plan_is_given_up_without_a_pair() -> None:
@@ -200,7 +204,7 @@ def test_every_mark_stands_in_at_most_one_pair_and_only_with_a_pod_of_higher_pri
             case "mark":
                 pairing.evicted(mark(f"v{number}", node, now, priority=LOW if pause < 4 else MID))
             case "end":
-                pairs += pairing.ended(uid, node)
+                pairing.ended(uid, node, after(now))
             case _:
                 pairs += pairing.due(after(now))
     pairs += pairing.due(after(now + 60))

@@ -21,6 +21,7 @@ import msgspec
 from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
+from makeway.core.k8s.authorship import EVICTOR
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
 from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
@@ -35,9 +36,6 @@ from makeway.runtime.kube import METADATA_ONLY, AnswerTooLong, Api, ApiError, Ap
 from makeway.runtime.pages import PageMetadata
 from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
-
-FIELD_MANAGER = "makeway-evictor"
-"""Owner of the evictor's fields in metadata.managedFields."""
 
 CALL_TIMEOUT_SECONDS = 10.0
 """One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
@@ -439,7 +437,7 @@ class ApiCluster:
         Raises AnswerTooLong where the answer is longer than `most_bytes`.
         """
         if method in ("PATCH", "POST"):
-            path += f"{'&' if '?' in path else '?'}fieldManager={FIELD_MANAGER}"
+            path += f"{'&' if '?' in path else '?'}fieldManager={EVICTOR}"
         try:
             answer = await self._api.request(
                 method,

@@ -13,13 +13,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
 from makeway.core.k8s.objects import Node, Pod
 from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
 from makeway.runtime.pages import PageMetadata
 from makeway.runtime.paging import PAGE_BYTES, Paging
-
-FIELD_MANAGER: Final = "makeway-nominator"
-"""Owner of its nominations in metadata.managedFields."""
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 
@@ -33,20 +31,6 @@ class Changed(Exception):  # noqa: N818 - it names a state
     """The pod has changed since it was read, or is another one under that name."""
 
 
-class _ManagedFields(msgspec.Struct, rename="camel"):
-    manager: str = ""
-    subresource: str = ""
-    fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    managed_fields: tuple[_ManagedFields, ...] = ()
-
-
-class _Managed(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
 class _Pods(msgspec.Struct):
     metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
     items: tuple[Pod, ...] = ()
@@ -55,7 +39,7 @@ class _Pods(msgspec.Struct):
 _pod = msgspec.json.Decoder(Pod).decode
 _node = msgspec.json.Decoder(Node).decode
 _pods = msgspec.json.Decoder(_Pods).decode
-_managed = msgspec.json.Decoder(_Managed).decode
+_managed = msgspec.json.Decoder(ManagedPod).decode
 
 
 class StoredPod(msgspec.Struct, frozen=True):
@@ -66,12 +50,12 @@ class StoredPod(msgspec.Struct, frozen=True):
 
     def nominated_by_us(self) -> bool:
         """Report whether its nomination is the nominator's, by metadata.managedFields."""
-        return bool(self.pod.status.nominated_node_name) and any(
-            one.manager == FIELD_MANAGER
-            and one.subresource == "status"
-            and "f:nominatedNodeName" in one.fields_v1.get("f:status", {})
-            for one in _managed(self.raw).metadata.managed_fields
-        )
+        if not self.pod.status.nominated_node_name:
+            return False
+        try:
+            return NOMINATOR in writers_of_nomination(_managed(self.raw))
+        except msgspec.ValidationError:
+            return False  # more entries than are read
 
 
 class NominatorApi:
@@ -121,7 +105,7 @@ class NominatorApi:
             await self._api.request(
                 "PATCH",
                 _pod_path(meta.namespace, meta.name) + "/status",
-                query={"fieldManager": FIELD_MANAGER},
+                query={"fieldManager": NOMINATOR},
                 body=msgspec.json.encode(body),
                 content_type=MERGE_PATCH,
                 timeout_seconds=_SECONDS,

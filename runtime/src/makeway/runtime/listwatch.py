@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
@@ -118,12 +118,16 @@ class ListWatchTimings:
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """A kind of objects: its name in metrics and logs, its path, its type, and which of them."""
+    """A kind of objects: its name in metrics and logs, its path, its type, and which of them.
+
+    `closer`: returns an object of a watch event as it is, or read from the event's text as more than `type`.
+    """
 
     name: str
     path: str
     type: type[T]
     field_selector: str = ""
+    closer: Callable[[T, bytes], T] = lambda item, _: item
 
 
 class _Event(View, Generic[O], frozen=True, gc=False):
@@ -339,7 +343,7 @@ class ListWatch(Generic[T]):
         except DECODE_ERRORS:
             event = _NO_EVENT
         if event.type in _CHANGES:
-            self._hand_on(event.type, event.object)
+            self._hand_on(event.type, self.resource.closer(event.object, line))
         else:
             self._apply_in_steps(line)
 

@@ -22,6 +22,11 @@ def preemption_message(scheduler_name: str, *, for_group: bool = False) -> str:
     return f"{scheduler_name}: {_GROUP_MESSAGE if for_group else _MESSAGE}"
 
 
+def is_disrupted(pod: Pod) -> bool:
+    """Report whether a pod carries a DisruptionTarget, whoever set it."""
+    return any(condition.type == DISRUPTION_TARGET for condition in pod.status.conditions or ())
+
+
 def lives_on_marked(pod: Pod) -> bool:
     """Report whether a pod carries preemption's mark and is not on its way out."""
     if pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED_PHASES:

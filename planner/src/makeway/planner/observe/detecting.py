@@ -1,9 +1,8 @@
 """Preemptions that no plan was asked for: by DefaultPreemption, by a fallback, by another scheduler.
 
 The API shows marks on pods of one node, and a pod of higher priority, of the scheduler that the marks name,
-that is nominated to it; either comes first. A mark that a waiting plan claims, or that one of makeway's own
-orders made, calls for no preemptor. A pod with `preemptionPolicy: Never` is none. Pure state: it is told what
-the watch sees, and the time.
+that is nominated to it; either comes first. A mark that a waiting plan claims calls for no preemptor. Pure
+state: it is told what the watch sees, and the time.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.objects import Pod
-from makeway.core.policy.external import NEVER
 from makeway.planner.observe.pairing import WINDOW, Evicted
 
 MOST_NOMINEES: Final = 10_000
@@ -76,11 +74,6 @@ class Nominees:
         self._on_node.setdefault(node, {})[uid] = nominee
         return node
 
-    def get(self, uid: str) -> Pod | None:
-        """Return a pod, as it was when it was nominated; None where it is none of them."""
-        nominee = self._nominees.get(uid)
-        return nominee.pod if nominee is not None else None
-
     def drop(self, uid: str) -> None:
         """Forget a pod."""
         nominee = self._nominees.pop(uid, None)
@@ -123,8 +116,6 @@ class Nominees:
 
 def _may_be_behind(nominee: _Nominee, mark: Evicted, now: datetime) -> bool:
     pod = nominee.pod
-    if pod.spec.preemption_policy == NEVER:
-        return False  # no scheduler preempts for it; makeway nominator may, by an order not yet read here
     if (pod.spec.priority or 0) <= mark.gone.priority or (pod.spec.scheduler_name or "") != mark.scheduler:
         return False
     if nominee.told is not None and mark.at <= nominee.told + WINDOW:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -30,6 +30,7 @@ from makeway.planner.observe.gang_pairing import ComparedGang, GangPairing, Unas
 from makeway.planner.observe.gang_unasked import TOPOLOGY, reading_members, unasked_gang
 from makeway.planner.observe.pairing import Evicted
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.observe.unasked import Surroundings
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.decision import GangDecision, gang_decision
 from makeway.planner.plan.gang.planner import planning_gang
@@ -60,7 +61,6 @@ class GangComparer:
         snapshot: Snapshot,
         past: ShortPast,
         cluster_uid: str,
-        ours: Callable[[str], bool],
         preempted: Preempted,
     ) -> None:
         self._identity = identity
@@ -69,17 +69,12 @@ class GangComparer:
         self._cluster_uid = cluster_uid
         self._preempted = preempted
         self._cache = PlanCache()
-        self._pairing = GangPairing(ours)
+        self._pairing = GangPairing()
         self._observed: dict[str, ObservedGang] = {}
 
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
         return len(self._pairing)
-
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing to conclude."""
-        return self._pairing.idle
 
     def expect(self, decision: GangDecision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes."""
@@ -102,9 +97,13 @@ class GangComparer:
         """Note that a pod was marked for a group."""
         self._pairing.evicted(mark)
 
+    def withdrawn(self, uid: str) -> None:
+        """Note that a pod lives on and is marked no more."""
+        self._pairing.withdrawn(uid)
+
     def due(self, now: datetime) -> list[Comparison]:
         """Return the comparisons of which nothing more is expected."""
-        return self._concluded(self._pairing.due(now), now)
+        return [] if self._pairing.idle else self._concluded(self._pairing.due(now), now)
 
     def unasked(self, now: datetime) -> list[UnaskedGang]:
         """Return the preemptions that are to be planned for."""
@@ -119,20 +118,8 @@ class GangComparer:
 
         return self._pairing.unasked(now, priority, waiting)
 
-    async def plan(
-        self,
-        seen: UnaskedGang,
-        now: datetime,
-        *,
-        name: str,
-        nominated: Callable[[], Iterable[tuple[Pod, str]]],
-        in_flight: Callable[[], Mapping[str, str]],
-        unsynced: Callable[[], str],
-    ) -> list[Comparison]:
-        """Plan as of before the first mark, and wait for the rest of the preemption.
-
-        `nominated`, `in_flight`: asked once the members have been read, since they may change meanwhile.
-        """
+    async def plan(self, seen: UnaskedGang, now: datetime, around: Surroundings) -> list[Comparison]:
+        """Plan as of before the first mark, and wait for the rest of the preemption."""
         snapshot, began = self._snapshot, time.perf_counter()
 
         async def run(steps: Iterable[_T | None]) -> _T | None:
@@ -141,15 +128,15 @@ class GangComparer:
                 if found is not None:
                     return found
                 await asyncio.sleep(0)
-                if unsynced() or time.perf_counter() - began > MOST_SECONDS:
+                if around.unsynced() or time.perf_counter() - began > MOST_SECONDS:
                     break
             return None
 
-        if unsynced():
+        if around.unsynced():
             return []
         pods = (pod for pod, _ in seen.members)
         try:
-            classes = await run(reading_members(pods, cluster_uid=self._cluster_uid, request_id=name))
+            classes = await run(reading_members(pods, cluster_uid=self._cluster_uid, request_id=around.name))
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
             return []  # the snapshot's own feed says so
         group = self._record(seen.group)
@@ -164,9 +151,9 @@ class GangComparer:
             classes,
             past,
             cluster_uid=self._cluster_uid,
-            request_id=name,
-            nominated=nominated(),
-            in_flight={**in_flight(), **came},
+            request_id=around.name,
+            nominated=around.nominated(),
+            in_flight={**around.in_flight(""), **came},
         )
         with snapshot.restoring(past.left):
             result: GangPlan | GangRefusal | None = await run(
@@ -179,7 +166,7 @@ class GangComparer:
                 asked.request,
                 asked.question,
                 result,
-                decision_id=name,
+                decision_id=around.name,
                 planner=self._identity,
                 at=seen.at,
                 duration_seconds=time.perf_counter() - began,

@@ -53,6 +53,11 @@ class UnaskedGang:
     at: datetime
     revision: int
 
+    @property
+    def pod(self) -> Pod:
+        """A member."""
+        return self.members[0][0]
+
 
 @dataclass(slots=True)
 class _Member:
@@ -73,11 +78,9 @@ class GangPairing:
     """The groups that wait, their members, and the marks that belong to none yet.
 
     A member costs O(1), a mark O(plans that wait), a plan O(marks), `due` and `unasked` O(marks + members).
-    `ours`: whether one of makeway's own orders removes a pod.
     """
 
-    def __init__(self, ours: Callable[[str], bool] = lambda _: False) -> None:
-        self._ours = ours
+    def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._members: dict[str, dict[str, _Member]] = {}
         self._group_of: dict[str, str] = {}
@@ -143,16 +146,15 @@ class GangPairing:
             self.drop(uid)
 
     def evicted(self, mark: Evicted) -> None:
-        """Take in that a pod was marked for a group.
+        """Take in that a pod was marked for a group."""
+        self._marks.add(mark)
 
-        One of makeway's own orders is looked at now: once such an order fails, its mark looks like another's.
-        """
-        if not self._ours(mark.gone.uid):
-            self._marks.add(mark)
+    def withdrawn(self, uid: str) -> None:
+        """Take in that a pod lives on and is marked no more: it was evicted by no one."""
+        self._marks.forget(lambda mark: mark.gone.uid == uid)
 
     def due(self, now: datetime) -> list[ComparedGang]:
         """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
-        self._forget_own()
         owned = self._owned()
         ended = []
         for group, waiting in self._open.items():
@@ -172,7 +174,6 @@ class GangPairing:
 
         `priority_of`: a group's, None where it is not known. `waiting`: how many of its members have no node.
         """
-        self._forget_own()
         marks = self._marks.unowned()
         on_node: defaultdict[str, list[Evicted]] = defaultdict(list)
         for mark in marks:
@@ -201,9 +202,6 @@ class GangPairing:
         return found
 
     # -------------------------------------------------------------------------------- inner work
-
-    def _forget_own(self) -> None:
-        self._marks.forget(lambda mark: self._ours(mark.gone.uid))
 
     def _nominated_at(self, waiting: _Open) -> datetime | None:
         members = self._members.get(waiting.expected.group, {})
@@ -238,7 +236,7 @@ class GangPairing:
         return ComparedGang(
             expected=waiting.expected,
             nodes=tuple(sorted({one.node for one in members.values()})),
-            evicted=tuple(mark for mark in marks if not self._ours(mark.gone.uid)),
+            evicted=tuple(marks),
             nominated_at=self._nominated_at(waiting),
             bound=any(one.bound for one in members.values()),
             shared=any(one.shared for one in owned),

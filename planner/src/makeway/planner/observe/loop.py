@@ -1,46 +1,44 @@
 """What others preempt, compared with what makeway would have done.
 
 In mode `observe` it hears of each decision before the plugin does, and so before DefaultPreemption acts; the
-rest it sees in the pods' list-watch. For a preemption that no scheduler asked about, it plans once the first
-mark and the nomination have both been seen, as of before that mark. Nothing waits for it, and what it cannot
-keep up with is dropped and counted.
+rest it sees in the pods' list-watch. Which marks are others' `authors` says, of pods and groups alike. For a
+preemption that no scheduler asked about, it plans once the first mark and the nomination have both been seen,
+as of before that mark. Nothing waits for it, and what it cannot keep up with is dropped and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
-import msgspec
 import structlog
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
 from makeway.bus.ids import decision_id
+from makeway.bus.messages import Outcome
+from makeway.core.k8s.authorship import writers_of_mark
 from makeway.core.k8s.disruption import preempted_by, preempted_for_group
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
-from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
-from makeway.planner.observe.comparing import Certainty, Observed, comparison_of
-from makeway.planner.observe.detecting import Nominees, UnaskedPreemption
+from makeway.planner.observe.authors import Authors, Mark
+from makeway.planner.observe.detecting import UnaskedPreemption
 from makeway.planner.observe.gang_loop import GangComparer
 from makeway.planner.observe.gang_pairing import UnaskedGang
 from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
-from makeway.planner.observe.pairing import ComparedPair, Evicted, Pairing
+from makeway.planner.observe.pairing import Evicted
 from makeway.planner.observe.past import ShortPast
-from makeway.planner.observe.unasked import decision_of, unasked
-from makeway.planner.plan.cache import PlanCache
+from makeway.planner.observe.pod_loop import PodComparer
+from makeway.planner.observe.unasked import Surroundings
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.decision import GangDecision
-from makeway.planner.plan.planner import planning
-from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -66,19 +64,6 @@ class ComparisonPublisher(Protocol):
         """Store it; raises BusError."""
 
 
-class _Status(msgspec.Struct, rename="camel"):
-    nominated_node_name: str | None = None
-
-
-class _RequestPod(msgspec.Struct):
-    """The one thing that is looked at of a request's pod."""
-
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_asking: Final = msgspec.json.Decoder(_RequestPod)
-
-
 def _nothing_in_flight(uid: str, now: datetime) -> Mapping[str, str]:
     """Return what orders remove, as a preemptor sees it, where there are none."""
     return {}
@@ -88,14 +73,14 @@ def _nothing_in_flight(uid: str, now: datetime) -> Mapping[str, str]:
 class OwnOrders:
     """What is asked of makeway's own orders.
 
-    `remove`: whether one removes a pod. `serve`: whether a live one makes room for a pod. `behind`: UID of
-    the preemptor for which a live one removes a pod; empty for none. `in_flight`: what live ones remove, as
-    one preemptor sees it at a time.
+    `name`: whether one names a pod as a victim, or has done so lately, however it ended. `read_until`: the
+    time of the monotonic clock before which all that were stored have been read. `serve`: whether a live one
+    makes room for a pod. `in_flight`: what live ones remove, as one preemptor sees it at a time.
     """
 
-    remove: Callable[[str], bool]
+    name: Callable[[str], bool]
+    read_until: Callable[[], float] = lambda: math.inf
     serve: Callable[[str], bool] = lambda _: False
-    behind: Callable[[str], str] = lambda _: ""
     in_flight: Callable[[str, datetime], Mapping[str, str]] = _nothing_in_flight
 
 
@@ -124,33 +109,32 @@ class ObserveLoop:
         self._identity = identity
         self._snapshot = snapshot
         self._orders = orders
-        self._past = past or ShortPast()
-        self._cluster_uid = cluster_uid
+        past = past or ShortPast()
         self._unsynced = unsynced
-        self._cache = PlanCache()
-        self._nominees = Nominees()
         self._loops = PreemptionLoops()
         self._unasked: asyncio.Queue[UnaskedPreemption | UnaskedGang] = asyncio.Queue(QUEUE_LIMIT)
         self._bus = bus
         self._metrics = metrics
         self._now = now
-        self._pairing = Pairing(orders.remove)
-        self._gangs = GangComparer(
+        self._authors = Authors(orders.name, orders.read_until)
+        self._pods = PodComparer(
             identity,
             snapshot=snapshot,
-            past=self._past,
+            past=past,
             cluster_uid=cluster_uid,
-            ours=orders.remove,
+            served=orders.serve,
             preempted=self._preempted,
         )
-        self._observed: dict[str, Observed[Decision]] = {}
+        self._gangs = GangComparer(
+            identity, snapshot=snapshot, past=past, cluster_uid=cluster_uid, preempted=self._preempted
+        )
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
 
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
-        return len(self._pairing) + len(self._gangs)
+        return len(self._pods) + len(self._gangs)
 
     def loops(self) -> int:
         """Return how many pairs of owners preempt each other, or one the other, again and again."""
@@ -166,78 +150,92 @@ class ObserveLoop:
 
     def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
-        nominated = _asking.decode(decision.request.pod).status.nominated_node_name or ""
-        self._expect(decision, nominated)
+        self._say_all(self._pods.expect(decision, self._now()))
 
     def expect_group(self, decision: GangDecision) -> None:
         """Take a decision about a group that was made in mode `observe`, as `expect`."""
         self._say_all(self._gangs.expect(decision, self._now()))
 
-    def _expect(self, decision: Decision, nominated: str, certainty: Certainty | None = None) -> None:
-        pairs = self._pairing.expect(comparing.expected(self._snapshot, decision, nominated))
-        self._conclude(pairs)
-        seen = comparing.observed(self._snapshot, decision, certainty)
-        self._observed[decision.question.preemptor.uid] = seen
-
     # What the list-watch calls.
 
     def put(self, item: Pod) -> None:
-        """Note a nomination, a binding, or a new mark."""
-        uid = item.metadata.uid
-        if self._pairing.waits_for(uid):
-            self._pairing.nominated(uid, item.status.nominated_node_name or "", self._now())
-            if item.spec.node_name:
-                self._conclude(self._pairing.ended(uid, item.spec.node_name))
-        self._gangs.put(item, self._now())
-        newly = self._nominees.put(item, self._now())
-        if newly:
-            self._detect(newly)
+        """Note a nomination, a binding, a new mark, or that a mark was taken back."""
+        uid, now = item.metadata.uid, self._now()
+        self._pods.put(item, now)
+        self._gangs.put(item, now)
         scheduler = preempted_by(item)
-        if not scheduler:
-            self._marked.discard(uid)
-        elif uid not in self._marked:
+        if scheduler and uid not in self._marked:
             self._marked.add(uid)
             self._mark(item, scheduler)
+        elif not scheduler and uid in self._marked:
+            self._marked.discard(uid)
+            if item.metadata.deletion_timestamp is None:
+                self._authors.withdraw(uid)
+                self._pods.withdrawn(uid, item.spec.node_name or "")
+                self._gangs.withdrawn(uid)
+        self._plan_for(self._pods.newly_unasked(now))
 
     def drop(self, item: Pod) -> None:
         """Note that a pod is gone."""
-        self._forget(item.metadata.uid)
+        uid = item.metadata.uid
+        self._pods.drop(uid, self._now())
+        self._gangs.drop(uid)
+        self._marked.discard(uid)
+        self._told.pop(uid, None)
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
-        self._nominees.retain(uids)
+        self._pods.retain(uids, self._now())
         self._gangs.retain(uids)
-        for uid in (self._marked | self._observed.keys() | self._told.keys()) - uids:
-            self._forget(uid)
+        self._marked &= uids
+        for uid in self._told.keys() - uids:
+            del self._told[uid]
+
+    # What the ledger calls.
+
+    def ended(self, outcome: Outcome) -> None:
+        """Take in how one of makeway's own orders ended; what it has evicted counts for loops, once."""
+        preemptor = self._made_room_for(outcome)
+        for one in outcome.victims if preemptor is not None else ():
+            victim = self._known(one.uid) if one.result == "deleted" else None
+            if preemptor is not None and victim is not None:
+                self._preempted(preemptor, victim, self._now(), _OWN)
+
+    def orders_read(self) -> None:
+        """Go on with the marks that are held: more orders have been read."""
+        if not len(self._authors):
+            return
+        for mark in self._authors.of_others():
+            (self._gangs if mark.for_group else self._pods).mark(mark.evicted)
+        self._plan_for(self._pods.newly_unasked(self._now()))
 
     # What runs.
 
     async def poll_forever(self) -> NoReturn:
-        """Conclude what nothing more is expected of."""
+        """Conclude what nothing more is expected of; nothing, while it is not known whose a mark is."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            if not self._gangs.idle:
-                self._detect_groups()
-                self._say_all(self._gangs.due(self._now()))
-            if self._pairing.idle:
+            self.orders_read()
+            if len(self._authors):
                 continue
-            for node in self._pairing.nodes():
-                self._detect(node)
-            self._conclude(self._pairing.due(self._now()))
+            for comparer in (self._gangs, self._pods):
+                now = self._now()
+                self._plan_for(comparer.unasked(now))
+                self._say_all(comparer.due(now))
 
     async def plan_forever(self) -> NoReturn:
         """Plan for preemptions that no scheduler asked about, one after the other."""
         while True:
             seen = await self._unasked.get()
             try:
-                await (self._plan_group(seen) if isinstance(seen, UnaskedGang) else self._plan(seen))
+                await self._plan(seen)
             except Exception as error:  # noqa: BLE001 - the top of a plan: a defect must end no answers
                 self._metrics.comparison_records.labels("failed").inc()
-                pod = seen.members[0][0] if isinstance(seen, UnaskedGang) else seen.pod
+                metadata = seen.pod.metadata
                 _log.warning(
                     "comparison_not_planned",
-                    pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
-                    pod_uid=pod.metadata.uid,
+                    pod=f"{metadata.namespace}/{metadata.name}",
+                    pod_uid=metadata.uid,
                     error=repr(error),
                 )
             await asyncio.sleep(0)
@@ -257,126 +255,58 @@ class ObserveLoop:
     # -------------------------------------------------------------------------------- inner work
 
     def _mark(self, item: Pod, scheduler: str) -> None:
-        if not (self._observed or len(self._gangs) or self.following) or self._unsynced():
+        if not (len(self) or self.following) or self._unsynced():
             return
         try:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
-        self._look_at_own(pod, self._orders.behind(pod.uid))
         gone, revision = comparing.gone(self._snapshot, pod), self._snapshot.revision
-        mark = Evicted(pod, gone, scheduler, self._now(), revision)
-        if preempted_for_group(item):
-            self._gangs.mark(mark)
-            return
-        self._pairing.evicted(mark)
-        self._detect(pod.node)
+        mark = Mark(
+            Evicted(pod, gone, scheduler, self._now(), revision),
+            for_group=preempted_for_group(item),
+            writers=writers_of_mark(item),
+            seen=time.monotonic(),
+        )
+        if not self._authors.take(mark):
+            self._metrics.comparison_records.labels("dropped").inc()
+        self.orders_read()
 
-    def _detect(self, node: str) -> None:
-        """Have a plan made for each preemption on a node that shows now."""
-        if not self.following or not (marks := self._pairing.unclaimed(node)):
-            return
-
-        def asked(uid: str) -> bool:
-            return self._pairing.waits_for(uid) or self._orders.serve(uid)
-
-        for found in self._nominees.behind(node, marks, self._now(), asked):
+    def _plan_for(self, found: Iterable[UnaskedPreemption | UnaskedGang]) -> None:
+        """Have a plan made for each preemption that shows now."""
+        for seen in found if self.following else ():
             try:
-                self._unasked.put_nowait(found)
+                self._unasked.put_nowait(seen)
             except asyncio.QueueFull:
                 self._metrics.comparison_records.labels("dropped").inc()
 
-    def _detect_groups(self) -> None:
-        """Have a plan made for each preemption for a group that shows now."""
-        for found in self._gangs.unasked(self._now()) if self.following else ():
-            try:
-                self._unasked.put_nowait(found)
-            except asyncio.QueueFull:
-                self._metrics.comparison_records.labels("dropped").inc()
-
-    async def _plan_group(self, seen: UnaskedGang) -> None:
+    async def _plan(self, seen: UnaskedPreemption | UnaskedGang) -> None:
         now = self._now()
-        found = await self._gangs.plan(
-            seen,
-            now,
+        around = Surroundings(
             name=decision_id(now),
-            nominated=self._nominees.all,
-            in_flight=lambda: self._orders.in_flight("", self._now()),
+            nominated=self._pods.nominated,
+            in_flight=lambda uid: self._orders.in_flight(uid, self._now()),
             unsynced=self._unsynced,
         )
-        self._say_all(found)
+        self._say_all(
+            await self._gangs.plan(seen, now, around)
+            if isinstance(seen, UnaskedGang)
+            else await self._pods.plan(seen, now, around)
+        )
 
-    async def _plan(self, seen: UnaskedPreemption) -> None:
-        """Plan as of before the first mark, and wait for the rest of the preemption."""
-        snapshot, now, uid = self._snapshot, self._now(), seen.pod.metadata.uid
-        if self._pairing.waits_for(uid) or self._unsynced():
-            return
-        began = time.perf_counter()
-        past = self._past.before(snapshot, seen.revision)
-        name = decision_id(now)
-        try:
-            asked = unasked(
-                seen,
-                past,
-                cluster_uid=self._cluster_uid,
-                request_id=name,
-                nominated=self._nominees.all(),
-                in_flight=self._orders.in_flight(uid, now),
-            )
-        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
-            return  # the snapshot's own feed says so
-        with snapshot.restoring(past.left):
-            steps = planning(snapshot, asked.question, seen.at, self._cache)
-            while (result := next(steps)) is None:
-                await asyncio.sleep(0)
-                if self._unsynced():
-                    return
-            decision = decision_of(
-                snapshot,
-                asked,
-                seen,
-                result,
-                decision_id=name,
-                planner=self._identity,
-                duration_seconds=time.perf_counter() - began,
-            )
-            certainty = Certainty(
-                left_out=result.left_out,
-                restored=len(past.left),
-                complete=past.complete,
-                after=now - seen.at,
-            )
-            self._expect(decision, "", certainty)
-        self._pairing.nominated(uid, seen.node, seen.nominated_at)
+    def _known(self, uid: str) -> PodRecord | None:
+        """Return a pod that is there, or has left lately."""
+        departure = self._snapshot.departures.get(uid)
+        return self._snapshot.pods.get(uid) or (departure.pod if departure is not None else None)
 
-    def _forget(self, uid: str) -> None:
-        self._nominees.drop(uid)
-        self._gangs.drop(uid)
-        self._marked.discard(uid)
-        self._told.pop(uid, None)
-        self._conclude(self._pairing.ended(uid, ""))
-        self._observed.pop(uid, None)
-
-    def _conclude(self, pairs: Iterable[ComparedPair]) -> None:
-        for pair in pairs:
-            seen = self._observed.pop(pair.expected.uid, None)
-            if seen is not None:
-                self._look_for_loops(seen, pair)
-            comparison = comparison_of(seen, pair, self._identity, self._now()) if seen is not None else None
-            if comparison is not None and not self._said_before(comparison):
-                self._say(comparison)
-
-    def _look_for_loops(self, seen: Observed[Decision], pair: ComparedPair) -> None:
-        for mark in pair.evicted:
-            self._preempted(seen.decision.question.preemptor, mark.pod, mark.at, mark.scheduler)
-
-    def _look_at_own(self, victim: PodRecord, preemptor: str) -> None:
-        """Take in that one of makeway's own orders marked a pod for a preemptor, which is nominated still."""
-        pod = self._nominees.get(preemptor) if preemptor else None
-        if pod is None:
-            return
-        with contextlib.suppress(QuantityError):  # the snapshot's own feed says so
-            self._preempted(pod_record(pod), victim, self._now(), _OWN)
+    def _made_room_for(self, outcome: Outcome) -> PodRecord | None:
+        """Return the pod that an order made room for, of a PodGroup any member; None for a quota."""
+        if outcome.kind != "group":
+            return self._known(outcome.preemptor_uid)
+        groups = self._snapshot.groups
+        keys = (key for key, record in groups.records.items() if record.uid == outcome.preemptor_uid)
+        members = (uid for key in keys for uid in groups.uids(f"{key.namespace}/{key.name}"))
+        return self._known(min(members, default=""))
 
     def _preempted(self, preemptor: PodRecord, victim: PodRecord, at: datetime, scheduler: str) -> None:
         if self._loops.preempted(preemptor, victim, at):

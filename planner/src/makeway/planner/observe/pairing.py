@@ -11,7 +11,7 @@ Pure state: it is told what the watch sees, and the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -80,31 +80,34 @@ class ComparedPair:
 
 @dataclass(slots=True)
 class _Open:
-    """A plan that waits. `node`: where its pod is nominated to, by this cycle or an earlier one."""
+    """A plan that waits. `node`: where its pod is nominated to, by this cycle or an earlier one.
+
+    `over`: when its pod was bound, or gone; later marks are not for it.
+    """
 
     expected: Expected
     node: str
     last: datetime
     nominated_at: datetime | None = None
     shared: bool = False
+    over: datetime | None = None
+    bound: bool = False
 
 
 class Pairing:
     """The plans that wait, and the marks that belong to none yet.
 
-    A call costs O(plans and marks of one node), `due` O(all of them). `ours`: whether one of makeway's own
-    orders removes a pod; its mark is no sign of DefaultPreemption.
+    A call costs O(plans and marks of one node), `due` O(all of them).
     """
 
-    def __init__(self, ours: Callable[[str], bool] = lambda _: False) -> None:
-        self._ours = ours
+    def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._on_node: dict[str, dict[str, _Open]] = {}
         self._evicted: dict[str, dict[str, Evicted]] = {}
 
     def __len__(self) -> int:
-        """How many plans wait."""
-        return len(self._open)
+        """How many plans wait for a sign. O(plans)."""
+        return sum(waiting.over is None for waiting in self._open.values())
 
     @property
     def idle(self) -> bool:
@@ -117,7 +120,6 @@ class Pairing:
 
     def unclaimed(self, node: str) -> list[Evicted]:
         """Return the marks on a node that no plan that waits would have made, the eldest first."""
-        self._forget_own(node)
         marks = self._evicted.get(node, {}).values()
         return sorted(
             (mark for mark in marks if not self._claimed(mark)),
@@ -152,11 +154,11 @@ class Pairing:
     def nominated(self, uid: str, node: str, now: datetime) -> None:
         """Take in that a pod is nominated to a node; that it no longer is (empty) says nothing."""
         waiting = self._open.get(uid)
-        if waiting is None or not node or node == waiting.node:
+        if waiting is None or waiting.over is not None or not node or node == waiting.node:
             return
         self._put(waiting, node)
         waiting.nominated_at = waiting.last = now
-        here = self._on_node[node].values()
+        here = [one for one in self._on_node[node].values() if one.over is None]
         if len(here) > 1:
             for one in here:
                 one.shared = True
@@ -167,19 +169,25 @@ class Pairing:
         here = self._evicted.setdefault(node, {})
         if len(here) < MOST_MARKS:
             here.setdefault(evicted.gone.uid, evicted)
-        self._forget_own(node)
         for waiting in self._on_node.get(node, {}).values():
             waiting.last = evicted.at
 
-    def ended(self, uid: str, node: str) -> list[ComparedPair]:
+    def withdrawn(self, uid: str, node: str) -> None:
+        """Take in that a pod on a node lives on and is marked no more: it was evicted by no one."""
+        here = self._evicted.get(node, {})
+        here.pop(uid, None)
+        if not here:
+            self._evicted.pop(node, None)
+
+    def ended(self, uid: str, node: str, now: datetime) -> None:
         """Take in that a pod is bound to a node, or gone (empty): nothing more will be done for it."""
         waiting = self._open.get(uid)
-        if waiting is None:
-            return []
+        if waiting is None or waiting.over is not None:
+            return
         if node and not waiting.node:
             # Bound before the watch showed a nomination: binding clears it.
             self._put(waiting, node)
-        return [self._close(waiting, bound=bool(node))]
+        waiting.over, waiting.bound = now, bool(node)
 
     def due(self, now: datetime) -> list[ComparedPair]:
         """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
@@ -192,7 +200,8 @@ class Pairing:
         ended = [
             waiting
             for uid, waiting in self._open.items()
-            if now - waiting.last >= (QUIET if waiting.nominated_at or uid in acted else WINDOW)
+            if waiting.over is not None
+            or now - waiting.last >= (QUIET if waiting.nominated_at or uid in acted else WINDOW)
         ]
         pairs = [self._close(waiting) for waiting in ended]
         oldest = now - WINDOW - QUIET
@@ -205,14 +214,6 @@ class Pairing:
         return pairs
 
     # -------------------------------------------------------------------------------- inner work
-
-    def _forget_own(self, node: str) -> None:
-        """Forget marks of makeway's own orders while those are live; one that fails takes no pod any more."""
-        here = self._evicted.get(node, {})
-        for uid in [uid for uid in here if self._ours(uid)]:
-            del here[uid]
-        if not here:
-            self._evicted.pop(node, None)
 
     def _put(self, waiting: _Open, node: str) -> None:
         """Note where a pod is nominated to."""
@@ -238,6 +239,7 @@ class Pairing:
             one
             for one in self._on_node.get(mark.pod.node, {}).values()
             if one.expected.at <= mark.at
+            and (one.over is None or mark.at <= one.over)
             and one.expected.priority > mark.gone.priority
             and one.expected.scheduler == mark.scheduler
         ]
@@ -247,18 +249,17 @@ class Pairing:
                 return one
         return able[-1] if able else None
 
-    def _close(self, waiting: _Open, *, bound: bool = False) -> ComparedPair:
+    def _close(self, waiting: _Open) -> ComparedPair:
         marks = self._evicted.get(waiting.node, {})
         own = [mark for _, mark in sorted(marks.items()) if self._owner(mark) is waiting]
         for mark in own:
             del marks[mark.gone.uid]
         self._remove(waiting)
-        theirs = tuple(mark for mark in own if not self._ours(mark.gone.uid))
         return ComparedPair(
             expected=waiting.expected,
-            node=waiting.node if theirs or waiting.nominated_at else "",
-            evicted=theirs,
+            node=waiting.node if own or waiting.nominated_at else "",
+            evicted=tuple(own),
             nominated_at=waiting.nominated_at,
-            bound=bound,
+            bound=waiting.bound,
             shared=waiting.shared,
         )

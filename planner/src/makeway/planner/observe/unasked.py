@@ -5,7 +5,7 @@ There is no filter to ask and no request: every node may be helped, as far as th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -23,6 +23,20 @@ CANDIDATES = 16
 """Nodes that a plan names, as many as the plugin asks for."""
 
 ALL_NODES = NodeSelection(all_but=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a plan is told of besides the preemption; asked as late as may be, since it changes meanwhile.
+
+    `name`: of the decision. `nominated`: all nominated pods, each with its node. `in_flight`: what makeway's
+    own orders remove, as the preemptor of this UID sees it. `unsynced`: what is missing to plan on.
+    """
+
+    name: str
+    nominated: Callable[[], Iterable[tuple[Pod, str]]]
+    in_flight: Callable[[str], Mapping[str, str]]
+    unsynced: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)

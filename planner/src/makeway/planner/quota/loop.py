@@ -89,7 +89,7 @@ class OrderLedger(Protocol):
     def ordered(self, order: EvictionOrder) -> None:
         """Take note of an order."""
 
-    def ended(self, outcome: Outcome) -> None:
+    def ended(self, outcome: Outcome) -> object:
         """Take note of an outcome."""
 
     def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> Mapping[str, str]:

@@ -172,9 +172,9 @@ def _seen(context: PlannerContext) -> ClusterState:
     events = EventRecorder(api, "makeway.dev/planner", context.identity)
     warnings = ClassWarnings(events)
     orders = OwnOrders(
-        remove=ledger.removes,
+        name=ledger.names,
+        read_until=lambda: ledger.read_until,
         serve=ledger.makes_room_for,
-        behind=ledger.preemptor_of,
         in_flight=lambda uid, now: ledger.in_flight((), now, asking=uid),
     )
     observing = ObserveLoop(
@@ -217,7 +217,14 @@ def _seen(context: PlannerContext) -> ClusterState:
             classes=(warnings,),
             coming=coming,
         ),
-        in_flight=OrderFollower(bus, ledger, metrics, datetime.now(UTC)),
+        in_flight=OrderFollower(
+            bus,
+            ledger,
+            metrics,
+            datetime.now(UTC),
+            orders_read=observing.orders_read,
+            ended=observing.ended,
+        ),
         configuration=configuration,
     )
     return seen

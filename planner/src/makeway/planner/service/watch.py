@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from makeway.core.k8s.authorship import with_writers
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.nodes import RequiredNodes
@@ -82,6 +83,7 @@ PODS = Resource(
     Pod,
     # As in kube-scheduler: a pod that has ended takes no room. It leaves the selection with a DELETED event.
     field_selector="status.phase!=Succeeded,status.phase!=Failed",
+    closer=with_writers,
 )
 PRIORITY_CLASSES = Resource("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass)
 BUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget)
@@ -268,10 +270,7 @@ class ClaimFeed:
 
 
 class NamedFeed(Generic[N]):
-    """Objects without a namespace, by name: `keep` takes one, `forget` the name of one that is gone.
-
-    `listed` is called whenever a list is complete.
-    """
+    """Objects without a namespace, by name, as `keep`, `forget` and, after each list, `listed` take them."""
 
     def __init__(
         self, keep: Callable[[N], None], forget: Callable[[str], None], listed: Callable[[], None] = _nothing

@@ -12,7 +12,7 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
-from makeway.bus.messages import LONGEST_NOT_AFTER
+from makeway.bus.messages import LONGEST_NOT_AFTER, Outcome
 from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.signatures import FAILURES
 from makeway.planner.metrics import PlannerMetrics
@@ -31,11 +31,29 @@ class MisroutedError(Exception):
     """A message on another subject than its own, or of a time that no writer uses: not to be noted."""
 
 
-class OrderFollower:
-    """Two followers that keep a ledger, and a third that quarantines what they cannot read."""
+def _nothing(*_: object) -> None:
+    """Tell no one."""
 
-    def __init__(self, bus: Bus, ledger: Ledger, metrics: PlannerMetrics, now: datetime) -> None:
+
+class OrderFollower:
+    """Two followers that keep a ledger, and a third that quarantines what they cannot read.
+
+    `orders_read`: called whenever all orders have been read. `ended`: told of each outcome, once.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        ledger: Ledger,
+        metrics: PlannerMetrics,
+        now: datetime,
+        *,
+        orders_read: Callable[[], None] = _nothing,
+        ended: Callable[[Outcome], None] = _nothing,
+    ) -> None:
         self._bus = bus
+        self._told_orders_read = orders_read
+        self._told_ended = ended
         self._ledger = ledger
         self._metrics = metrics
         self._began = now
@@ -54,7 +72,11 @@ class OrderFollower:
         """Note every order. Those that cannot be read are the evictors' to quarantine."""
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
-            stream, start=self._start, caught_up=self._orders_read, restarted=self._ledger.forget_live
+            stream,
+            start=self._start,
+            caught_up=self._orders_read,
+            at_end=self._read_orders,
+            restarted=self._ledger.forget_live,
         )
         await self._each(messages, "orders", self._ordered)
 
@@ -80,6 +102,10 @@ class OrderFollower:
                 else:
                     break
 
+    def _read_orders(self, until: float) -> None:
+        self._ledger.read_until = until
+        self._told_orders_read()
+
     def _ordered(self, message: StreamMessage) -> None:
         order = self._bus.signatures.order(message.data, message.subject)
         if message.subject != (self._bus.subjects.order(order) or message.subject):
@@ -93,9 +119,9 @@ class OrderFollower:
         if message.subject != self._bus.subjects.outcome(outcome.order_id):
             raise MisroutedError(f"an outcome of {outcome.order_id}")
         # A time to come would be remembered until then.
-        self._ledger.ended(
-            msgspec.structs.replace(outcome, finished_at=min(outcome.finished_at, message.time))
-        )
+        outcome = msgspec.structs.replace(outcome, finished_at=min(outcome.finished_at, message.time))
+        if self._ledger.ended(outcome):
+            self._told_ended(outcome)
 
     async def _each(
         self,

@@ -18,6 +18,9 @@ REMEMBERED = timedelta(minutes=10)
 STATUS_LAG = timedelta(seconds=10)
 """How long after its deletes an order may still be missing from the status of disruption budgets."""
 
+MOST_NAMED = 100_000
+"""Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
+
 _NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
 
 
@@ -39,13 +42,17 @@ class _Ended:
 class Ledger:
     """Live and lately ended orders by id. A call costs O(orders in flight, and ended within STATUS_LAG).
 
-    `_ended`, `_lately`: as outcomes came, which is about as the orders ended.
+    `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
+    of the last order that names it, in the order in which they were read. `read_until`: the time of the
+    monotonic clock before which all orders that were stored have been read.
     """
 
     def __init__(self) -> None:
+        self.read_until = 0.0
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, _Ended] = {}
         self._lately: deque[_Ended] = deque()
+        self._named: dict[str, datetime] = {}
 
     def __len__(self) -> int:
         """How many orders are taken for live."""
@@ -53,19 +60,23 @@ class Ledger:
 
     def ordered(self, order: EvictionOrder) -> None:
         """Take note of an order; one whose outcome was read first stays ended."""
+        self._name((victim.uid for victim in order.victims), order.not_after)
         if order.order_id not in self._ended:
             victims = tuple(victim.uid for victim in order.victims)
             until = order.not_after + PAST_DEADLINE
             self._live[order.order_id] = _Live(order, order.preemptor_uid, victims, until)
 
-    def ended(self, outcome: Outcome) -> None:
-        """Take note of an outcome: its pods are gone, leaving, or stay."""
+    def ended(self, outcome: Outcome) -> bool:
+        """Take note of an outcome: its pods are gone, leaving, or stay. Report whether it is new."""
+        new = outcome.order_id not in self._ended
         self._live.pop(outcome.order_id, None)
+        self._name((victim.uid for victim in outcome.victims), outcome.finished_at)
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
         succeeded = outcome.result == "succeeded"
         ended = _Ended(removed, succeeded, outcome.finished_at)
         self._ended[outcome.order_id] = ended
         self._lately.append(ended)
+        return new
 
     def forget_live(self) -> None:
         """Forget the live orders: their stream was made anew, and those that it holds are read again."""
@@ -99,19 +110,13 @@ class Ledger:
                 found.setdefault(uid, order_id)
         return found
 
-    def removes(self, uid: str) -> bool:
-        """Report whether an order removes a pod, or has done so lately. O(orders)."""
-        return any(uid in live.victims for live in self._live.values()) or any(
-            uid in ended.removed for ended in self._ended.values()
-        )
+    def names(self, uid: str) -> bool:
+        """Report whether an order names a pod as a victim, or has done so lately, however it ended. O(1)."""
+        return uid in self._named
 
     def makes_room_for(self, uid: str) -> bool:
         """Report whether a live order makes room for a pod or a PodGroup. O(orders)."""
         return any(live.preemptor == uid for live in self._live.values())
-
-    def preemptor_of(self, uid: str) -> str:
-        """Return the UID of what a live order removes a pod for; empty for none. O(orders)."""
-        return next((live.preemptor for live in self._live.values() if uid in live.victims), "")
 
     def quota_orders(self, now: datetime) -> list[EvictionOrder]:
         """Return the live orders of quotas, one a queue: the last."""
@@ -124,10 +129,19 @@ class Ledger:
         self._forget(now)
         return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
 
+    def _name(self, uids: Iterable[str], at: datetime) -> None:
+        for uid in uids:
+            self._named.pop(uid, None)
+            self._named[uid] = at
+            if len(self._named) > MOST_NAMED:
+                del self._named[next(iter(self._named))]
+
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
             del self._live[order_id]
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
             del self._ended[next(iter(self._ended))]
+        while self._named and now - next(iter(self._named.values())) > REMEMBERED:
+            del self._named[next(iter(self._named))]
         while self._lately and now - self._lately[0].at > STATUS_LAG:
             self._lately.popleft()

@@ -1,0 +1,81 @@
+"""Who wrote a mark: makeway's evictor, or the preemption of others. Of pods and of groups alike.
+
+The field manager says so (`makeway.core.k8s.authorship`), and so does an order that names the pod, however
+it ended: an order is stored before its evictor marks a pod. Where neither does, as for a mark that was first
+seen in a list, it is held until all orders that were stored before it was seen have been read. Pure state: it
+is told what the watch and the ledger know, and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from makeway.core.k8s.authorship import EVICTOR
+from makeway.planner.observe.pairing import Evicted
+
+MOST_HELD: Final = 10_000
+"""Marks that are held; one more is passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark as it was seen: `seen`, on the monotonic clock. `for_group`: it says that it is for one."""
+
+    evicted: Evicted
+    for_group: bool
+    writers: frozenset[str]
+    seen: float
+
+    @property
+    def uid(self) -> str:
+        """UID of the pod that carries it."""
+        return self.evicted.gone.uid
+
+
+def author(writers: frozenset[str], *, named: bool, read: bool) -> Literal["makeway", "others", "undecided"]:
+    """Return whose a mark is.
+
+    `writers`: field managers that wrote it; empty where they are not known. `named`: whether an order names
+    its pod. `read`: whether all orders have been read that were stored before the mark was seen.
+    """
+    if named or EVICTOR in writers:
+        return "makeway"
+    return "others" if writers or read else "undecided"
+
+
+class Authors:
+    """The marks that are held. `named`: whether an order names a pod. `read_until`: as of `OwnOrders`."""
+
+    def __init__(self, named: Callable[[str], bool], read_until: Callable[[], float]) -> None:
+        self._named = named
+        self._read_until = read_until
+        self._held: dict[str, Mark] = {}
+
+    def __len__(self) -> int:
+        """How many marks are held."""
+        return len(self._held)
+
+    def take(self, mark: Mark) -> bool:
+        """Take in a mark; report whether there was room for it."""
+        if len(self._held) >= MOST_HELD:
+            return False
+        self._held[mark.uid] = mark
+        return True
+
+    def withdraw(self, uid: str) -> None:
+        """Forget the mark of a pod that carries none any more."""
+        self._held.pop(uid, None)
+
+    def of_others(self) -> list[Mark]:
+        """Return the marks that turn out to be others', each once, and forget makeway's. O(marks held)."""
+        until = self._read_until()
+        found = []
+        for uid, mark in list(self._held.items()):
+            whose = author(mark.writers, named=self._named(uid), read=mark.seen < until)
+            if whose != "undecided":
+                del self._held[uid]
+            if whose == "others":
+                found.append(mark)
+        return found
