@@ -273,6 +273,10 @@ race: ## Go tests with the race detector (needs a C compiler; compiles Kubernete
 	@command -v $$(go env CC) >/dev/null || { echo "error: the race detector needs a C compiler; install gcc, or set CC" >&2; exit 1; }
 	$(PLUGIN) CGO_ENABLED=1 go test -race $(GO_PACKAGES)
 
+.PHONY: authorship
+authorship: setup ## 500 preemptions in mode enforce, half of them refused: none is told as another scheduler's (MAKEWAY_PREEMPTIONS: so many; 5 minutes)
+	$(BIN)/pytest -v -n 0 tests/integration/test_authorship.py -m slow $(ARGS)
+
 .PHONY: slow
 slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of each (default 20; hours)
 	$(BIN)/makeway dev build
