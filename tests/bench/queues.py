@@ -17,7 +17,8 @@ from functools import partial
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, run_to_end
+from makeway.core.queues.victims import run_to_end
+from makeway.core.unit import Unit
 
 PODS = 20_000
 GIBI = 2**30
@@ -65,10 +66,10 @@ def main() -> None:
     tree = build()
     usage = Usage(tree)
     leaves = [queue.number for queue in tree if queue.is_leaf]
-    pods: dict[int, list[Member]] = {}
+    pods: dict[int, list[Unit]] = {}
     for number in range(PODS):
         leaf = chance.choice(leaves)
-        member = Member(
+        member = Unit(
             uid=f"{number:036x}",
             requests={"cpu": 1000, "memory": GIBI, "pods": 1},
             priority=chance.choice([0, 0, 0, 100]),

@@ -234,6 +234,29 @@ def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster
     assert (quota["victims"][0]["name"], quota["victims"][0]["queue"]) == ("one", "root.default")
 
 
+def test_a_group_that_goes_whole_for_a_quota_is_told_as_one(cluster: str) -> None:
+    there = json.loads(Path(cluster).read_text(encoding="utf-8"))
+    for item in there["items"]:
+        if item["kind"] == "Pod":
+            item["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    whole = {"disruptionMode": {"all": {}}, "priority": 5}
+    meta = {"name": "train", "namespace": "default", "uid": "train"}
+    there["items"].append(
+        {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": meta, "spec": whole}
+    )
+    Path(cluster).write_text(json.dumps(there), encoding="utf-8")
+
+    _, output, _ = run("--queues", "-", "--cluster", cluster, *AT, stdin=LOWERED)
+    _, data, _ = run("--queues", "-", "--cluster", cluster, *AT, "-o", "json", stdin=LOWERED)
+
+    assert output.splitlines()[1:3] == [
+        "  1. group default/train: 2 pods on 1 node (priority 5), in root.default",
+        "1 quota to enforce; 2 victims",
+    ]
+    victims = json.loads(data)["quotas"][0]["victims"]
+    assert {(one["unit"], one["priority"]) for one in victims} == {("PodGroup default/train", 5)}
+
+
 def test_without_pods_and_queues_there_is_nothing_to_simulate(cluster: str) -> None:
     assert run("--cluster", cluster)[0] == 2
 

@@ -9,7 +9,8 @@ from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, run_to_end
+from makeway.core.queues.victims import run_to_end
+from makeway.core.unit import GROUP_RANK, POD_RANK, Unit, whole
 
 
 def queue(
@@ -47,7 +48,8 @@ class World:
     """A tree and its pods. Pods that are put in later are younger, unless told otherwise."""
 
     tree: QueueTree
-    pods: dict[int, list[Member]] = field(default_factory=dict)
+    pods: dict[int, list[Unit]] = field(default_factory=dict)
+    surplus: dict[str, int] = field(default_factory=dict)
     usage: Usage = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +64,7 @@ class World:
         originator: bool = False,
         opted_out: bool = False,
         exempt: str = "",
+        gang: str = "",
     ) -> World:
         """Put pods into a leaf, the oldest first. `uids`: with blanks between; else by number."""
         leaf = self.tree.at(path)
@@ -69,7 +72,7 @@ class World:
         names = uids.split()
         for place, size in enumerate(sizes):
             number = sum(map(len, self.pods.values()))
-            member = Member(
+            member = Unit(
                 uid=names[place] if names else f"{path}#{number:03}",
                 requests=dict(_amounts(size)),
                 priority=priority,
@@ -77,9 +80,32 @@ class World:
                 opted_out=opted_out,
                 created_micros=number,
                 exempt=exempt,
+                gang=gang,
+                rank=GROUP_RANK if gang else POD_RANK,
+                queue=leaf.number,
             )
             members.append(member)
             self.usage.add(leaf.number, member.requests)
+        return self
+
+    def together(self, name: str, *, exempt: str = "", priority: int = 0, **sizes: int) -> World:
+        """Put pods that go whole into leaves, by the last parts of their paths."""
+        leaves = {leaf.path.rpartition(".")[2]: leaf for leaf in self.tree if leaf.is_leaf}
+        number = sum(map(len, self.pods.values()))
+        pods = [
+            Unit(
+                uid=f"{name}-{place}",
+                requests={"memory": size},
+                priority=priority,
+                created_micros=number,
+                queue=leaves[leaf].number,
+            )
+            for place, (leaf, size) in enumerate(sizes.items())
+        ]
+        unit = whole(name, pods, rank=GROUP_RANK, exempt=exempt, kept="")
+        for pod in pods:
+            self.pods.setdefault(pod.queue, []).append(unit)
+            self.usage.add(pod.queue, pod.requests)
         return self
 
     def enforce(self, path: str, running: frozenset[str] = frozenset()) -> QuotaPlan:
@@ -90,6 +116,7 @@ class World:
             self.tree.at(path),
             lambda number: self.pods.get(number, ()),
             running=running,
+            surplus=lambda gang: self.surplus.get(gang, 0),
         )
         return run_to_end(steps)
 

@@ -15,7 +15,8 @@ from makeway.core.queues.distribution import largest_remainder
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Guarantee, Member, run_to_end, selecting
+from makeway.core.queues.victims import Guarantee, run_to_end, selecting
+from makeway.core.unit import Unit
 from unit.core import queue_building
 from unit.core.queue_building import World, tree
 
@@ -67,11 +68,11 @@ def lowered(draw: st.DrawFn) -> tuple[World, Queue, QuotaPlan]:
     return world, queue, world.enforce(queue.path, running)
 
 
-def leaf_of(world: World, victim: Member) -> Queue:
+def leaf_of(world: World, victim: Unit) -> Queue:
     return next(world.tree.queues[leaf] for leaf, members in world.pods.items() if victim in members)
 
 
-def without(world: World, gone: tuple[Member, ...]) -> list[dict[str, int]]:
+def without(world: World, gone: tuple[Unit, ...]) -> list[dict[str, int]]:
     usage = world.usage.copy()
     for victim in gone:
         usage.remove(leaf_of(world, victim).number, victim.requests)
@@ -216,7 +217,7 @@ def test_shares_are_whole_fair_and_complete(weights: list[int], data: st.DataObj
 def test_choosing_in_chunks_chooses_the_same(world: World, data: st.DataObject) -> None:
     queue = world.tree.queues[data.draw(st.integers(0, 1000)) % len(world.tree)]
 
-    def members(leaf: int) -> list[Member]:
+    def members(leaf: int) -> list[Unit]:
         return list(world.pods.get(leaf, ()))
 
     at_once = run_to_end(planning_quota(world.tree, world.usage, queue, members))
@@ -229,7 +230,7 @@ def test_choosing_in_chunks_chooses_the_same(world: World, data: st.DataObject) 
 
 def test_many_pods_are_chosen_from_in_chunks() -> None:
     built = tree(queue_building.queue("a", maximum={"cpu": 10}))
-    pods = [Member(uid=f"p{number:05}", requests={"cpu": 1}, priority=number % 7) for number in range(20_000)]
+    pods = [Unit(uid=f"p{number:05}", requests={"cpu": 1}, priority=number % 7) for number in range(20_000)]
     usage = Usage(built)
     usage.add(built.at("root.a").number, {"cpu": 20_000})
 

@@ -271,3 +271,114 @@ def test_a_process_does_not_stand_in_its_own_way() -> None:
     world = World(tree(queue("a", maximum=10))).run("root.a", 10, 10)
 
     assert world.enforce("root.a", running=frozenset({"root.a"})).result == "success"
+
+
+# ------------------------------------------------------------------------------------- what goes whole
+
+
+def three_and_a_unit(most: int) -> World:
+    """Three single pods of 1, and one unit of 20 that is older."""
+    world = World(tree(queue("a", maximum=most))).together("unit", a=20)
+    return world.run("root.a", 1, 1, 1, uids="x y z")
+
+
+def test_a_unit_is_one_member_of_the_choice_and_its_overshoot_gives_the_others_back() -> None:
+    plan = three_and_a_unit(10).enforce("root.a")
+
+    assert uids(plan) == ["unit"]
+    assert plan.result == "success"
+    assert plan.freed == {"memory": 20}
+
+
+def test_where_single_pods_are_enough_no_unit_goes() -> None:
+    assert uids(three_and_a_unit(21).enforce("root.a")) == ["z", "y"]
+
+
+def test_no_single_pod_goes_where_the_unit_cannot_follow_and_too_much_would_be_left_over() -> None:
+    world = World(tree(queue("a", maximum=10, miss=50))).together("unit", a=20, exempt="protected-namespace")
+    world.run("root.a", 1, 1, 1)
+
+    plan = world.enforce("root.a")
+
+    assert (plan.result, plan.victims) == ("unsuccessful", ())
+    assert [one.reason for one in plan.blocked] == ["miss", "protected-namespace"]
+
+
+def test_a_unit_of_lower_priority_goes_before_pods_of_a_higher_one() -> None:
+    world = World(tree(queue("a", maximum=10))).together("low", a=8, priority=-5).run("root.a", 8, priority=5)
+
+    assert uids(world.enforce("root.a")) == ["low"]
+
+
+def test_of_two_units_the_smaller_one_goes_first() -> None:
+    world = World(tree(queue("a", queue("b"), queue("c"), maximum=20)))
+    world.together("large", b=5, c=5).together("small", b=10).run("root.a.c", 10, priority=9)
+
+    assert uids(world.enforce("root.a")) == ["small"]
+
+
+def test_a_unit_with_pods_in_several_queues_counts_in_each_of_them() -> None:
+    world = World(tree(queue("a", queue("b"), queue("c"), maximum=10)))
+    world.together("unit", b=10, c=10)
+
+    plan = world.enforce("root.a")
+
+    assert uids(plan) == ["unit"]
+    assert plan.freed == {"memory": 20}
+    assert plan.result == "success"
+
+
+def test_pods_of_a_unit_outside_the_queue_free_nothing_in_it_and_keep_their_own_guarantee() -> None:
+    outside = queue("other", guaranteed=10)
+    world = World(tree(queue("a", maximum=10), outside)).together("unit", a=15, other=10)
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "unsuccessful"
+    assert [one.reason for one in plan.blocked] == ["queue-guaranteed"]
+
+    free = World(tree(queue("a", maximum=10), queue("other"))).together("unit", a=15, other=10)
+    assert free.enforce("root.a").freed == {"memory": 15}
+
+
+def test_the_pods_of_a_unit_are_weighed_against_a_guarantee_together() -> None:
+    world = World(tree(queue("a", queue("b"), queue("c"), maximum=10, guaranteed=9)))
+    world.together("unit", b=6, c=6)
+
+    plan = world.enforce("root.a")
+
+    assert plan.result == "unsuccessful"
+    assert "2 pods kept by the guarantee of root.a" in plan.message
+
+
+def test_a_unit_with_pods_where_another_process_runs_is_left_to_it() -> None:
+    world = World(tree(queue("a", queue("b"), queue("c"), maximum=10)))
+    world.together("unit", b=10, c=10)
+
+    plan = world.enforce("root.a", frozenset({"root.a.c"}))
+
+    assert plan.victims == ()
+    assert "process-running" in {one.reason for one in plan.blocked}
+
+
+def test_the_surplus_of_a_gang_goes_before_a_gang_is_broken() -> None:
+    world = World(tree(queue("a", maximum=6)), surplus={"whole": 0, "large": 2})
+    world.run("root.a", 1, 1, 1, 1, uids="y0 y1 y2 y3", gang="large")
+    world.run("root.a", 1, 1, 1, 1, uids="x0 x1 x2 x3", gang="whole")
+
+    assert uids(world.enforce("root.a")) == ["y3", "y2"]
+
+
+def test_one_gang_is_broken_before_two_are() -> None:
+    world = World(tree(queue("a", maximum=4)), surplus={"one": 1, "two": 1})
+    for number in range(4):
+        world.run("root.a", 1, uids=f"x{number}", gang="one").run("root.a", 1, uids=f"y{number}", gang="two")
+
+    assert uids(world.enforce("root.a")) == ["y3", "x3", "y2", "y1"]
+
+
+def test_pods_that_break_their_gang_go_before_a_unit_and_after_single_pods() -> None:
+    world = World(tree(queue("a", maximum=1))).together("unit", a=1)
+    world.run("root.a", 1, uids="single").run("root.a", 1, uids="member", gang="gang")
+
+    assert uids(world.enforce("root.a")) == ["single", "member"]

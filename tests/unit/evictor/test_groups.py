@@ -23,7 +23,7 @@ from makeway.evictor.members import Members
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NODE, NOW, a_pod, changed, make_order, make_outcome, make_victim
-from unit.evictor.fakes import UNAVAILABLE
+from unit.evictor.fakes import FORBIDDEN, UNAVAILABLE
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results
 
@@ -707,11 +707,54 @@ async def test_a_brake_that_is_set_before_the_rest_of_a_unit_goes_is_told() -> N
     assert f"; pods of {UNIT} stay, of which others were deleted (2): the mode for" in outcome.message
 
 
-async def test_a_quota_order_that_names_a_unit_is_none() -> None:
-    world = world_of(member("a"))
-    order = replace(quota_order("a"), victims=(make_victim("a", unit=UNIT),))
+def quota_of(*names: str, unit: str = UNIT, single: str = "") -> EvictionOrder:
+    """A quota order for a unit, with its pods on nodes of their own, and for one other pod."""
+    victims = [make_victim(name, node=f"node-{name}", unit=unit) for name in names]
+    return quota_order(*victims, *([make_victim(single)] if single else ()))
 
-    outcome = await world.carry_out(order)
+
+def spread(*names: str) -> list[Pod]:
+    return [member(name, f"node-{name}") for name in names]
+
+
+async def test_a_unit_goes_whole_for_a_quota() -> None:
+    world = world_of(*spread("a", "b", "c"))
+
+    outcome = await world.carry_out(quota_of("a", "b", "c"))
+
+    assert (outcome.result, outcome.kind) == ("succeeded", "quota")
+    assert sorted(world.cluster.deletes()) == ["a", "b", "c"]
+    assert world.records.begun_orders
+
+
+async def test_of_a_unit_no_pod_goes_for_a_quota_where_one_may_not() -> None:
+    for keep in (leave_out, cycle):
+        world = world_of(*spread("a", "b"))
+        keep(world)
+        assert (await world.carry_out(quota_of("a", "b"))).result == "refused"
+        assert world.cluster.deletes() == []
+    refusing = world_of(*spread("a", "b"))
+    refusing.cluster.always_fail("dry_run", "b", FORBIDDEN)
+    outcome = await refusing.carry_out(quota_of("a", "b"))
+    assert (outcome.result, outcome.reason) == ("failed", "delete-refused")
+    assert refusing.cluster.deletes() == []
+    assert not refusing.cluster.is_marked("a")
+
+
+async def test_a_quota_goes_by_the_priority_of_the_group() -> None:
+    critical = record(priority=2_000_000_000)
+    world = world_of(*spread("a", "b"), group=critical)
+
+    outcome = await world.carry_out(quota_of("a", "b"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    assert "priority 2000000000 is Kubernetes' own" in outcome.message
+
+
+async def test_a_quota_order_for_a_unit_and_a_single_pod_is_none() -> None:
+    world = world_of(member("a", "node-a"), a_pod("b").build())
+
+    outcome = await world.carry_out(quota_of("a", single="b"))
 
     assert (outcome.result, outcome.reason) == ("refused", "incomplete-order")
 

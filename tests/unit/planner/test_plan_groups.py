@@ -543,17 +543,23 @@ def test_a_host_port_that_a_unit_uses_on_another_node_frees_none_here() -> None:
     assert found["node-a"] == ["w"]
 
 
-def test_quotas_spare_pods_of_a_unit_also_where_its_group_comes_after_them() -> None:
+def test_a_quota_sees_a_unit_as_one_also_where_its_group_comes_after_its_pods() -> None:
     text = "partitions: [{queues: [{name: default}]}]"
     snapshot = cluster([], [member("g", "a", "n1"), make_pod("b", "n1")], nodes=["n1"])
     snapshot.apply(Adopt(parse_queues(text, "queues.yaml").tree, "r", None))
 
-    def kept() -> dict[str, str]:
-        found = snapshot.queues.members_of(["a", "b"])
-        return {one.uid: one.exempt for members in found.values() for one in members}
+    def found() -> dict[str, str]:
+        by_leaf = snapshot.queues.members_of(["a", "b"])
+        return {",".join(one.uids): one.exempt for units in by_leaf.values() for one in units}
 
-    assert kept() == {"a": "pod-group", "b": ""}
+    assert found() == {"a": "pod-group", "b": ""}
     snapshot.apply(PutPodGroup(group("g", whole=False)))
-    assert kept() == {"a": "", "b": ""}
+    assert found() == {"a": "", "b": ""}
     snapshot.apply(PutPodGroup(group("g")))
-    assert kept() == {"a": "pod-group", "b": ""}
+    assert found() == {"a": "", "b": ""}
+    snapshot.apply(PutPod(member("g", "c", "n1")))
+    assert found() == {"b": ""}
+    assert {one.uids for one in snapshot.queues.members_of("abc")[snapshot.queues.leaf_of("a")]} == {
+        ("a", "c"),
+        ("b",),
+    }

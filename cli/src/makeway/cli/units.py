@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.text import counted
 
 
-def in_units(victims: Iterable[Victim]) -> list[tuple[str, list[Victim]]]:
+class _Going(Protocol):
+    """A pod that would be evicted."""
+
+    @property
+    def unit(self) -> str:
+        """The group with which it goes whole; empty where there is none."""
+
+    @property
+    def node(self) -> str:
+        """Where it runs."""
+
+
+_V = TypeVar("_V", bound=_Going)
+
+
+def in_units(victims: Iterable[_V]) -> list[tuple[str, list[_V]]]:
     """Return victims by what goes together, in their order: each alone under an empty name, or a unit."""
-    units: dict[str, list[Victim]] = {}
-    found: list[tuple[str, list[Victim]]] = []
+    units: dict[str, list[_V]] = {}
+    found: list[tuple[str, list[_V]]] = []
     for victim in victims:
         if victim.unit in units:
             units[victim.unit].append(victim)
@@ -24,7 +40,7 @@ def in_units(victims: Iterable[Victim]) -> list[tuple[str, list[Victim]]]:
     return found
 
 
-def unit_text(unit: str, pods: Sequence[Victim]) -> str:
+def unit_text(unit: str, pods: Sequence[_Going]) -> str:
     """Return a unit's name and size, such as `group batch/train-7: 16 pods on 4 nodes`."""
     nodes = len({pod.node for pod in pods})
     kind, _, name = unit.partition(" ")

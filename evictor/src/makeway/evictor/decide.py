@@ -93,8 +93,10 @@ def admit(
         )
     if order.kind == "quota" and (not order.queue or order.preemptor is not None):
         return Refused("incomplete-order", "a quota order needs a queue, and has no preemptor")
-    if order.kind == "quota" and any(victim.unit for victim in order.victims):
-        return Refused("incomplete-order", "a quota order names no pods of groups that go whole")
+    if order.kind == "quota" and len({bool(victim.unit) for victim in order.victims}) > 1:
+        return Refused(
+            "incomplete-order", "a quota order names either pods of groups that go whole or others"
+        )
     if order.kind == "group" and (missing := gang.incomplete(order)):
         return Refused("incomplete-order", missing)
     if order.kind == "pod" and (order.preemptor is None or not order.node or not order.node_uid):

@@ -7,6 +7,9 @@ others. So every victim is judged and evicted by itself, some at a time. What st
 whole order stands on: its time, its fence, the mode, and that the queue's quota is enforced at all, by the
 queues as this evictor has read them. The outcome says of each what became of it; the planner plans anew for
 what is left.
+
+Pods of groups that go whole are in orders of their own, which are carried out as those for a preemptor are:
+all of them are read, marked and tried before the first delete, and one that may not go refuses the order.
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ class QuotaExecution(Execution):
             self.stop = incomplete(list(self.progress.values()))
 
     async def _carry_out(self) -> None:
+        if self._has_units:
+            await super()._carry_out()
+            return
         wanted = await self._until_deadline(self._still_wanted)
         if not isinstance(wanted, Proceed):
             self._halt(wanted)
@@ -83,7 +89,9 @@ class QuotaExecution(Execution):
         )
 
     def _stays(self, stop: Failed | Refused) -> None:
-        """One that stays is no reason to keep the others; `progress` has it."""
+        """One that stays keeps no others, unless the order is of groups that go whole; `progress` has it."""
+        if self._has_units:
+            super()._stays(stop)
 
 
 def incomplete(progress: list[VictimProgress]) -> Failed | Refused | None:

@@ -43,14 +43,17 @@ def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:
     for one in quotas:
         after = as_text(timedelta(seconds=one.after_seconds))
         yield f"{one.queue} after {after}: {one.message}"
-        for number, victim in enumerate(one.victims, 1):
-            told = f"{victim.namespace}/{victim.name} (priority {victim.priority}) on {victim.node}"
-            violates = ", violates a PDB" if victim.pdb_violating else ""
-            yield f"  {number}. {told}, in {victim.queue}{violates}"
+        for number, (unit, victims) in enumerate(in_units(one.victims), 1):
+            victim = victims[0]
+            name = unit_text(unit, victims) if unit else f"{victim.namespace}/{victim.name}"
+            told = f"{name} (priority {victim.priority})" + ("" if unit else f" on {victim.node}")
+            queues = ", ".join(sorted({pod.queue for pod in victims}))
+            violates = ", violates a PDB" if any(pod.pdb_violating for pod in victims) else ""
+            yield f"  {number}. {told}, in {queues}{violates}"
         if one.mode != "enforce" and one.victims:
             yield f"  mode {one.mode}: makeway would not do it by itself"
-    victims = sum(len(one.victims) for one in quotas)
-    yield f"{counted(len(quotas), 'quota')} to enforce; {counted(victims, 'victim')}"
+    total = sum(len(one.victims) for one in quotas)
+    yield f"{counted(len(quotas), 'quota')} to enforce; {counted(total, 'victim')}"
 
 
 def _group(group: SimulatedGroup) -> Iterator[str]:

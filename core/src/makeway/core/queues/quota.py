@@ -15,8 +15,9 @@ from typing import Literal, TypeAlias
 from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, Members, Selection, Steps, Veto, selecting
+from makeway.core.queues.victims import Members, Selection, Steps, Surplus, Veto, selecting
 from makeway.core.text import counted
+from makeway.core.unit import Unit
 
 Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful"]
 
@@ -44,7 +45,7 @@ class QuotaPlan:
     need: Amounts
     target: Amounts
     shares: tuple[tuple[str, Amounts], ...]
-    victims: tuple[Member, ...]
+    victims: tuple[Unit, ...]
     freed: Amounts
     short: Amounts
     blocked: tuple[QuotaObstacle, ...]
@@ -58,7 +59,7 @@ class QuotaPlan:
         who = (
             "nobody can go"
             if not self.victims
-            else counted(len(self.victims), "pod") + f" with {texts_of(self.freed)}"
+            else counted(sum(unit.size for unit in self.victims), "pod") + f" with {texts_of(self.freed)}"
         )
         text = f"{held}, {texts_of(self.need)} too much: {who}"
         if self.short:
@@ -75,6 +76,7 @@ def planning_quota(
     maximum: Amounts | None = None,
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
+    surplus: Surplus | None = None,
 ) -> Steps[QuotaPlan]:
     """Decide which pods go so that a queue comes down to its maximum, or to another one that is given.
 
@@ -86,7 +88,9 @@ def planning_quota(
     need = over(held, most)
     if not need:
         return QuotaPlan(queue.path, "notNeeded", held, most, {}, {}, (), (), {}, {}, ())
-    shares, found = yield from selecting(tree, usage, queue, need, members, running=running, veto=veto)
+    shares, found = yield from selecting(
+        tree, usage, queue, need, members, running=running, veto=veto, surplus=surplus
+    )
     freed: Amounts = found.freed
     short = _short(need, freed)
     blocked = _obstacles(tree, usage, found)

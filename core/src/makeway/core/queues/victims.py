@@ -1,33 +1,38 @@
 """Which pods go when a quota was lowered: taken leaf by leaf, then reprieved where the quota was lowered.
 
-The order in which pods are taken (YuniKorn's, ended by the UID):
+What is chosen are units: a pod, or the pods of a group that go whole or not at all. The order in which they
+are taken (YuniKorn's, with groups as kube-scheduler ranks them, ended by the UID):
 
-1. pods that are not the originator of their application,
+1. units without the originator of an application,
 2. lower priority,
-3. pods that allow preemption,
-4. younger,
-5. lower UID.
+3. pods, and the surplus of gangs above their minCount; then pods whose end would break their gang, gang by
+   gang; then groups that go whole,
+4. units that allow preemption,
+5. of groups that go whole, those with fewer pods,
+6. younger,
+7. lower UID.
 
-A pod is taken while it lowers a resource that is not met yet, unless its queue or any queue above would
-then be below its guarantee of a resource that the pod uses. Where leaves could not release their shares (pods
-are not divisible, and some may not be evicted) the rest is taken from all leaves together. At last
-every pod that is not needed is reprieved, the last in the order first.
+A unit is taken while it lowers a resource that is not met yet, unless its queues or any queue above would
+then be below their guarantees of a resource that its pods use. Where leaves could not release their shares
+(units are not divisible, and some may not be evicted) the rest is taken from all leaves together. At last
+every unit that is not needed is reprieved, the last in the order first.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from heapq import merge
+from heapq import heappop, heappush, merge
 from typing import Final, TypeAlias, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from makeway.core.queues.amounts import Amounts
 from makeway.core.queues.distribution import Distribution
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
+from makeway.core.unit import POD_RANK, Unit
 
 _T = TypeVar("_T")
 
@@ -48,38 +53,23 @@ def run_to_end(steps: Steps[_T]) -> _T:
             return found
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
-    """A pod that counts in a queue, as the choice of victims sees it.
+Order: TypeAlias = tuple[bool, int, int, bool, int, int, str, int, str]
 
-    `created_micros`: metadata.creationTimestamp in microseconds since 1970. `exempt`: the rule that
-    forbids to evict it for any quota; empty where none does.
-    """
+Ordered: TypeAlias = tuple[Order, int, Unit]
+"""A unit with its key, and the number of the leaf where it was found; no two share both."""
 
-    uid: str
-    requests: Mapping[str, int]
-    priority: int = 0
-    originator: bool = False
-    opted_out: bool = False
-    created_micros: int = 0
-    exempt: str = ""
+Members: TypeAlias = Callable[[int], Iterable[Unit]]
+"""The units of a leaf, by its number; without pods that are leaving. One with pods in several leaves is in
+each of them. Each leaf is asked for once, and read with pauses; its pods are those of that moment."""
 
-    @property
-    def order(self) -> Order:
-        """The key by which pods are taken, first to last."""
-        return self.originator, self.priority, self.opted_out, -self.created_micros, self.uid
+Surplus: TypeAlias = Callable[[str], int]
+"""Called once for a gang, by name: how many of its pods may go without breaking it."""
 
+Veto: TypeAlias = Callable[[Unit], str]
+"""Called right before a unit is taken: the rule that forbids it now, or nothing. It may keep count."""
 
-Order: TypeAlias = tuple[bool, int, bool, int, str]
-
-Ordered: TypeAlias = tuple[Order, int, Member]
-"""A pod with its key, which no two share, and the number of its leaf."""
-
-Members: TypeAlias = Callable[[int], Iterable[Member]]
-"""The pods of a leaf, by its number; without those that are leaving. Each leaf is read once, without a
-pause."""
-
-Veto: TypeAlias = Callable[[Member], str]
-"""Called right before a pod is taken: the rule that forbids it now, or nothing. It may keep count."""
+PROCESS_RUNNING: Final = "process-running"
+"""The rule that leaves units to the process of another queue, in which they have pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +82,13 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which pods go, in the order of being taken; what that frees of what is needed, and which were kept.
+    """Which units go, in the order of being taken; what that frees of what is needed, and which were kept.
 
     `guaranteed`, `exempt`, `busy`: pods that would have helped, counted by the guarantee, the rule, or the
     queue with a process of its own that kept them; empty where the need is met.
     """
 
-    victims: tuple[Member, ...]
+    victims: tuple[Unit, ...]
     freed: Amounts
     guaranteed: Counter[Guarantee] = field(default_factory=Counter)
     exempt: Counter[str] = field(default_factory=Counter)
@@ -114,24 +104,25 @@ def selecting(
     *,
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
+    surplus: Surplus | None = None,
 ) -> Steps[tuple[Distribution, Selection]]:
-    """Share a need among the leaves of a queue and choose which pods go, with a pause after every CHUNK pods.
+    """Share a need among the leaves of a queue and choose which units go; pause after every CHUNK pods.
 
     `usage` is without the pods that are leaving anyway. `running`: queues that another process runs for.
-    O(pods below · (log + depth)).
+    `surplus`: of gangs; without it none has any. O(pods below · (log + depth)).
     """
     shares = Distribution(tree, usage, queue, need, running)
-    taking = _Taking(tree, usage, members, veto)
+    busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
+    taking = _Taking(tree, usage, queue, members, busy=busy, veto=veto, surplus=surplus)
     for number in sorted(shares.leaves):
         parts = yield from taking.candidates(number)
-        yield from taking.take(merge(*parts), dict(shares.leaves[number]))
+        yield from taking.take(merge(*parts), taking.unmet(number, shares.leaves[number]), number)
         yield from _free(parts)
     short = {name: amount - taking.freed.get(name, 0) for name, amount in need.items()}
     short = {name: amount for name, amount in short.items() if amount > 0}
     kept = Selection((), {})
     if short:
-        busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
-        kept = yield from taking.top_up(tree.leaves(queue), short, busy)
+        kept = yield from taking.top_up(tree.leaves(queue), short)
     victims = yield from taking.reprieve(need)
     return shares, Selection(
         victims=victims,
@@ -139,6 +130,27 @@ def selecting(
         guaranteed=kept.guaranteed,
         exempt=kept.exempt,
         busy=kept.busy,
+    )
+
+
+def order_of(unit: Unit, rank: int, youngest: int = 0) -> Order:
+    """Return the key by which units are taken, first to last.
+
+    `rank`: that of a pod of its gang's surplus is a pod's. `youngest`: when the youngest pod of its gang was
+    created, so that of two gangs the younger one is broken first.
+    """
+    gang = unit.gang if rank != POD_RANK else ""
+    since = -youngest if gang else 0
+    return (
+        unit.originator,
+        unit.priority,
+        rank,
+        unit.opted_out,
+        unit.size,
+        since,
+        gang,
+        -unit.created_micros,
+        unit.uid,
     )
 
 
@@ -155,90 +167,132 @@ def _chunks(iterable: Iterable[_T]) -> Iterator[tuple[_T, bool]]:
     return ((one, place % CHUNK == CHUNK - 1) for place, one in enumerate(iterable))
 
 
-class _Taking:
-    """Pods taken so far, and what may still be taken above each guarantee."""
+def _in_order(candidates: Iterable[Ordered], late: list[Ordered]) -> Iterator[Ordered]:
+    """Yield candidates in order, and among them those that are put into the heap `late` meanwhile."""
+    for one in candidates:
+        while late and late[0] < one:
+            yield heappop(late)
+        yield one
+    while late:
+        yield heappop(late)
 
-    def __init__(self, tree: QueueTree, usage: Usage, members: Members, veto: Veto | None) -> None:
+
+class _Taking:
+    """Units taken so far, and what may still be taken above each guarantee and from each gang."""
+
+    def __init__(
+        self,
+        tree: QueueTree,
+        usage: Usage,
+        queue: Queue,
+        members: Members,
+        *,
+        busy: Set[int],
+        veto: Veto | None,
+        surplus: Surplus | None,
+    ) -> None:
         self._tree = tree
         self._usage = usage
+        self._below = range(queue.number, queue.below)
         self._members = members
+        self._busy = busy
         self._veto = veto
+        self._surplus = surplus
+        self._left: dict[str, int] = {}
+        self._youngest: dict[str, int] = {}
         self._spare: dict[int, dict[str, int]] = {}
         self._runs: list[list[Ordered]] = []
         self._uids: set[str] = set()
-        self._read: dict[int, list[Member]] = {}
+        self._read: dict[int, list[Unit]] = {}
+        self._whole: dict[str, Amounts] = {}
+        self._guarded: dict[int, list[tuple[int, dict[str, int]]]] = {}
+        self._freed_in: dict[int, dict[str, int]] = {}
         self.freed: dict[str, int] = {}
 
     def candidates(self, leaf: int) -> Steps[list[list[Ordered]]]:
-        """Return the pods of a leaf that may go at all in parts, each in the order of being taken."""
+        """Return the units of a leaf that may go at all in parts, each in the order of being taken."""
         parts: list[list[Ordered]] = []
-        pods = self._of(leaf)
-        for first in range(0, len(pods), CHUNK):
+        units = yield from self._of(leaf)
+        for first in range(0, len(units), CHUNK):
             if first:
                 yield
-            part = pods[first : first + CHUNK]
-            parts.append(sorted((one.order, leaf, one) for one in part if not one.exempt))
+            part = units[first : first + CHUNK]
+            parts.append(sorted(self._ordered(one, leaf) for one in part if not one.exempt))
         return parts
 
-    def take(
-        self, candidates: Iterable[Ordered], unmet: dict[str, int]
-    ) -> Steps[list[tuple[Member, Guarantee | str]]]:
-        """Take pods until nothing is unmet; `unmet` is changed. Return the pods that were kept, and by what.
+    def unmet(self, leaf: int, share: Amounts) -> dict[str, int]:
+        """Return what of a leaf's share is not met by units that were taken for other leaves."""
+        freed = self._freed_in.get(leaf, {})
+        left = {name: amount - freed.get(name, 0) for name, amount in share.items()}
+        return {name: amount for name, amount in left.items() if amount > 0}
 
-        `candidates` come in the order of being taken.
+    def take(
+        self, candidates: Iterable[Ordered], unmet: dict[str, int], of_leaf: int | None = None
+    ) -> Steps[list[tuple[Unit, Guarantee | str]]]:
+        """Take units until nothing is unmet; `unmet` is changed. Return those that were kept, and by what.
+
+        `candidates` come in the order of being taken. `of_leaf`: the leaf that `unmet` is of; None: of all.
         """
-        kept: list[tuple[Member, Guarantee | str]] = []
+        kept: list[tuple[Unit, Guarantee | str]] = []
         run: list[Ordered] = []
+        late: list[Ordered] = []
         self._runs.append(run)
-        leaf, guards = -1, []
-        for (order, number, member), pause in _chunks(candidates):
+        for (order, number, unit), pause in _chunks(_in_order(candidates, late)):
             if not unmet:
                 break
             if pause:
                 yield
-            requests = member.requests
-            if unmet.keys().isdisjoint(requests):
+            gives = unit.requests if not unit.amounts else self._given(unit, of_leaf)
+            if unmet.keys().isdisjoint(gives) or unit.uid in self._uids:
                 continue
-            if number != leaf:
-                leaf, guards = number, self._guards(number)
-            kept_by = _kept_by(guards, requests)
+            if unit.gang and order[2] == POD_RANK and self._surplus_of(unit.gang) <= 0:
+                heappush(late, (order_of(unit, unit.rank, self._youngest[unit.gang]), number, unit))
+                continue
+            parts = unit.amounts or ((number, unit.requests),)
+            kept_by = self._kept_by(parts)
             if kept_by is not None:
-                kept.append((member, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
+                kept.append((unit, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
                 continue
-            rule = self._veto(member) if self._veto is not None else ""
+            rule = self._veto(unit) if self._veto is not None else ""
             if rule:
-                kept.append((member, rule))
+                kept.append((unit, rule))
                 continue
-            run.append((order, number, member))
-            self._uids.add(member.uid)
-            self._count(requests, guards)
+            run.append((order, number, unit))
+            self._uids.add(unit.uid)
+            if unit.gang:
+                self._left[unit.gang] -= 1
+            self._count(parts)
             for name in tuple(unmet):
-                unmet[name] -= requests.get(name, 0)
+                unmet[name] -= gives.get(name, 0)
                 if unmet[name] <= 0:
                     del unmet[name]
         return kept
 
-    def top_up(self, leaves: list[Queue], short: dict[str, int], running: Set[int]) -> Steps[Selection]:
+    def top_up(self, leaves: list[Queue], short: dict[str, int]) -> Steps[Selection]:
         """Take what is still short from all leaves together; return the pods that were kept, and by what."""
-        kept: list[tuple[Member, Guarantee | str]] = []
-        busy: list[tuple[Member, str]] = []
+        kept: list[tuple[Unit, Guarantee | str]] = []
+        busy: list[tuple[Unit, str]] = []
         useful: list[Ordered] = []
         parts: list[list[Ordered]] = []
+        met: set[str] = set()
         for leaf in leaves:
-            owner = next((self._tree.queues[one].path for one in leaf.line if one in running), "")
-            for member, pause in _chunks(self._of(leaf.number)):
+            owner = next((self._tree.queues[one].path for one in leaf.line if one in self._busy), "")
+            units = yield from self._of(leaf.number)
+            for unit, pause in _chunks(units):
                 if pause:
                     parts.append(sorted(useful))
                     useful = []
                     yield
-                if member.uid in self._uids:
+                if unit.uid in self._uids or unit.uid in met:
                     continue
+                if unit.amounts:
+                    met.add(unit.uid)
                 if owner:
-                    busy.append((member, owner))
-                elif member.exempt:
-                    kept.append((member, member.exempt))
+                    busy.append((unit, owner))
+                elif unit.exempt:
+                    kept.append((unit, unit.exempt))
                 else:
-                    useful.append((member.order, leaf.number, member))
+                    useful.append(self._ordered(unit, leaf.number))
         parts.append(sorted(useful))
         useful = []
         kept += yield from self.take(merge(*parts), short)
@@ -247,82 +301,135 @@ class _Taking:
         guaranteed: Counter[Guarantee] = Counter()
         exempt: Counter[str] = Counter()
         owners: Counter[str] = Counter()
-        for (member, by), pause in _chunks(kept):
+        for (unit, by), pause in _chunks(kept):
             if pause:
                 yield
-            if not member.requests.keys().isdisjoint(short):
+            if not self._given(unit).keys().isdisjoint(short):
                 if isinstance(by, Guarantee):
-                    guaranteed[by] += 1
+                    guaranteed[by] += unit.size
                 else:
-                    exempt[by] += 1
-        for (member, path), pause in _chunks(busy):
+                    exempt[by] += unit.size
+        for (unit, path), pause in _chunks(busy):
             if pause:
                 yield
-            if not member.requests.keys().isdisjoint(short):
-                owners[path] += 1
+            if not self._given(unit).keys().isdisjoint(short):
+                owners[path] += unit.size
         return Selection(victims=(), freed={}, guaranteed=guaranteed, exempt=exempt, busy=owners)
 
-    def reprieve(self, need: Amounts) -> Steps[tuple[Member, ...]]:
-        """Let every pod stay that is not needed for what was reached; return those that go, in order."""
+    def reprieve(self, need: Amounts) -> Steps[tuple[Unit, ...]]:
+        """Let every unit stay that is not needed for what was reached; return those that go, in order."""
         taken: list[Ordered] = []
         for one, pause in _chunks(merge(*self._runs)):
             if pause:
                 yield
             taken.append(one)
-        self._runs.clear()  # `taken` has their pods, so that this frees none
+        self._runs.clear()  # `taken` has their units, so that this frees none
         spare = {
             name: self.freed[name] - min(need[name], self.freed[name]) for name in need if name in self.freed
         }
-        goes: list[Member] = []
+        goes: list[Unit] = []
         while taken:
-            for _, _, member in reversed(taken[-CHUNK:]):
-                requests = member.requests
+            for _, _, unit in reversed(taken[-CHUNK:]):
+                gives = self._given(unit)
                 for name, amount in spare.items():
-                    if requests.get(name, 0) > amount:
-                        goes.append(member)
+                    if gives.get(name, 0) > amount:
+                        goes.append(unit)
                         break
                 else:
                     for name in spare:
-                        spare[name] -= requests.get(name, 0)
-                    for name, amount in requests.items():
+                        spare[name] -= gives.get(name, 0)
+                    for name, amount in gives.items():
                         self.freed[name] -= amount
             del taken[-CHUNK:]
             if taken:
                 yield
         return tuple(reversed(goes))
 
-    def _of(self, leaf: int) -> list[Member]:
-        """Return the pods of a leaf as they were when it was first read."""
+    def _of(self, leaf: int) -> Steps[list[Unit]]:
+        """Return the units of a leaf as they were when it was first read; pause after every CHUNK pods."""
         known = self._read.get(leaf)
-        if known is None:
-            known = self._read[leaf] = list(self._members(leaf))
-        return known
+        if known is not None:
+            return known
+        found = self._read[leaf] = []
+        pods = 0
+        for unit in self._members(leaf):
+            pods += unit.size
+            if pods >= CHUNK:
+                pods = 0
+                yield
+            if unit.gang:
+                self._youngest[unit.gang] = max(self._youngest.get(unit.gang, 0), unit.created_micros)
+            if any(
+                number in self._busy for part, _ in unit.amounts for number in self._tree.queues[part].line
+            ):
+                found.append(replace(unit, exempt=unit.exempt or PROCESS_RUNNING))
+            else:
+                found.append(unit)
+        return found
+
+    def _ordered(self, unit: Unit, leaf: int) -> Ordered:
+        rank, youngest = unit.rank, 0
+        if unit.gang:
+            youngest = self._youngest[unit.gang]
+            rank = POD_RANK if self._surplus_of(unit.gang) > 0 else rank
+        return order_of(unit, rank, youngest), leaf, unit
+
+    def _surplus_of(self, gang: str) -> int:
+        """Return how many more pods of a gang may go without breaking it; 0 or less: none."""
+        left = self._left.get(gang)
+        if left is None:
+            left = self._left[gang] = 0 if self._surplus is None else self._surplus(gang)
+        return left
+
+    def _given(self, unit: Unit, leaf: int | None = None) -> Amounts:
+        """Return what a unit's pods request in one leaf, or in all leaves of the queue that is lowered."""
+        if not unit.amounts:
+            return unit.requests
+        if leaf is not None:
+            return next((amounts for number, amounts in unit.amounts if number == leaf), {})
+        total = self._whole.get(unit.uid)
+        if total is None:
+            within: Counter[str] = Counter()
+            for number, amounts in unit.amounts:
+                if number in self._below:
+                    within.update(amounts)
+            total = self._whole[unit.uid] = within
+        return total
 
     def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
         """Return what is above the guarantees of a leaf and its ancestors, by queue; live."""
-        guards = []
-        for queue in self._tree.line(leaf):
-            if queue.guaranteed:
-                spare = self._spare.get(queue.number)
-                if spare is None:
-                    held = self._usage.of(queue.number)
-                    spare = {name: held.get(name, 0) - least for name, least in queue.guaranteed.items()}
-                    self._spare[queue.number] = spare
-                guards.append((queue.number, spare))
+        guards = self._guarded.get(leaf)
+        if guards is None:
+            guards = self._guarded[leaf] = []
+            for queue in self._tree.line(leaf):
+                if queue.guaranteed:
+                    spare = self._spare.get(queue.number)
+                    if spare is None:
+                        held = self._usage.of(queue.number)
+                        spare = {name: held.get(name, 0) - least for name, least in queue.guaranteed.items()}
+                        self._spare[queue.number] = spare
+                    guards.append((queue.number, spare))
         return guards
 
-    def _count(self, requests: Amounts, guards: list[tuple[int, dict[str, int]]]) -> None:
-        for name, amount in requests.items():
-            self.freed[name] = self.freed.get(name, 0) + amount
-            for _, spare in guards:
-                if name in spare:
-                    spare[name] -= amount
+    def _kept_by(self, parts: Sequence[tuple[int, Amounts]]) -> tuple[int, str] | None:
+        """Return the nearest queue, and the resource, whose guarantee a unit's removal would break."""
+        taken: Counter[tuple[int, str]] = Counter()
+        for leaf, requests in parts:
+            for number, spare in self._guards(leaf):
+                for name, most in spare.items():
+                    asked = taken[number, name] = taken[number, name] + requests.get(name, 0)
+                    if asked > max(most, 0):
+                        return number, name
+        return None
 
-
-def _kept_by(guards: list[tuple[int, dict[str, int]]], requests: Amounts) -> tuple[int, str] | None:
-    """Return the nearest queue, and the resource, whose guarantee a pod's removal would break."""
-    for number, spare in guards:
-        for name, most in spare.items():
-            if requests.get(name, 0) > max(most, 0):
-                return number, name
-    return None
+    def _count(self, parts: Sequence[tuple[int, Amounts]]) -> None:
+        for leaf, requests in parts:
+            below = leaf in self._below
+            freed = self._freed_in.setdefault(leaf, {})
+            for name, amount in requests.items():
+                if below:
+                    self.freed[name] = self.freed.get(name, 0) + amount
+                    freed[name] = freed.get(name, 0) + amount
+                for _, spare in self._guards(leaf):
+                    if name in spare:
+                        spare[name] -= amount

@@ -83,6 +83,7 @@ def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: M
                 queue=book.path_of(book.record(one.uid)),
                 rule=one.rule,
                 pdb_violating=one.pdb_violating,
+                unit=one.unit,
             )
             for one in found.victims
         ),

@@ -63,7 +63,10 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out."""
+    """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out.
+
+    `unit`: the group with which it goes whole or not at all; empty where there is none.
+    """
 
     namespace: str
     name: str
@@ -73,6 +76,7 @@ class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str
     rule: str
     pdb_violating: bool
+    unit: str
 
 
 class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -15,7 +15,6 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import QueueConstraints
 from makeway.planner.plan.evaluate import Evaluation, reprieve
-from makeway.planner.plan.planned_unit import MOST_PODS
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
@@ -23,6 +22,7 @@ from makeway.planner.plan.result import AwaitedPod, ExemptPods, PlanCandidate, R
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+from makeway.planner.snapshot.units import MOST_PODS
 
 EXPLAINED = 3
 """Nodes of which it is written down which pods are exempt there."""

@@ -23,14 +23,15 @@ from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.exemption import DELETE_REFUSED, FOREVER, NOT_EXEMPT, Exemption
 from makeway.core.policy.rules import Verdict
 from makeway.core.text import counted
+from makeway.core.unit import POD_RANK, Unit
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
-from makeway.planner.plan.planned_unit import MOST_PODS, FreedByUnit, PlannedUnit, by_domain
+from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import Flags, Ints
-from makeway.planner.snapshot.pod_groups import POD_RANK, Unit
+from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -218,7 +219,6 @@ class PlanGroups:
     margins: tuple[GuaranteeMargin, ...] = ()
     _planned: dict[int, PlannedUnit] = field(default_factory=dict)
     _freed: dict[int, FreedByUnit] = field(default_factory=dict)
-    _held: dict[tuple[int, int, str], int] = field(default_factory=dict)
     _leaving: Counter[int] = field(default_factory=Counter)
     _assumed: set[int] = field(default_factory=set)
     _leaving_gangs: Counter[int] = field(default_factory=Counter)
@@ -240,7 +240,7 @@ class PlanGroups:
             if unit is not None and pod is not None and not pod.node:
                 self._assumed.add(unit.number)
 
-    def _unit(self, uid: str) -> Unit | None:
+    def _unit(self, uid: str) -> WholeGroup | None:
         pod = self.snapshot.pods.get(uid)
         return None if pod is None else self.snapshot.groups.unit_of_pod(pod)
 
@@ -344,9 +344,10 @@ class PlanGroups:
         if planned is None:
             unit = self.snapshot.groups.unit(number)
             members = tuple(unit.members())
-            sets = Counter(held for pod in members if (held := self.snapshot.budget_set(pod.uid)))
-            kept, exemption = self._kept(unit, members, sets)
-            planned = self._planned[number] = PlannedUnit(unit, members, kept, sets, exemption)
+            price = self.snapshot.units.all_of(unit, members, self.snapshot.queues.tree)
+            sets = Counter(price.budgets)
+            kept, exemption = self._kept(unit, price, members, sets)
+            planned = self._planned[number] = PlannedUnit(unit, price, members, kept, sets, exemption)
         return planned
 
     def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> FreedByUnit:
@@ -357,7 +358,11 @@ class PlanGroups:
             placed = Counter((snapshot.rows[pod.node], snapshot.signature(pod.uid)) for pod in unit.members)
             of_domains = tuple(by_domain(layer.domains, layer.use, placed) for layer in layers.layers)
             of_queues = [
-                sum(maximum.used_by(pod, snapshot.queues.number_of(pod)) for pod in unit.members)
+                sum(
+                    amounts.get(maximum.resource, 0)
+                    for number, amounts in unit.price.amounts
+                    if maximum.queue.number <= number < maximum.queue.below
+                )
                 for maximum in queues.maxima
             ]
             affinity: tuple[Mapping[int, int], ...] = ()
@@ -372,37 +377,29 @@ class PlanGroups:
 
     def held(self, unit: PlannedUnit, margin: GuaranteeMargin) -> int:
         """Return what a unit holds of a queue's guaranteed resource."""
-        key = unit.unit.number, margin.queue.number, margin.resource
-        if key not in self._held:
-            queues = self.snapshot.queues
-            self._held[key] = sum(
-                pod.requests.get(margin.resource, 0)
-                for pod in unit.members
-                if margin.queue.number <= queues.number_of(pod) < margin.queue.below
-            )
-        return self._held[key]
+        return sum(
+            amounts.get(margin.resource, 0)
+            for number, amounts in unit.price.amounts
+            if margin.queue.number <= number < margin.queue.below
+        )
 
     def _kept(
-        self, unit: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]
+        self, unit: WholeGroup, price: Unit, members: tuple[PodRecord, ...], sets: Mapping[int, int]
     ) -> tuple[str, Exemption]:
         """Return why a unit stays, empty where it may go; and what exempts a pod of it, the longest."""
         question, exemptions = self.question, self.snapshot.exemptions
         whole = f"{unit.key} goes whole or not at all"
-        if len(members) > MOST_PODS:
-            return (
-                f"{whole}, and its {len(members)} pods are more than an order may name ({MOST_PODS})",
-                NOT_EXEMPT,
-            )
-        if any(group.unknown or group.applying for group in unit.groups.values()):
-            return f"{whole}, and its groups are being applied", NOT_EXEMPT
+        if price.kept:
+            return price.kept, NOT_EXEMPT
         if 0 < self._leaving[unit.number] < len(members):
             return f"{whole}, and a part of it is leaving", NOT_EXEMPT
         if unit.number in self._assumed:
             return f"{whole}, and a pod of it is being bound", NOT_EXEMPT
+        if price.priority >= question.preemptor.priority:
+            pod = max(members, key=lambda one: one.priority)
+            return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", NOT_EXEMPT
         longest, why = NOT_EXEMPT, ""
         for pod in members:
-            if pod.priority >= question.preemptor.priority:
-                return f"{whole}, and pod {pod.namespace}/{pod.name} has priority {pod.priority}", NOT_EXEMPT
             if pod.uid in question.refused:
                 return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", NOT_EXEMPT
             exemption = exemptions.exemption_of(pod.facts)
@@ -423,7 +420,7 @@ class PlanGroups:
                 f"{whole}, and a hard disruption budget does not allow {counted(len(members), 'pod')}",
                 NOT_EXEMPT,
             )
-        planned = PlannedUnit(unit, members, "", sets)
+        planned = PlannedUnit(unit, price, members, "", sets)
         for margin in self.margins:
             if self.held(planned, margin) > margin.spare:
                 return (
@@ -431,18 +428,6 @@ class PlanGroups:
                     NOT_EXEMPT,
                 )
         return "", NOT_EXEMPT
-
-
-def kept_by_group(snapshot: Snapshot, pod: PodRecord) -> str:
-    """Return why a pod may not go by itself; empty where it may. Of plans that take single pods only."""
-    group = snapshot.groups.of(pod)
-    if group is None:
-        return ""
-    if group.unit is not None:
-        return f"{group.unit.key} goes whole or not at all"
-    if group.unknown:
-        return f"it is not known what has to go with it: {group.unknown}"
-    return ""
 
 
 def _surplus(numbers: Ints, surplus: Ints) -> Flags:

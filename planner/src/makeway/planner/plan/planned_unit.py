@@ -9,24 +9,23 @@ from dataclasses import dataclass
 from makeway.core.k8s.importance import moment_of
 from makeway.core.policy.exemption import FOREVER, NOT_EXEMPT, Exemption
 from makeway.core.policy.rules import Verdict
+from makeway.core.unit import Unit
 from makeway.planner.snapshot.columns import Ints
-from makeway.planner.snapshot.pod_groups import Unit
+from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
-
-MOST_PODS = 1000
-"""Pods of a unit that an order may name: some 300 kB of JSON, of the 1 MiB that NATS carries."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedUnit:
     """A unit as one plan sees it.
 
-    `kept`: why it stays, empty where it may go. `exemption`: what exempts one of its pods, where it stays for
-    that; of several, the one that lasts longest. `sets`: of how many of its pods which
-    sets of budgets hold.
+    `unit`: its group in the snapshot; `price`: what its eviction costs. `kept`: why it stays, empty where it
+    may go. `exemption`: what exempts one of its pods, where it stays for that; of several, the one that lasts
+    longest. `sets`: of how many of its pods which sets of budgets hold.
     """
 
-    unit: Unit
+    unit: WholeGroup
+    price: Unit
     members: tuple[PodRecord, ...]
     kept: str
     sets: Mapping[int, int]

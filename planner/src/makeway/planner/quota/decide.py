@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -14,8 +14,9 @@ from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.core.queues.victims import CHUNK, Member, Steps, Veto, run_to_end, selecting
+from makeway.core.queues.victims import CHUNK, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
+from makeway.core.unit import Unit
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
@@ -27,6 +28,9 @@ NAMESPACE_MODE = "namespace-mode"
 
 NOT_EVICTED: Final = "not-evicted"
 """The rule that leaves out the pods that an earlier order of the same process could not evict."""
+
+VICTIMS_PER_ORDER: Final = "victims-per-order"
+"""The rule that keeps a group that goes whole and has more pods than the policy allows an order."""
 
 GONE: Final = "gone"
 """The rule that leaves out pods that have left while a plan was made."""
@@ -92,10 +96,13 @@ def answering(
     with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
     """
     usage, members = snapshot.queues.without(leaving)
+    surplus = snapshot.queues.surplus(leaving)
 
     def without(left_out: Mapping[str, str]) -> Steps[QuotaPlan]:
         veto = _veto(snapshot, leaving, mode, left_out)
-        steps = planning_quota(tree, usage, queue, members, maximum=maximum, running=running, veto=veto)
+        steps = planning_quota(
+            tree, usage, queue, members, maximum=maximum, running=running, veto=veto, surplus=surplus
+        )
         plan = yield from steps
         return _with_causes(plan, left_out)
 
@@ -106,12 +113,33 @@ def answering(
         plan = yield from without(refused)
     violations = _Allowances(snapshot, leaving)
     victims: list[Victim] = []
-    for place, member in enumerate(plan.victims):
-        if place % CHUNK == CHUNK - 1:
+    pods = 0
+    for unit in plan.victims:
+        pods += unit.size
+        if pods >= CHUNK:
+            pods = 0
             yield
-        if member.uid in snapshot.queues:
-            victims.append(_victim(snapshot, member, violations.violates))
+        victims += _victims(snapshot, unit, violations.violates)
     return QuotaAnswer(plan, tuple(victims))
+
+
+def first_part(victims: tuple[Victim, ...], most: int) -> tuple[Victim, ...]:
+    """Return those of some victims that one order takes: `most` at the most, but a group that goes whole all.
+
+    Groups that go whole come first, and no other pod beside them: should one of them stay, those that would
+    go in addition have not gone by then. O(victims).
+    """
+    units: dict[str, list[Victim]] = {}
+    for victim in victims:
+        if victim.unit:
+            units.setdefault(victim.unit, []).append(victim)
+    if not units:
+        return victims[:most]
+    chosen: list[Victim] = []
+    for members in units.values():
+        if len(chosen) + len(members) <= most:
+            chosen += members
+    return tuple(chosen or next(iter(units.values())))
 
 
 def still_needed(
@@ -131,29 +159,38 @@ def still_needed(
     chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
     veto = _veto(snapshot, leaving, inputs.mode, inputs.refused)
     steps = selecting(
-        tree, usage, queue, need, lambda leaf: chosen.get(leaf, ()), running=inputs.running, veto=veto
+        tree,
+        usage,
+        queue,
+        need,
+        lambda leaf: chosen.get(leaf, ()),
+        running=inputs.running,
+        veto=veto,
+        surplus=snapshot.queues.surplus(leaving),
     )
     _, found = run_to_end(steps)
     violations = _Allowances(snapshot, leaving)
-    return tuple(_victim(snapshot, member, violations.violates) for member in found.victims)
+    return tuple(one for unit in found.victims for one in _victims(snapshot, unit, violations.violates))
 
 
 def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
     """Return what forbids to take a pod now, besides its queue."""
     policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, leaving)
 
-    def veto(member: Member) -> str:
-        if member.uid in left_out:
+    def veto(unit: Unit) -> str:
+        if not left_out.keys().isdisjoint(unit.uids):
             return NOT_EVICTED
-        if member.uid not in snapshot.queues:
+        if any(uid not in snapshot.queues for uid in unit.uids):
             return GONE
-        namespace = snapshot.queues.record(member.uid).namespace
+        if unit.pods and unit.size > policy.limits.victims_per_order:
+            return VICTIMS_PER_ORDER
+        namespace = snapshot.queues.record(unit.uids[0]).namespace
         if more_restrictive(mode, policy.mode_for(namespace)) != mode:
             return NAMESPACE_MODE
         if namespace in snapshot.exemptions.queue_exempt_namespaces:
             return EXEMPT_NAMESPACE
         if policy.has_hard_budgets(namespace) and (
-            namespace in snapshot.undecided or allowed.violates(member.uid)
+            namespace in snapshot.undecided or allowed.violates_any(unit.uids)
         ):
             return HARD_BUDGET
         return ""
@@ -219,18 +256,23 @@ def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:
     return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), obstacle))
 
 
-def _victim(snapshot: Snapshot, member: Member, violates: Callable[[str], bool]) -> Victim:
-    pod = snapshot.queues.record(member.uid)
-    return Victim(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        priority=pod.priority,
-        grace_period_seconds=pod.grace_period_seconds,
-        rule=QUOTA,
-        pdb_violating=violates(pod.uid),
-    )
+def _victims(snapshot: Snapshot, unit: Unit, violates: Callable[[str], bool]) -> list[Victim]:
+    """Return the pods of a unit as an order names them, but those that have left meanwhile."""
+    pods = [snapshot.queues.record(uid) for uid in unit.uids if uid in snapshot.queues]
+    return [
+        Victim(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            node=pod.node,
+            priority=pod.priority,
+            grace_period_seconds=pod.grace_period_seconds,
+            rule=QUOTA,
+            pdb_violating=violates(pod.uid),
+            unit=unit.uid if unit.pods else "",
+        )
+        for pod in pods
+    ]
 
 
 class _Allowances:
@@ -240,6 +282,16 @@ class _Allowances:
         self._snapshot = snapshot
         self._debits = debits(snapshot, leaving)
         self._left: dict[Key, int] = {}
+
+    def violates_any(self, uids: Sequence[str]) -> bool:
+        """Take pods that go together; report whether budgets do not allow them all: none is counted then."""
+        if len(uids) == 1:
+            return self.violates(uids[0])
+        before = dict(self._left)
+        if any(self.violates(uid) for uid in uids):
+            self._left = before
+            return True
+        return False
 
     def violates(self, uid: str) -> bool:
         """Take a pod; report whether a budget does not allow it. One that is not allowed is not counted."""

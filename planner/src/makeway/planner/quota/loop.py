@@ -38,7 +38,13 @@ from makeway.core.policy.mode import Mode
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import QuotaInputs
-from makeway.planner.quota.decide import QuotaAnswer, record_of, replay_in_chunks, still_needed
+from makeway.planner.quota.decide import (
+    QuotaAnswer,
+    first_part,
+    record_of,
+    replay_in_chunks,
+    still_needed,
+)
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -341,7 +347,7 @@ class QuotaLoop:
             await asyncio.sleep(0)
             if snapshot.queues.tree is not tree or not self._settings.ready():
                 return None
-        first = found.victims[: self._most_victims()]
+        first = first_part(found.victims, self._most_victims())
         if snapshot.revision == began or not first:
             return found, first
         if snapshot.exemptions.revision != policy or self._settings.mode() != inputs.mode:

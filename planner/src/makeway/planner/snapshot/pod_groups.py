@@ -16,14 +16,12 @@ from makeway.core.comparison import Share
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membership
 from makeway.core.policy.facts import at_priority_of
+from makeway.core.unit import COMPOSITE_RANK, GROUP_RANK, POD_RANK
 from makeway.planner.snapshot.columns import Flags, Ints, extended
 from makeway.planner.snapshot.records import PodRecord
 
 NO_GROUP = 0
 """The number of a pod that is in no group."""
-
-POD_RANK, GROUP_RANK, COMPOSITE_RANK = 1, 2, 3
-"""Of equal priority a composite group is more important than a group, and that than a pod: victimRank."""
 
 POD_GROUP = "pod-group"
 """The rule that keeps a pod since what has to go with it may not go, or is not known."""
@@ -62,14 +60,14 @@ class GroupMembers:
         self.rows: Counter[int] = Counter()
         self.start = NOT_STARTED
         self.leaving = 0
-        self.unit: Unit | None = None
+        self.unit: WholeGroup | None = None
         self.priority: int | None = None
         self.min_count = 0
         self.unknown = ""
         self.applying = False
 
 
-class Unit:
+class WholeGroup:
     """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
 
     __slots__ = ("groups", "key", "number", "rows", "version")
@@ -122,8 +120,8 @@ class PodGroups:
         self.surplus: Ints = np.full(8, -1, np.int64)
         self._groups: dict[str, GroupMembers] = {}
         self._by_number: dict[int, GroupMembers] = {}
-        self._units: dict[GroupKey, Unit] = {}
-        self._units_by_number: dict[int, Unit] = {}
+        self._units: dict[GroupKey, WholeGroup] = {}
+        self._units_by_number: dict[int, WholeGroup] = {}
         self._children: dict[GroupKey, set[GroupKey]] = {}
         self._free: list[int] = []
         self._free_units: list[int] = []
@@ -138,16 +136,16 @@ class PodGroups:
         """Return the group of a pod; None where it is in none, or groups are not followed."""
         return self._groups.get(f"{pod.namespace}/{pod.group}") if pod.group else None
 
-    def keeping(self, pod: PodRecord) -> str:
-        """Return the rule by which its group keeps a pod from going by itself; empty where it may."""
-        group = self.of(pod)
-        return POD_GROUP if group is not None and (group.unit is not None or group.unknown) else ""
+    def surplus_of(self, gang: str) -> int:
+        """Return how many pods of a PodGroup, by its key as text, may go without breaking its gang."""
+        group = self._groups.get(gang.partition(" ")[2])
+        return 0 if group is None else max(0, int(self.surplus[group.number]))
 
-    def unit(self, number: int) -> Unit:
+    def unit(self, number: int) -> WholeGroup:
         """Return a unit by number."""
         return self._units_by_number[number]
 
-    def unit_of_pod(self, pod: PodRecord) -> Unit | None:
+    def unit_of_pod(self, pod: PodRecord) -> WholeGroup | None:
         """Return the unit that a pod can only go with."""
         group = self.of(pod)
         return None if group is None else group.unit
@@ -351,7 +349,7 @@ class PodGroups:
             unit = self._units.get(to)
             if unit is None:
                 number = self._free_units.pop() if self._free_units else len(self._units) + 1
-                unit = self._units[to] = self._units_by_number[number] = Unit(to, number)
+                unit = self._units[to] = self._units_by_number[number] = WholeGroup(to, number)
             unit.groups[group.key] = group
             unit.rows.update(group.rows)
             unit.version += 1

@@ -5,20 +5,18 @@ Owned by the snapshot. Pure state; a pod event costs O(depth of the tree).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from makeway.core.policy.facts import opts_out
 from makeway.core.queues.placement import place
-from makeway.core.queues.quota_exemption import quota_exemption_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
-from makeway.core.queues.victims import Member, Members
-from makeway.planner.snapshot.daemonsets import DaemonSetIndex
-from makeway.planner.snapshot.exemptions import Exemptions
-from makeway.planner.snapshot.owner_index import OwnerIndex
+from makeway.core.queues.victims import Members, Surplus
+from makeway.core.unit import NO_QUEUE, Unit
+from makeway.planner.snapshot.pod_groups import PodGroups, WholeGroup
 from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.units import UnitReader
 
-NOWHERE = -1
+NOWHERE = NO_QUEUE
 """The queue of a pod where there are no queues."""
 
 
@@ -31,26 +29,19 @@ class QueueUsage:
     was read from, as kind, namespace and name, where it is one.
     """
 
-    def __init__(
-        self,
-        exemptions: Exemptions,
-        owners: OwnerIndex,
-        daemonsets: DaemonSetIndex,
-        kept_by_group: Callable[[PodRecord], str] = lambda _: "",
-    ) -> None:
-        self._kept_by_group = kept_by_group
+    def __init__(self, units: UnitReader, groups: PodGroups) -> None:
+        self._units = units
+        units.queue_of = self.leaf_of
+        self._groups = groups
         self.source: tuple[str, str, str] | None = None
         self.tree: QueueTree | None = None
         self.revision = ""
         self.held: Usage | None = None
         self.staying: Usage | None = None
         self.misplaced: dict[str, str] = {}
-        self._exemptions = exemptions
-        self._owners = owners
-        self._daemonsets = daemonsets
         self._leaves: dict[str, int] = {}
         self._records: dict[str, PodRecord] = {}
-        self._members: dict[int, dict[str, Member]] = {}
+        self._members: dict[int, dict[str, Unit]] = {}
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -82,10 +73,22 @@ class QueueUsage:
             if pod is not None and not pod.terminating:
                 usage.remove(self._leaves[uid], pod.requests)
 
-        def members(leaf: int) -> Iterable[Member]:
-            return (one for uid, one in self._members.get(leaf, {}).items() if uid not in leaving)
+        whole: dict[int, Unit | None] = {}
+
+        def members(leaf: int) -> Iterable[Unit]:
+            return self._going(list(self._members.get(leaf, {}).items()), leaving, whole)
 
         return usage, members
+
+    def surplus(self, leaving: Collection[str]) -> Surplus:
+        """Return what tells how many pods of a gang may go without breaking it, once these pods have left."""
+        fewer = self._groups.losing(self._records.get(uid) for uid in leaving)
+        by_gang = {str(self._groups.by_number(number).key): lost for number, lost in fewer.items()}
+        return lambda gang: self._units.surplus(gang) - by_gang.get(gang, 0)
+
+    def leaf_of(self, uid: str) -> int:
+        """Return the number of the queue that a bound pod counts in; NOWHERE where it is in none."""
+        return self._leaves.get(uid, NOWHERE)
 
     def record(self, uid: str) -> PodRecord:
         """Return a bound pod; KeyError where it is not known."""
@@ -95,14 +98,55 @@ class QueueUsage:
         """Report whether a bound pod is counted."""
         return uid in self._records
 
-    def members_of(self, uids: Iterable[str]) -> dict[int, list[Member]]:
-        """Return those of some pods that are counted and not being deleted, by queue."""
-        found: dict[int, list[Member]] = {}
-        for uid in uids:
+    def members_of(self, uids: Iterable[str]) -> dict[int, list[Unit]]:
+        """Return those of some pods that are counted and not being deleted, as units, by queue.
+
+        A group that goes whole is left out where not all of its pods are among them.
+        """
+        chosen = set(uids)
+        by_leaf: dict[int, list[tuple[str, Unit]]] = {}
+        for uid in chosen:
             leaf = self._leaves.get(uid)
-            if leaf is not None and (member := self._members.get(leaf, {}).get(uid)) is not None:
-                found.setdefault(leaf, []).append(member)
-        return found
+            if leaf is not None and (unit := self._members.get(leaf, {}).get(uid)) is not None:
+                by_leaf.setdefault(leaf, []).append((uid, unit))
+        whole: dict[int, Unit | None] = {}
+        return {
+            leaf: [one for one in self._going(pods, (), whole) if chosen.issuperset(one.uids)]
+            for leaf, pods in by_leaf.items()
+        }
+
+    def _going(
+        self, pods: Iterable[tuple[str, Unit]], leaving: Collection[str], whole: dict[int, Unit | None]
+    ) -> Iterator[Unit]:
+        """Yield the units of some pods of a leaf, each once, as they are when they are yielded.
+
+        `whole`: units of several pods that were met before, by number; None where all of their pods leave.
+        """
+        met: set[int] = set()
+        for uid, unit in pods:
+            record = self._records.get(uid)
+            if uid in leaving:
+                continue
+            group = self._groups.unit_of_pod(record) if record is not None and record.group else None
+            if record is None or not record.group:
+                yield unit
+            elif group is None:
+                yield self._units.of(record)
+            elif group.number not in met:
+                met.add(group.number)
+                if group.number not in whole:
+                    whole[group.number] = self._whole(group, leaving)
+                if (together := whole[group.number]) is not None:
+                    yield together
+
+    def _whole(self, group: WholeGroup, leaving: Collection[str]) -> Unit | None:
+        """Return the pods of a group that goes whole, without those that are being deleted. O(its pods)."""
+        staying = [pod for pod in group.members() if not pod.terminating]
+        left = [pod for pod in staying if pod.uid not in leaving]
+        if not left:
+            return None
+        kept = f"{group.key} goes whole or not at all, and a part of it is leaving"
+        return self._units.of_group(group, left, kept="" if len(left) == len(staying) else kept)
 
     # --------------------------------------------------------------------------------- changing
 
@@ -141,7 +185,7 @@ class QueueUsage:
         """Look again at a pod whose class, application or protection may be another."""
         leaf = self._leaves.get(uid)
         if leaf is not None and not self._records[uid].terminating:
-            self._members[leaf][uid] = self._member(self._records[uid])
+            self._members[leaf][uid] = self._units.of(self._records[uid])
 
     def place(self, pod: PodRecord) -> None:
         """Count a pod in the queue where it belongs, if it is not counted yet."""
@@ -158,18 +202,4 @@ class QueueUsage:
         self.held.add(leaf, pod.requests)
         if not pod.terminating:
             self.staying.add(leaf, pod.requests)
-            self._members.setdefault(leaf, {})[pod.uid] = self._member(pod)
-
-    def _member(self, pod: PodRecord) -> Member:
-        facts, exemptions = pod.facts, self._exemptions
-        priority_class = exemptions.classes.get(facts.priority_class)
-        exemption = quota_exemption_of(self._daemonsets.facts_of(pod), exemptions.policy.protection)
-        return Member(
-            uid=pod.uid,
-            requests=pod.requests,
-            priority=facts.priority,
-            originator=self._owners.is_originator(pod),
-            opted_out=facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)),
-            created_micros=facts.created_micros,
-            exempt=self._kept_by_group(pod) if exemption is None else exemption.rule,
-        )
+            self._members.setdefault(leaf, {})[pod.uid] = self._units.of(pod)

@@ -63,6 +63,7 @@ from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.signatures.table import SignatureTable
 from makeway.planner.snapshot.topology import Topology
+from makeway.planner.snapshot.units import UnitReader
 from makeway.planner.snapshot.volumes import ClaimRecord, Volumes
 
 REMEMBERED_DEPARTURES = 4096
@@ -101,15 +102,15 @@ class Snapshot:
     nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
     `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
     int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
-    claim that only one pod may use. `groups`: which pods go together. `volumes`: which nodes claims leave to
-    their pods. `daemonsets`: which
-    pods they control. `devices`: extended
-    resources that nodes may serve by dynamic allocation, None where that is not known. `pending_updates`:
-    what has still to be done, where it is done in chunks (`chunk`); until then nothing may be planned on the
-    snapshot. `upkeep`: the same for what plans can do without until then: `use_label_keys` and `count` report
-    if they have to. `node_resources`: what nodes have, also without a layer. `serving`: plans are made, so
-    that changes of budgets are left to `upkeep`; before, to `pending_updates`. `namespaces_changed` counts
-    changes of namespaces. `applied` is called with each change that has made a difference.
+    claim that only one pod may use. `groups`: which pods go together; `units`: what evicting each costs.
+    `volumes`: which nodes claims leave to their pods. `daemonsets`: which pods they control. `devices`:
+    extended resources that nodes may serve by dynamic allocation, None where that is not known.
+    `pending_updates`: what has still to be done, where it is done in chunks (`chunk`); until then nothing
+    may be planned on the snapshot. `upkeep`: the same for what plans can do without until then:
+    `use_label_keys` and `count` report if they have to. `node_resources`: what nodes have, also without a
+    layer. `serving`: plans are made, so that changes of budgets are left to `upkeep`; before, to
+    `pending_updates`. `namespaces_changed` counts changes of namespaces. `applied` is called with each
+    change that has made a difference.
     """
 
     def __init__(self, *, chunk: int | None = None, applied: Callable[[Change], None] = _nothing) -> None:
@@ -132,7 +133,14 @@ class Snapshot:
         self.owners = OwnerIndex()
         self.daemonsets = DaemonSetIndex()
         self.groups = PodGroups()
-        self.queues = QueueUsage(self.exemptions, self.owners, self.daemonsets, self.groups.keeping)
+        self.units = UnitReader(
+            self.exemptions,
+            self.owners,
+            self.daemonsets,
+            self.groups,
+            budget_set=self.budget_set,
+        )
+        self.queues = QueueUsage(self.units, self.groups)
         self.namespaces: dict[str, Namespace] = {}
         self.namespaces_changed = 0
         self.exclusive_claims: set[Key] = set()
@@ -529,8 +537,6 @@ class Snapshot:
         """Work out anew what a group means for its pods; they stay until a new priority has been entered."""
         group, rows = self.groups.resolve(name)
         self._touch_rows(rows)
-        if rows and self.queues.tree is not None:
-            self.upkeep.add(f"{name} is being applied in queues", self.groups.uids(name), self.queues.renew)
         if group is None:
             return
         group.applying = True
@@ -809,6 +815,7 @@ class Snapshot:
             del self._budget_sets[pod.uid]
         else:
             self._budget_sets[pod.uid] = budgets
+        self.queues.renew(pod.uid)
         if pod.node:
             row = self.rows[pod.node]
             self.columns.budgets[self._slot(row, pod), row] = budgets

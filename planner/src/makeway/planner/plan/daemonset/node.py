@@ -16,8 +16,8 @@ from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
 from makeway.core.daemonset.selection import strategy_names
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.policy.document import DaemonSets
-from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
+from makeway.core.unit import Unit
 from makeway.planner.plan.batch import NodeBatch, overlay
 from makeway.planner.plan.constraints.budgets import debits
 from makeway.planner.plan.constraints.layers import BatchLayers, layers_of
@@ -29,7 +29,6 @@ from makeway.planner.plan.constraints.queues import (
     queue_constraints_of,
 )
 from makeway.planner.plan.constraints.tally import BoundedTallies
-from makeway.planner.plan.groups import kept_by_group
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
@@ -145,15 +144,16 @@ def daemonset_node_of(
 
     def occupant(pod: PodRecord) -> Occupant:
         amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.signature(pod.uid))
+        unit = snapshot.units.of(pod)
         return Occupant(
             uid=pod.uid,
-            pod_class=_class_of(snapshot, pod),
-            priority=pod.priority,
-            created_micros=pod.facts.created_micros,
+            pod_class=_class_of(unit),
+            priority=unit.priority,
+            created_micros=unit.created_micros,
             amounts={name: int(amounts[layer]) for name, layer in resources.items()}
             | {name: int(uses[layer]) for name, layer in constraints.items()}
             | {name: one.used_by(pod, snapshot.queues.number_of(pod)) for name, one in maxima.items()},
-            budgets=snapshot.budgets.charged(snapshot.budget_set(pod.uid)),
+            budgets=tuple(key for held in unit.budgets for key in snapshot.budgets.charged(held)),
         )
 
     taken = columns.requested[:, node] + batch.reserved[:, 0] + batch.leaving[:, 0]
@@ -204,11 +204,10 @@ def _named(required: BatchLayers) -> dict[str, int]:
     return names
 
 
-def _class_of(snapshot: Snapshot, pod: PodRecord) -> PodClass:
-    priority_class = snapshot.priority_classes.get(pod.facts.priority_class)
-    if pod.facts.opted_out or (priority_class is not None and opts_out(priority_class.metadata)):
+def _class_of(unit: Unit) -> PodClass:
+    if unit.opted_out:
         return PodClass.OPTED_OUT
-    return PodClass.OWNER if snapshot.owners.has_dependents(pod) else PodClass.REGULAR
+    return PodClass.OWNER if unit.owner else PodClass.REGULAR
 
 
 def _allowance(snapshot: Snapshot, pods: list[PodRecord], taken: Mapping[Key, int]) -> dict[Key, int]:
@@ -240,7 +239,7 @@ def _kept(
         verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))
         if verdict.removable and pod.uid in question.refused:
             verdict = REFUSED
-        if verdict.removable and (grouped := kept_by_group(snapshot, pod)):
+        if verdict.removable and (grouped := snapshot.units.of(pod).kept):
             verdict = Verdict(False, POD_GROUP, grouped)
         spent = [
             f"{namespace}/{name}"
