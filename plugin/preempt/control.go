@@ -83,6 +83,8 @@ type control struct {
 	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
 	// What the ConfigMaps of policy and queues hold; nil where there is none, or it cannot be read.
 	policyStored, queuesStored atomic.Pointer[storedRevision]
+	tolerations                atomic.Pointer[storedTolerations] // nil: never read
+	tolerationsTold            atomic.Bool                       // it was logged that it cannot be used
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
@@ -177,10 +179,12 @@ func (e *engine) runControl(ctx context.Context) {
 	for ctx.Err() == nil && e.control.current.Load() == nil {
 		queues = queues && e.findQueues(ctx)
 		e.findPolicy(ctx)
+		e.readTolerations(ctx)
 		goroutines.Sleep(ctx, lookAgain)
 	}
 	for ctx.Err() == nil {
 		e.readStored(ctx)
+		e.readTolerations(ctx)
 		goroutines.Sleep(ctx, storedPoll)
 	}
 }

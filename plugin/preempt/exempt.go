@@ -78,6 +78,7 @@ type victimGuard struct {
 	hold           string // why nothing may go; empty: the rules say it pod by pod
 	rules          *victimRules
 	classes        schedulinglisters.PriorityClassLister
+	tolerations    rules.TolerationRecord // of classes that are gone
 	budgets        rules.Budgets
 	margins        *queuegate.GuaranteeMargins // nil: there are no queues, or none that matters
 	priority       int32                       // of the preemptor
@@ -90,6 +91,9 @@ type victimGuard struct {
 // fallback has just chosen them. O(budgets + orders in flight + queues with a guarantee).
 func (e *engine) victimGuardFor(preemptor *v1.Pod, budgets policylisters.PodDisruptionBudgetLister, own map[types.UID]bool) *victimGuard {
 	g := &victimGuard{classes: e.classes, priority: corev1helpers.PodPriority(preemptor), now: e.clock.Now()}
+	if e.classesSynced() { // before that no class is known to be gone
+		g.tolerations = e.control.tolerationRecord()
+	}
 	if g.rules, g.hold = e.victimRules(); g.hold != "" {
 		return g
 	}
@@ -157,7 +161,7 @@ func (g *victimGuard) exempts(victim *v1.Pod) string {
 	if reason := g.rules.protection.Protects(victim); reason != "" {
 		return reason
 	}
-	if tolerates, err := rules.CanToleratePreemption(victim, &v1.Pod{Spec: v1.PodSpec{Priority: &g.priority}}, g.classes, g.now); tolerates || err != nil {
+	if tolerates, err := rules.CanToleratePreemption(victim, &v1.Pod{Spec: v1.PodSpec{Priority: &g.priority}}, g.classes, g.tolerations, g.now); tolerates || err != nil {
 		return rules.ReasonPreemptionToleration
 	}
 	// The API server does not count what a scheduler deletes, so no delete of the fallback is known to keep a budget.

@@ -55,7 +55,7 @@ func (pl *MakeWayFallback) protects(group minor.Group) string {
 	return engine.tolerations()
 }
 
-// tolerations is the PriorityClass whose pods tolerate preemption; empty where there is none.
+// tolerations is a PriorityClass, there or on record, whose pods tolerate preemption; empty where there is none.
 func (e *engine) tolerations() string {
 	if !e.classesSynced() {
 		return "the PriorityClasses have not been read"
@@ -70,6 +70,9 @@ func (e *engine) tolerations() string {
 		if priority || seconds {
 			return "pods of PriorityClass " + class.Name + " tolerate preemption"
 		}
+	}
+	for name := range e.control.tolerationRecord() {
+		return "pods of PriorityClass " + name + ", which is on record, tolerate preemption"
 	}
 	return ""
 }

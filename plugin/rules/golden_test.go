@@ -37,11 +37,19 @@ func TestAPriorityClassExemptsItsPodsAsThePlannerSaysItDoes(t *testing.T) {
 		PreemptorPriority int32                       `json:"preemptorPriority"`
 		Victim            *v1.Pod                     `json:"victim"`
 		PriorityClass     *schedulingv1.PriorityClass `json:"priorityClass"`
+		Record            map[string]string           `json:"record"`
 		Exempt            bool                        `json:"exempt"`
 	}
 	for _, c := range cases[toleration](t, "toleration") {
 		t.Run(c.Name, func(t *testing.T) {
-			if got := ToleratesPreemption(c.Victim, c.PriorityClass, c.PreemptorPriority, c.Now); got != c.Exempt {
+			var record TolerationRecord
+			if c.Record != nil {
+				var err error
+				if record, err = ParseTolerationRecord(c.Record); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := ToleratesPreemption(c.Victim, c.PriorityClass, record, c.PreemptorPriority, c.Now); got != c.Exempt {
 				t.Errorf("exempt: %v, want %v", got, c.Exempt)
 			}
 			store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -51,7 +59,7 @@ func TestAPriorityClassExemptsItsPodsAsThePlannerSaysItDoes(t *testing.T) {
 				}
 			}
 			preemptor := &v1.Pod{Spec: v1.PodSpec{Priority: &c.PreemptorPriority}}
-			got, err := CanToleratePreemption(c.Victim, preemptor, schedulinglisters.NewPriorityClassLister(store), c.Now)
+			got, err := CanToleratePreemption(c.Victim, preemptor, schedulinglisters.NewPriorityClassLister(store), record, c.Now)
 			if err != nil || got != c.Exempt {
 				t.Errorf("by its lister: %v, %v, want %v", got, err, c.Exempt)
 			}

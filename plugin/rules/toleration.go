@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -23,35 +24,58 @@ const (
 	TolerationSeconds = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds"
 )
 
+// TolerationRecordName is the ConfigMap that keeps PriorityClasses which tolerate preemption beyond their deletion.
+const TolerationRecordName = "makeway-tolerations"
+
+// TolerationRecord has the PriorityClasses of that ConfigMap by name; nil: it has never been read.
+type TolerationRecord map[string]*schedulingv1.PriorityClass
+
+// ParseTolerationRecord reads the data of the ConfigMap: under the name of each class the class in JSON.
+func ParseTolerationRecord(data map[string]string) (TolerationRecord, error) {
+	record := make(TolerationRecord, len(data))
+	for name, text := range data {
+		class := &schedulingv1.PriorityClass{}
+		if err := json.Unmarshal([]byte(text), class); err != nil {
+			return nil, fmt.Errorf("the entry %s is no PriorityClass in JSON: %w", name, err)
+		}
+		record[name] = class
+	}
+	return record, nil
+}
+
 // longestNumber is how many digits an annotation's number may have.
 const longestNumber = 25
 
 // CanToleratePreemption reports whether a pod is exempt from preemption by another, by its PriorityClass. It is the
 // function that the KEP "Preemption Toleration" promises to other plugins. Whether the victim's priority is
-// the lower one is not its question. A class that is gone, or whose annotations are no numbers, exempts its pods:
-// protect when in doubt. The error is of a lister that could not be read, and comes with true. O(1).
-func CanToleratePreemption(victimCandidate, preemptor *v1.Pod, classes schedulinglisters.PriorityClassLister, now time.Time) (bool, error) {
+// the lower one is not its question. A class whose annotations are no numbers exempts its pods: protect when in doubt.
+// Of a class that is gone the record says what counts; one that is not on it tolerates nothing, unless the record has
+// never been read. The error is of a lister that could not be read, and comes with true. O(1).
+func CanToleratePreemption(victimCandidate, preemptor *v1.Pod, classes schedulinglisters.PriorityClassLister, record TolerationRecord, now time.Time) (bool, error) {
 	name := victimCandidate.Spec.PriorityClassName
 	if name == "" {
 		return false, nil
 	}
 	class, err := classes.Get(name)
 	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
+		class = nil
+	} else if err != nil {
 		return true, fmt.Errorf("PriorityClass %s of pod %s/%s: %w", name, victimCandidate.Namespace, victimCandidate.Name, err)
 	}
-	return ToleratesPreemption(victimCandidate, class, corev1helpers.PodPriority(preemptor), now), nil
+	return ToleratesPreemption(victimCandidate, class, record, corev1helpers.PodPriority(preemptor), now), nil
 }
 
 // ToleratesPreemption is CanToleratePreemption for one who has the victim's PriorityClass: nil where it is gone. O(1).
-func ToleratesPreemption(victim *v1.Pod, class *schedulingv1.PriorityClass, preemptorPriority int32, now time.Time) bool {
-	if victim.Spec.PriorityClassName == "" {
+func ToleratesPreemption(victim *v1.Pod, class *schedulingv1.PriorityClass, record TolerationRecord, preemptorPriority int32, now time.Time) bool {
+	name := victim.Spec.PriorityClassName
+	if name == "" {
 		return false
 	}
 	if class == nil {
-		return true
+		class = record[name]
+	}
+	if class == nil {
+		return record == nil
 	}
 	minimumText, hasMinimum := class.Annotations[MinimumPreemptablePriority]
 	secondsText, hasSeconds := class.Annotations[TolerationSeconds]

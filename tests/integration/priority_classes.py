@@ -50,6 +50,11 @@ class Classes:
             "PATCH", f"{CLASSES}/{full}", body=body, content_type="application/merge-patch+json"
         )
 
+    async def delete(self, full: str) -> None:
+        """Delete one while its pods run."""
+        await self.space.api.request("DELETE", f"{CLASSES}/{full}")
+        self.names.remove(full)
+
     async def remove(self) -> None:
         """Remove them all."""
         for name in self.names:

@@ -1,6 +1,7 @@
 """PreemptionToleration on the real control plane: planner, plugin and evictor keep to the class as it is."""
 
 import asyncio
+import json
 import time
 from datetime import timedelta
 
@@ -166,3 +167,76 @@ async def test_a_class_that_cannot_be_read_is_told_so(space: Space, classes: Cla
         return True
 
     await until("kubectl describe shows the warning", described)
+
+
+RECORD = "/api/v1/namespaces/makeway-system/configmaps/makeway-tolerations"
+
+
+async def recorded(space: Space) -> dict[str, str]:
+    return json.loads(await space.api.request("GET", RECORD)).get("data") or {}
+
+
+async def until_recorded(space: Space, name: str) -> None:
+    async def on_record() -> bool:
+        if name not in await recorded(space):
+            raise NotYet(f"{name} is not on record")
+        return True
+
+    await until("the class is on record", on_record)
+
+
+async def told_of(space: Space, name: str) -> str:
+    """Return what is told of a class that is gone, once it is."""
+
+    async def told() -> str:
+        listed = await space.api.request("GET", "/apis/events.k8s.io/v1/namespaces/makeway-system/events")
+        for event in json.loads(listed)["items"]:
+            if event["reason"] == "TolerationOutlivesClass" and f"PriorityClass {name} " in event["note"]:
+                return str(event["note"])
+        raise NotYet(f"nothing is told of {name}")
+
+    return await until("what outlives a class is told", told)
+
+
+async def test_a_toleration_outlives_its_class_until_its_entry_is_removed(
+    space: Space, classes: Classes
+) -> None:
+    tolerant = f"{space.namespace}-tolerant"
+    await one_victim(space, classes, 1010, -1)
+    await until_recorded(space, tolerant)
+
+    await classes.delete(tolerant)
+
+    note = await told_of(space, tolerant)
+    assert f'--type merge -p \'{{"data":{{"{tolerant}":null}}}}\'' in note
+    urgent = await ask(space, 1009)
+    await assert_stays_pending(space, "urgent")
+    assert deletes_of(space, "victim") == []
+    decision = await first_decision(space, urgent)
+    assert (
+        f"PriorityClass {tolerant} is gone, makeway-tolerations has it"
+        in decision.nearest[0].spared[0].detail
+    )
+
+    end = json.dumps({"data": {tolerant: None}}).encode()
+    await space.api.request("PATCH", RECORD, body=end, content_type="application/merge-patch+json")
+    assert await space.until_bound("urgent") == "n1"
+    assert len(deletes_of(space, "victim")) == 1
+    assert tolerant not in await recorded(space)
+
+
+async def test_pods_of_a_class_that_is_gone_and_tolerated_nothing_can_be_preempted(
+    space: Space, classes: Classes
+) -> None:
+    plain = await classes.add("plain", VICTIM_PRIORITY)
+    await classes.add("urgent-1005", 1005)
+    await space.add_nodes(make_node("n1").cpu(3))
+    await settle()
+    await space.run(asks_for("victim", plain, 2))
+
+    await classes.delete(plain)
+    await settle()
+    await ask(space, 1005)
+
+    assert await space.until_bound("urgent") == "n1"
+    assert len(deletes_of(space, "victim")) == 1

@@ -14,6 +14,7 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.awaiting import Awaiting
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.intake import OrderDelivery
@@ -61,6 +62,7 @@ class FakeCluster:
         self.pods = {p.metadata.name: p for p in (preemptor_pod().build(), *pods)}
         self.nodes: dict[str, Node] = {NODE: make_node()}
         self.classes: dict[str, PriorityClass] = {}
+        self.tolerations = NO_RECORD
         self.daemonsets: dict[tuple[str, str], DaemonSetOwner] = {}
         self.group_api = PodGroupApi()
         self.groups: dict[GroupKey, GroupRecord] = {}
@@ -134,6 +136,10 @@ class FakeCluster:
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         await self._called("get_priority_class", name)
         return self.classes.get(name)
+
+    async def read_tolerations(self) -> TolerationRecord:
+        await self._called("read_tolerations", "")
+        return self.tolerations
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         await self._called("get_daemonset", name)

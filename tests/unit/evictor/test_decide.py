@@ -210,7 +210,6 @@ class TestAVictim:
             ("on-another-node", a_pod("v").on("node-b").build()),
             ("lower-priority", a_pod("v").priority(1000).build()),
             ("lower-priority", a_pod("v").priority(1001).build()),
-            ("preemption-toleration", a_pod("v").of_class("gone").build()),
         ],
     )
     def test_a_pod_that_may_not_go_is_spared(self, reason: str, pod: Pod) -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.planner.snapshot.changes import Enforce, PutPod, PutPriorityClass, RemovePod, RemovePriorityClass
+from makeway.planner.snapshot.changes import (
+    Enforce,
+    PutPod,
+    PutPriorityClass,
+    PutTolerationRecord,
+    RemovePod,
+    RemovePriorityClass,
+)
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
@@ -74,13 +81,37 @@ def test_a_changed_class_counts_at_once_for_pods_that_run_already() -> None:
     assert chosen(snapshot) == ["a", "b"]
 
 
-def test_a_class_that_goes_exempts_its_pods_until_it_is_back() -> None:
-    snapshot = two_nodes(make_class("steady"))
+def test_a_class_that_goes_exempts_its_pods_no_more_unless_it_is_on_record() -> None:
+    steady = make_class("steady", HIGH + 1, -1)
+    snapshot = two_nodes(steady)
 
     snapshot.apply(RemovePriorityClass("steady"))
+    assert chosen(snapshot) == ["a", "b"]
+
+    snapshot.apply(PutTolerationRecord((steady,)))
     assert chosen(snapshot) == ["b"]
 
     snapshot.apply(PutPriorityClass(make_class("steady")))
+    assert chosen(snapshot) == ["a", "b"]
+
+
+def test_a_refusal_for_a_class_that_is_gone_depends_on_the_record_too() -> None:
+    snapshot = make_snapshot(["a"], [make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady"))])
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, -1),)))
+
+    assert refused(snapshot, ask(URGENT)).depends_on == (
+        ("ConfigMap", "", "makeway-tolerations"),
+        ("PriorityClass", "", "steady"),
+    )
+
+
+def test_a_toleration_on_record_ends_when_it_said() -> None:
+    snapshot = two_nodes()
+
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, 11),)))
+    assert chosen(snapshot) == ["b"]
+
+    snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, 9),)))
     assert chosen(snapshot) == ["a", "b"]
 
 

@@ -26,11 +26,13 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
 from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
 from makeway.core.policy.brake import Brake
+from makeway.core.policy.toleration_record import TolerationRecord
 from makeway.evictor import patches
 from makeway.evictor.members import GroupedPod, GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
+from makeway.evictor.toleration_reads import unread_record
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import METADATA_ONLY, AnswerTooLong, Api, ApiError, ApiUnavailable
 from makeway.runtime.pages import PageMetadata
@@ -70,6 +72,9 @@ class Cluster(Protocol):
 
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass."""
+
+    async def read_tolerations(self) -> TolerationRecord:
+        """What is on record of PriorityClasses that are gone."""
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         """What of the DaemonSet under this name proves that it controls a pod."""
@@ -192,9 +197,14 @@ class ApiCluster:
         metrics: EvictorMetrics,
         brake: Callable[[], Awaitable[Brake]],
         followed: Callable[[str, int], Awaitable[Members | None]] | None = None,
+        tolerations: Callable[[], Awaitable[TolerationRecord]] = unread_record,
     ) -> None:
-        """`followed`: `FollowedMembers.members`; None: no namespace is followed."""
+        """`followed`: `FollowedMembers.members`; None: no namespace is followed.
+
+        `tolerations`: `TolerationReads.read`.
+        """
         self._api = api
+        self._tolerations = tolerations
         self._followed = followed
         self._brake = brake
         self._metrics = metrics
@@ -221,6 +231,10 @@ class ApiCluster:
     async def get_priority_class(self, name: str) -> PriorityClass | None:
         """The PriorityClass under this name now, read as nodes are."""
         return await self._priority_classes(name)
+
+    async def read_tolerations(self) -> TolerationRecord:
+        """What is on record of PriorityClasses that are gone, read as nodes are."""
+        return await self._tolerations()
 
     async def pod_group_api(self) -> PodGroupApi:
         """Which pod groups are served; asked again where the answer is older than a minute."""

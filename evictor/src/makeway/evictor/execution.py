@@ -32,6 +32,7 @@ from makeway.core.k8s.objects import Node, Pod, PriorityClass
 from makeway.core.k8s.pod_groups import MOST_LEVELS, GroupKey, GroupRecord, Membership
 from makeway.core.k8s.resource_version import version_of
 from makeway.core.policy.rules import PreemptorFacts
+from makeway.core.policy.toleration_record import NO_RECORD
 from makeway.evictor import decide, patches
 from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
 from makeway.evictor.cluster import Cluster, Deleted
@@ -209,6 +210,7 @@ class Execution:
         self._open_at = turn.now()
         """When the order was last known to have no outcome: it was looked up just before."""
         self._classes: dict[str, PriorityClass] = {}
+        self._record = NO_RECORD
         self._class_names: set[str] = set()
         self._daemonsets: dict[tuple[str, str], DaemonSetOwner | None] = {}
         self._groups: dict[GroupKey, GroupRecord | None] = {}
@@ -591,6 +593,8 @@ class Execution:
         names = sorted(self._class_names)
         found = await asyncio.gather(*(self._cluster.get_priority_class(name) for name in names))
         self._classes = {name: one for name, one in zip(names, found, strict=True) if one is not None}
+        gone = len(self._classes) < len(names)
+        self._record = await self._cluster.read_tolerations() if gone else NO_RECORD
 
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
         """Judge a victim by the rules in force now and what has just been read."""
@@ -604,6 +608,7 @@ class Execution:
                 "" if victim.unit else self.order.node,
                 self._mode_guard.policy,
                 self._classes,
+                self._record,
                 own_namespace=self._mode_guard.own_namespace,
             ),
             now=self._clock.now(),

@@ -37,6 +37,7 @@ from makeway.evictor.retry import SystemClock
 from makeway.evictor.service import Evictor, EvictorSettings
 from makeway.evictor.slots import Slots
 from makeway.evictor.status import EvictorStatus
+from makeway.evictor.toleration_reads import TolerationReads
 from makeway.evictor.wasted import WastedVictims
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
@@ -153,7 +154,8 @@ async def run(
             lambda: queue_exempt_namespaces(policy.current, config.namespace),
         )
         members = FollowedMembers(api, metrics)
-        cluster = ApiCluster(api, metrics, brake.fresh, members.members)
+        tolerations = TolerationReads(api, namespace=config.namespace)
+        cluster = ApiCluster(api, metrics, brake.fresh, members.members, tolerations.read)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid, clock, breaker.clock_read)
         wasted = WastedVictims(cluster, clock, breaker)

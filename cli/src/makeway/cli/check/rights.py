@@ -19,6 +19,7 @@ from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.form import PARTS
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
+from makeway.core.policy.toleration_record import CONFIGMAP as TOLERATIONS
 from makeway.runtime.kube import Api, ApiError
 
 MAKEWAY: Final = "makeway's own namespace"
@@ -83,6 +84,7 @@ RIGHTS: Final = (
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("planner", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("planner", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("planner", "", "configmaps", "list watch patch", namespace=MAKEWAY, name=TOLERATIONS),
     *_rights("planner", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     *_rights("evictor", "", "pods", "get delete"),
     *_rights("evictor", "", "pods/status", "patch"),
@@ -95,6 +97,7 @@ RIGHTS: Final = (
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("evictor", "", "configmaps", "list watch", namespace=MAKEWAY, name="makeway-queues"),
     *_rights("evictor", "", "configmaps", "get list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("evictor", "", "configmaps", "get", namespace=MAKEWAY, name=TOLERATIONS),
     *_rights("evictor", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     *_rights("evictor", "", "configmaps", "get patch", namespace=MAKEWAY, name=BREAKER),
     *_rights("evictor", *_LEASES, "get", namespace="kube-system", name=_LEASE),
@@ -114,6 +117,7 @@ RIGHTS: Final = (
     *_rights("scheduler", "", "pods/binding", "create"),
     *_rights("scheduler", _SCHEDULING, "priorityclasses", "list watch"),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name="makeway-queues"),
+    *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name=TOLERATIONS),
     *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     Right("planner", "delete", "", "pods", wanted=False),

@@ -18,6 +18,7 @@ from makeway.core.policy import protection, toleration
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NOT_EXEMPT, PREEMPTION_TOLERATION, Exemption
 from makeway.core.policy.facts import SYSTEM_CRITICAL_PRIORITY, PodFacts
+from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 
 LOWER_PRIORITY: Final = "lower-priority"
 LOWER_GROUP_PRIORITY: Final = "lower-group-priority"
@@ -94,38 +95,50 @@ def protected(policy: Policy) -> Rule:
     return rule
 
 
-def tolerating(classes: Mapping[str, PriorityClass]) -> Rule:
-    """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked."""
+def tolerating(classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD) -> Rule:
+    """Make the rule that asks the victim's PriorityClass, as `classes` has it when the rule is asked.
+
+    `record`: what counts of a class that is gone.
+    """
 
     def rule(pair: PreemptionPair) -> Verdict:
         victim = pair.victim
         found = toleration.can_tolerate_preemption(
-            victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now
+            victim, classes.get(victim.priority_class), pair.preemptor.priority, pair.now, record
         )
         return Verdict(not found.exempt, PREEMPTION_TOLERATION, found.detail, found.until)
 
     return rule
 
 
-def rules_in_force(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+def rules_in_force(
+    policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
+) -> tuple[Rule, ...]:
     """Return the rules of ordinary preemption, in the order in which they are asked.
 
     Those that time changes come last, so that the first that forbids says how long it stays so.
     """
-    return (lower_priority, *victim_rules(policy, classes))
+    return (lower_priority, *victim_rules(policy, classes, record))
 
 
-def victim_rules(policy: Policy, classes: Mapping[str, PriorityClass]) -> tuple[Rule, ...]:
+def victim_rules(
+    policy: Policy, classes: Mapping[str, PriorityClass], record: TolerationRecord = NO_RECORD
+) -> tuple[Rule, ...]:
     """Return the rules that hold for every kind of preemption, also where equal priorities may go."""
-    return (system_critical, protected(policy), tolerating(classes))
+    return (system_critical, protected(policy), tolerating(classes, record))
 
 
-def exemption_of(victim: PodFacts, policy: Policy, classes: Mapping[str, PriorityClass]) -> Exemption:
+def exemption_of(
+    victim: PodFacts,
+    policy: Policy,
+    classes: Mapping[str, PriorityClass],
+    record: TolerationRecord = NO_RECORD,
+) -> Exemption:
     """Return `protected` and `tolerating` of one pod as an exemption: the planner's columns hold it. O(1)."""
     exemption = protection.exemption_of(victim, policy.protection)
     if exemption != NOT_EXEMPT:
         return exemption
-    return toleration.exemption_of(victim, classes.get(victim.priority_class))
+    return toleration.exemption_of(victim, classes.get(victim.priority_class), record)
 
 
 def judge(rules: Sequence[Rule], pair: PreemptionPair) -> Verdict:

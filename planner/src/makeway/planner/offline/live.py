@@ -9,7 +9,8 @@ import msgspec
 
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
-from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take
+from makeway.core.policy.toleration_record import CONFIGMAP
+from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take, take_tolerations
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import (
     BUDGETS,
@@ -23,6 +24,7 @@ from makeway.planner.service.watch import (
     STORAGE_CLASSES,
     VOLUMES,
 )
+from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.listwatch import ListWatch, MetadataObject, Resource
 from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, pod_group_api
@@ -77,6 +79,7 @@ async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool 
     )
     if not served:
         world.forget_groups()
+    await _tolerations(api, world, settings.namespace)
     if configuration:
         for key, name in ((POLICY_KEY, settings.policy_configmap), (QUEUES_KEY, settings.queues_configmap)):
             await _configured(api, world, settings.namespace, name, key)
@@ -114,6 +117,20 @@ async def _groups(api: Api, world: World) -> bool:
                 raise
             world.warnings.append(f"{name} cannot be listed, so pods of groups stay: {error}")
     return True
+
+
+async def _tolerations(api: Api, world: World, namespace: str) -> None:
+    where = f"ConfigMap {namespace}/{CONFIGMAP}"
+    try:
+        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}")
+    except ApiError as error:
+        if error.status == 403:
+            world.snapshot.apply(PutTolerationRecord(None))
+            world.warnings.append(f"{where}: {error}, so pods whose PriorityClass is gone stay")
+        elif error.status != 404:
+            raise
+        return
+    take_tolerations(world, _decode_configmap(body).data, where)
 
 
 async def _configured(api: Api, world: World, namespace: str, name: str, key: str) -> None:

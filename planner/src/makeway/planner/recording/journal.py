@@ -39,6 +39,7 @@ from makeway.planner.snapshot.changes import (
     PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
+    PutTolerationRecord,
     PutVolume,
 )
 from makeway.planner.snapshot.state import Snapshot
@@ -147,6 +148,8 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     exemptions, queues = snapshot.exemptions, snapshot.queues
     first: list[AnyEntry] = [entries.Began(cluster_uid, planner, at)]
     first += [PutPriorityClass(one) for one in exemptions.classes.values()]
+    record = exemptions.record
+    first.append(PutTolerationRecord(tuple(record.classes.values()) if record.known else None))
     first.append(Enforce(exemptions.policy, exemptions.revision, exemptions.source))
     first.append(Adopt(queues.tree, queues.revision, queues.source))
     first += [PutNamespace(one) for one in snapshot.namespaces.values()]

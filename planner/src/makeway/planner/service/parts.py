@@ -41,6 +41,7 @@ from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
 from makeway.planner.service.status import PlannerStatus
+from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Change, Enforce
 from makeway.planner.snapshot.pending_updates import CHUNK
@@ -82,6 +83,7 @@ class ClusterState:
     marks: Marks
     events: EventRecorder
     class_warnings: ClassWarnings
+    tolerations: TolerationKeeper
     observing: ObserveLoop
     coming: ComingNodes
     watch: Watch
@@ -110,6 +112,7 @@ class ClusterState:
         return [
             *self.watch.runs(),
             *self.configuration.runs(),
+            self.tolerations.run(),
             apply_forever(self.snapshot.pending_updates),
             apply_forever(self.snapshot.upkeep, half_the_time=True),
             self.events.write_forever(),
@@ -171,6 +174,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     marks = Marks()
     events = EventRecorder(api, "makeway.dev/planner", context.identity)
     warnings = ClassWarnings(events)
+    tolerations = TolerationKeeper(api, snapshot, events, metrics, namespace=context.config.namespace)
     orders = OwnOrders(
         name=ledger.names,
         read_until=lambda: ledger.read_until,
@@ -206,6 +210,7 @@ def _seen(context: PlannerContext) -> ClusterState:
         marks=marks,
         events=events,
         class_warnings=warnings,
+        tolerations=tolerations,
         observing=observing,
         coming=coming,
         watch=Watch(
@@ -214,7 +219,7 @@ def _seen(context: PlannerContext) -> ClusterState:
             metrics,
             context.cluster_uid,
             pods=(marks, observing),
-            classes=(warnings,),
+            classes=(warnings, tolerations),
             coming=coming,
         ),
         in_flight=OrderFollower(

@@ -132,6 +132,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(deciding.control.publish_forever())
             tasks.create_task(deciding.quotas.lead(parts.fence.get))
+            tasks.create_task(seen.tolerations.keep_forever())
             tasks.create_task(deciding.queue_warnings.tell_forever())
             if record:
                 tasks.create_task(deciding.recorder.record_forever())

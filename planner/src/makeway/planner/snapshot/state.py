@@ -41,6 +41,7 @@ from makeway.planner.snapshot.changes import (
     PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
+    PutTolerationRecord,
     PutVolume,
     RemoveBudget,
     RemoveDaemonSet,
@@ -276,9 +277,10 @@ class Snapshot:
             case RemoveNamespace(name):
                 self._remove_namespace(name)
             case PutPriorityClass(priority_class):
-                self._put_priority_class(priority_class)
+                name = priority_class.metadata.name
+                self._exempt_anew(f"PriorityClass {name}", self.exemptions.put_class(priority_class))
             case RemovePriorityClass(name):
-                self._remove_priority_class(name)
+                self._exempt_anew(f"PriorityClass {name}", self.exemptions.remove_class(name))
             case PutClaim(key, exclusive, volume, storage_class):
                 self._put_claim(key, ClaimRecord(volume, storage_class, exclusive))
             case PutVolume(name, volume_record):
@@ -303,6 +305,8 @@ class Snapshot:
                 self._remove_pod_group(group_key)
             case KnowPodGroups(followed, listed, composites):
                 self._know_pod_groups(followed, listed, composites)
+            case PutTolerationRecord(classes):
+                self._exempt_anew("the record of tolerations", self.exemptions.put_record(classes))
             case Enforce(policy, revision, source):
                 self._enforce(policy, revision, source)
             case Adopt(tree, revision, source):
@@ -565,18 +569,10 @@ class Snapshot:
         """Mark nodes on which something differs that their own pods do not tell."""
         self.changed[list(rows)] = self.revision + 1
 
-    def _put_priority_class(self, priority_class: PriorityClass) -> None:
-        """Add or change a PriorityClass; the exemptions of its pods are worked out anew. O(its pods)."""
+    def _exempt_anew(self, what: str, uids: Collection[str]) -> None:
+        """Work out which preemptors may remove these pods, for which `what` may say otherwise. O(pods)."""
         self.revision += 1
-        name = priority_class.metadata.name
-        uids = self.exemptions.put_class(priority_class)
-        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._set_exemption)
-
-    def _remove_priority_class(self, name: str) -> None:
-        """Forget a PriorityClass; its pods are exempt from now on. O(its pods)."""
-        self.revision += 1
-        uids = self.exemptions.remove_class(name)
-        self.pending_updates.add(f"PriorityClass {name} is being applied", uids, self._set_exemption)
+        self.pending_updates.add(f"{what} is being applied", uids, self._set_exemption)
 
     def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
         """Put a policy in force; where its protection differs, all exemptions are worked out. O(pods)."""

@@ -12,7 +12,6 @@ import msgspec
 
 from makeway.core.k8s.objects import Toleration
 from makeway.core.policy.document import Policy
-from makeway.core.policy.rules import rules_in_force
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
@@ -114,9 +113,9 @@ def fork(snapshot: Snapshot) -> Snapshot:
         *exemptions.classes.values(),
         *snapshot.namespaces.values(),
     ]
-    shared += [exemptions.policy, queues.tree]
+    shared += [exemptions.policy, exemptions.record, queues.tree]
     memo: dict[int, object] = {id(one): one for one in shared}
     forked = copy.deepcopy(snapshot, memo)
     # Rules are functions, which no copy reaches into: they would go on asking the other's classes.
-    forked.exemptions.rules = rules_in_force(forked.exemptions.policy, forked.exemptions.classes)
+    forked.exemptions.apply_rules()
     return forked

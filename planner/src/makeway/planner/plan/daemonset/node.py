@@ -231,9 +231,9 @@ def _kept(
     """Ask every rule about every pod: which stay, by slot, and what keeps it."""
     node = question.daemonset_node
     preemptor = PreemptorFacts(question.preemptor.priority, question.preemptor.namespace, node)
-    policy = snapshot.exemptions.policy
-    own = snapshot.exemptions.own_namespace
-    rules = rules_for(preemptor, node, policy, snapshot.priority_classes, own_namespace=own)
+    known = snapshot.exemptions
+    policy, own = known.policy, known.own_namespace
+    rules = rules_for(preemptor, node, policy, known.classes, known.record, own_namespace=own)
     kept = {}
     for slot, pod in enumerate(pods):
         verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))

@@ -158,10 +158,7 @@ def _refusal(
             ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0
         ]
     if PREEMPTION_TOLERATION in kept:
-        depends_on += [
-            ("PriorityClass", "", name)
-            for name in exemptions.exempting_classes(node.question.preemptor.priority)
-        ]
+        depends_on += exemptions.exempting_classes(node.question.preemptor.priority)
     if DELETE_REFUSED in kept:
         depends_on += refused_pods(node.snapshot, node.question)
     return PlanRefusal(

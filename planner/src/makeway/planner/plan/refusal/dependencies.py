@@ -45,8 +45,7 @@ def dependencies(
         keys = sorted(budgets)[:_BUDGETS]
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]
     if PREEMPTION_TOLERATION in exempt:
-        classes = snapshot.exemptions.exempting_classes(question.preemptor.priority)
-        found += [("PriorityClass", "", name) for name in classes]
+        found += snapshot.exemptions.exempting_classes(question.preemptor.priority)
     if DELETE_REFUSED in exempt:
         found += refused_pods(snapshot, question)
     return tuple(found[:MOST])
