@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.config.document import ConfigError, Problem
-from makeway.core.policy.document import Policy, parse_policy
+from makeway.core.policy.document import Policy, lint_warnings, parse_policy
 from makeway.core.policy.mode import Mode, more_restrictive
 
 HEAD = "apiVersion: makeway.dev/v1\nkind: Policy\n"
@@ -217,6 +217,62 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_lines() -> None:
         "limits.ordersInFlight",
         "apiVersion",
     ]
+
+
+def test_problems_of_several_values_are_told_beside_those_of_single_ones() -> None:
+    problems = refused(
+        f"{HEAD}limits: {{victimsPerOrder: 0}}\ndisruptionBudgets: hard\n"
+        "groups: {objective: [victims, victims]}\n"
+        "daemonSets: {namespaces: [a], beyond_own_namespace: [b], single_max_deviation_percent: -1}\n"
+    )
+
+    assert {problem.path for problem in problems} == {
+        "limits.victimsPerOrder",
+        "disruptionBudgets",
+        "groups.objective",
+        "daemonSets.beyond_own_namespace",
+        "daemonSets.single_max_deviation_percent",
+    }
+
+
+def test_a_value_that_is_wrong_is_not_told_as_absent() -> None:
+    problems = refused(f"{HEAD}disruptionBudgets: hard\nhardBudgetNamespaces: [Team]\n")
+
+    assert [problem.path for problem in problems] == ["hardBudgetNamespaces[0]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "daemonSets: {namespaces: [kube-system], multiple_max_victims: 3}",
+            "daemonSets.multiple_max_victims, daemonSets.namespaces have no effect while daemonSets.enabled "
+            "is not true",
+        ),
+        ("daemonSets: {enabled: false}", None),
+        ("daemonSets: {enabled: true, namespaces: [a], beyond_own_namespace: []}", None),
+        (
+            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: single, "
+            "multiple_max_victims: 3}",
+            "daemonSets.multiple_max_victims has no effect while the strategy is single",
+        ),
+        (
+            "daemonSets: {enabled: true, preemption_victim_pods_selection_strategy: multiple, "
+            "single_max_deviation_percent: 3}",
+            "daemonSets.single_max_deviation_percent has no effect while the strategy is multiple",
+        ),
+        ("mode: off\nnamespaceModes: {a: enforce}", "namespaceModes has no effect while mode is off"),
+        (
+            "disruptionBudgets: soft\nhardBudgetNamespaces: [a]",
+            "hardBudgetNamespaces has no effect while disruptionBudgets is soft",
+        ),
+    ],
+)
+def test_a_setting_below_what_is_off_is_warned_of(text: str, warning: str | None) -> None:
+    document = f"apiVersion: makeway.dev/v1\nkind: Policy\n{text}\n"
+
+    assert list(lint_warnings(document, "policy.yaml")) == ([warning] if warning else [])
+    assert set(parse_policy(document, "policy.yaml").warnings) <= {warning} or "kube-system" in text
 
 
 def test_the_more_restrictive_mode_wins() -> None:

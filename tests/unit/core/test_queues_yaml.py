@@ -278,6 +278,39 @@ def test_all_problems_are_told_at_once() -> None:
     assert all(problem.remedy for problem in refused.value.problems)
 
 
+def test_a_wrong_delay_hides_no_other_problem() -> None:
+    with pytest.raises(ConfigError) as refused:
+        below_root(
+            "{name: a, resources: {quota.preemption.delay: -5s, max: {memory: x}}, namespaces: []}",
+            "{name: A, resources: {max: {vcore: 1}, guaranteed: {vcore: 2}}}",
+            "{name: c.d, resources: {max: {vcore: 1}, guaranteed: {vcore: 2}}}",
+        )
+
+    paths = [problem.path.partition("queues[0].queues")[2] for problem in refused.value.problems]
+    assert sorted(paths) == [
+        "[0].namespaces",
+        "[0].resources.max.memory",
+        '[0].resources["quota.preemption.delay"]',
+        "[1].name",
+        "[2].name",
+        "[2].resources.max.vcore",
+    ]
+
+
+def test_no_partition_that_can_be_read_is_not_told_as_none() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_queues("partitions: [{name: default}]", "queues.yaml")
+
+    assert [problem.path for problem in refused.value.problems] == ["partitions[0].queues"]
+
+
+def test_a_miss_without_a_delay_is_warned_of() -> None:
+    found = below_root("{name: a, resources: {quota.preemption.miss: 5}}")
+
+    told = "quota.preemption.miss of root.a has no effect without quota.preemption.delay"
+    assert any(one.startswith(told) for one in found.warnings)
+
+
 def limited(rest: str = "", unplaced: str = "") -> Queues:
     """A leaf with a max, and more below root."""
     said = f"unplaced: {unplaced}, " if unplaced else ""

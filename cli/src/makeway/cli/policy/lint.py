@@ -13,7 +13,7 @@ from typing import Any, Final
 from makeway.core.config.document import ConfigError, Problem, did_you_mean
 from makeway.core.config.yaml_tree import Mapping, Node, Scalar, YamlError, documents, split_documents
 from makeway.core.policy import document as policy
-from makeway.core.policy.document import parse_policy
+from makeway.core.policy.document import lint_warnings, parse_policy
 from makeway.core.queues import parsing
 from makeway.core.queues.parsing import parse_queues
 from makeway.runtime.config import revision_of
@@ -108,7 +108,8 @@ def _judged(kind: str, text: str, source: str, before: int | None) -> Finding:
             for one in error.problems
         )
         return Finding(source, kind, problems)
-    return Finding(source, kind, (), tuple(getattr(value, "warnings", ())), revision_of(text))
+    warnings = lint_warnings(text, source) if kind == "policy" else value.warnings
+    return Finding(source, kind, (), warnings, revision_of(text))
 
 
 def _fields(node: Node | None) -> dict[str, Node]:

@@ -56,12 +56,25 @@ class ConfigError(ValueError):
 class Document(Generic[S]):
     """What was read, and where each value stands, for checks that look at several values.
 
-    `places`: path to line and text, for every path that is in the file.
+    `places`: path to line and text, for every path that is in the file. `problems`: what is wrong with single
+    values; `value` is without those, and accepted only where there are none.
     """
 
     source: str
     value: S
     places: Mapping[str, tuple[int, str]]
+    problems: tuple[Problem, ...] = ()
+
+    def is_sound(self, path: str) -> bool:
+        """Report whether nothing is wrong at a path, or below it."""
+        return not any(
+            one.path == path or one.path.startswith((f"{path}.", f"{path}[")) for one in self.problems
+        )
+
+    def check(self, found: Iterable[Problem]) -> None:
+        """Raise ConfigError with all problems, where there are any. `found`: by checks of several values."""
+        if problems := (*self.problems, *found):
+            raise ConfigError(self.source, problems)
 
     def problem(self, path: str, message: str, remedy: str) -> Problem:
         """A problem with the value at a path, or with its absence there."""
@@ -78,8 +91,10 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
     makes the value of the text or raises ValueError with what is wrong ("is no quantity").
     A field without a default is required; null is the same as absent.
 
+    Problems with single values are in the document, so that the caller can tell them with its own.
+
     Raises:
-        ConfigError: it is not YAML, or not of that shape. All problems are in it.
+        ConfigError: it is not YAML, or so little of that shape that nothing more can be said.
     """
     try:
         found = documents(text)
@@ -93,9 +108,10 @@ def read(text: str, source: str, shape: type[S]) -> Document[S]:
         )
     walk = Walk()
     value = walk.struct(found[0], shape)
-    if walk.findings or value is None:
-        raise ConfigError(source, [_problem(finding) for finding in walk.findings])
-    return Document(source, value, walk.places)
+    problems = tuple(_problem(finding) for finding in walk.findings)
+    if value is None:
+        raise ConfigError(source, problems)
+    return Document(source, value, walk.places, problems)
 
 
 _REMEDY_EMPTY: Final = "write its apiVersion and kind at least, or delete what holds it to be without"

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -49,15 +50,18 @@ class ShapeFinding:
 
 @dataclass
 class Walk:
-    """One walk over one document. `findings` are complete when it has ended; `places` by path."""
+    """One walk over one document. `findings` are complete when it has ended; `places` by path.
+
+    What is wrong is left out of the value, so that checks of several values can look at the others.
+    """
 
     findings: list[ShapeFinding] = field(default_factory=list)
     places: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def struct(self, node: Node, shape: type[S]) -> S | None:
-        """Read the whole document; None where anything was found."""
+        """Read the whole document, without what is wrong; None where too little is left."""
         value = self._value(node, inspect.type_info(shape), "")
-        return value if isinstance(value, shape) and not self.findings else None
+        return value if isinstance(value, shape) else None
 
     def _value(self, node: Node, type_: inspect.Type, path: str) -> Any:
         self.places[path] = (node.line, _shown(node))
@@ -95,7 +99,6 @@ class Walk:
         return list(node.entries)
 
     def _struct(self, node: Node, type_: inspect.StructType, path: str) -> Any:
-        before = len(self.findings)
         known = {one.encode_name: one for one in type_.fields}
         values = {}
         for key, value in self._entries(node, path):
@@ -107,7 +110,10 @@ class Walk:
                     ShapeFinding(inner, key.line, "", "is no field", remedy, key.text, tuple(known))
                 )
             elif not _is_null(value):
-                values[one.name] = self._value(value, one.type, inner)
+                read = self._value(value, one.type, inner)
+                if read is _INVALID and one.required and isinstance(value, Scalar) and _is_text(one.type):
+                    read = value.text  # a name that is not allowed is a name for those checks
+                values[one.name] = read
         if isinstance(node, Mapping):
             for one in type_.fields:
                 if one.required and one.name not in values:
@@ -115,7 +121,9 @@ class Walk:
                     self.findings.append(
                         ShapeFinding(join_path(path, one.encode_name), node.line, "", "is missing", remedy)
                     )
-        return type_.cls(**values) if len(self.findings) == before else _INVALID
+        if any(one.required and values.get(one.name, _INVALID) is _INVALID for one in type_.fields):
+            return _INVALID
+        return type_.cls(**{name: value for name, value in values.items() if value is not _INVALID})
 
     def _dict(self, node: Node, type_: inspect.DictType, path: str) -> Any:
         values = {}
@@ -123,13 +131,17 @@ class Walk:
             inner = join_path(path, key.text)
             key_type, extra = unwrapped(type_.key_type, {})
             name = self._scalar(Scalar(key.line, key.text, plain=False), key_type, inner, extra)
-            values[name] = self._value(value, type_.value_type, inner)
+            read = self._value(value, type_.value_type, inner)
+            if name is not _INVALID and read is not _INVALID:
+                values[name] = read
         return values
 
     def _tuple(self, node: Node, item: inspect.Type, path: str) -> Any:
         if not isinstance(node, Sequence):
             return self._wrong(path, node, f"is {_kind(node)}", f"write {_LIST}")
-        return tuple(self._value(one, item, f"{path}[{i}]") for i, one in enumerate(node.items))
+        values = [self._value(one, item, f"{path}[{i}]") for i, one in enumerate(node.items)]
+        # What comes behind one that is left out would be looked for in another place.
+        return tuple(takewhile(lambda one: one is not _INVALID, values))
 
     # ----------------------------------------------------------------------------------- scalars
 
@@ -235,6 +247,10 @@ def expected(type_: inspect.Type, extra: dict[str, Any]) -> str:
         case inspect.VarTupleType():
             return _LIST
     return "a text"
+
+
+def _is_text(type_: inspect.Type) -> bool:
+    return isinstance(unwrapped(type_)[0], inspect.StrType)
 
 
 def _is_null(node: Node) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from makeway.core.config.document import ConfigError, Document, Problem, read
+from makeway.core.config.document import Document, Problem, read
 from makeway.core.policy.mode import Mode
 
 KEY = "policy.yaml"
@@ -231,24 +231,7 @@ class Policy(PolicySection, frozen=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is accepted but does nothing, or not what it seems to, a sentence each."""
-        return (*self._without_effect(), *self._in_vain())
-
-    def _without_effect(self) -> Iterator[str]:
-        if self.disruption_budgets == "soft" and self.hard_budget_namespaces:
-            yield "hardBudgetNamespaces has no effect while disruptionBudgets is soft"
-
-    def _in_vain(self) -> Iterator[str]:
-        """What an order may have, and is never let go for."""
-        limits = self.limits
-        for name, most in (
-            ("victimsPerMinute", limits.victims_per_minute),
-            ("victimsPerNamespaceAndMinute", limits.victims_per_namespace_and_minute),
-        ):
-            if most is not None and most < limits.victims_per_order:
-                yield (
-                    f"limits.{name} ({most}) is below victimsPerOrder ({limits.victims_per_order}): an order "
-                    f"with more victims waits in vain; write victimsPerOrder: {most}"
-                )
+        return (*_without_effect(self, _changed(self, Policy(), "")), *_in_vain(self.limits))
 
 
 def in_namespaces(namespace: str, names: Container[str]) -> bool:
@@ -275,17 +258,68 @@ def parse_policy(text: str, source: str) -> Policy:
         ConfigError: it is refused; every problem is in it, each with its remedy.
     """
     read_document = read(text, source, PolicyDocument)
-    if problems := tuple(_contradictions(read_document)):
-        raise ConfigError(source, problems)
+    read_document.check(_contradictions(read_document))
     document = read_document.value
     # Not the document itself: written down again, as recordings are, it would be no policy.
     return Policy(**{name: getattr(document, name) for name in Policy.__struct_fields__})
 
 
+def lint_warnings(text: str, source: str) -> tuple[str, ...]:
+    """Return the warnings of a policy that is accepted, also about settings that say what holds anyway."""
+    document = read(text, source, PolicyDocument)
+    return (*_without_effect(document.value, document.places), *_in_vain(document.value.limits))
+
+
+def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
+    """Return which settings do nothing, as what they belong to is off. `written`: paths of settings."""
+    settings = policy.daemon_sets
+    names = [f"daemonSets.{one.encode_name}" for one in msgspec.structs.fields(DaemonSets)]
+    single, multiple = "daemonSets.single_max_deviation_percent", "daemonSets.multiple_max_victims"
+    strategy = f"the strategy is {settings.preemption_victim_pods_selection_strategy}"
+    switches = (
+        (not settings.enabled, "daemonSets.enabled is not true", names),
+        (settings.enabled and strategy.endswith(" multiple"), strategy, [single]),
+        (settings.enabled and strategy.endswith(" single"), strategy, [multiple]),
+        (policy.disruption_budgets == "soft", "disruptionBudgets is soft", ["hardBudgetNamespaces"]),
+        (policy.mode == "off", "mode is off", ["namespaceModes"]),
+    )
+    for off, why, paths in switches:
+        idle = [path for path in paths if off and path in written and path != "daemonSets.enabled"]
+        if idle:
+            yield f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect while {why}"
+
+
+def _in_vain(limits: PolicyLimits) -> Iterator[str]:
+    """What an order may have, and is never let go for."""
+    for name, most in (
+        ("victimsPerMinute", limits.victims_per_minute),
+        ("victimsPerNamespaceAndMinute", limits.victims_per_namespace_and_minute),
+    ):
+        if most is not None and most < limits.victims_per_order:
+            yield (
+                f"limits.{name} ({most}) is below victimsPerOrder ({limits.victims_per_order}): an order "
+                f"with more victims waits in vain; write victimsPerOrder: {most}"
+            )
+
+
+def _changed(section: PolicySection, default: PolicySection, path: str) -> set[str]:
+    """Return the paths of settings that differ from their defaults."""
+    changed: set[str] = set()
+    for one in msgspec.structs.fields(type(section)):
+        mine, other = getattr(section, one.name), getattr(default, one.name)
+        inner = f"{path}{one.encode_name}"
+        if isinstance(mine, PolicySection):
+            changed |= _changed(mine, other, f"{inner}.")
+        elif mine != other:
+            changed.add(inner)
+    return changed
+
+
 def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
     """What is wrong although each value by itself is right."""
     policy = document.value
-    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces:
+    listed = document.is_sound("hardBudgetNamespaces")
+    if policy.disruption_budgets == "hard" and not policy.hard_budget_namespaces and listed:
         yield document.problem(
             "disruptionBudgets",
             "does not say in which namespaces budgets are hard",
@@ -299,7 +333,8 @@ def _contradictions(document: Document[PolicyDocument]) -> Iterator[Problem]:
         )
     settings = policy.daemon_sets
     beyond = [one for one in settings.beyond_own_namespace if not in_namespaces(one, settings.namespaces)]
-    if beyond and "daemonSets.beyond_own_namespace" in document.places:
+    listed = document.is_sound("daemonSets.namespaces")
+    if beyond and listed and "daemonSets.beyond_own_namespace" in document.places:
         yield document.problem(
             "daemonSets.beyond_own_namespace",
             f"names {', '.join(beyond)}, which daemonSets.namespaces does not",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from makeway.core.config.document import ConfigError, Document, Problem, read
+from makeway.core.config.document import Document, Problem, read
 from makeway.core.config.duration import EXPECTED, parse_duration
 from makeway.core.config.shapes import join_path
 from makeway.core.queues.amounts import AmountError, parse_amount, resource_name
@@ -52,9 +52,7 @@ def parse_queues(text: str, source: str) -> Queues:
     document = read(text, source, QueuesFile)
     reading = _Reading(document)
     root = reading.root()
-    problems = reading.problems or check(root, reading.paths, document)
-    if problems:
-        raise ConfigError(source, problems)
+    document.check([*reading.problems, *check(root, reading.paths, document)])
     partition = document.value.partitions[0]
     limited = any(spec.maximum for spec in _all(root))
     hold = limited if partition.unplaced is None else partition.unplaced == "hold"
@@ -120,7 +118,8 @@ class _Reading:
         """Read the one partition."""
         partitions = self._document.value.partitions
         if len(partitions) != 1:
-            self._refuse("partitions", f"has {len(partitions)} partitions", "write exactly one")
+            if self._document.is_sound("partitions"):
+                self._refuse("partitions", f"has {len(partitions)} partitions", "write exactly one")
             return QueueSpec(name=ROOT)
         partition, path = partitions[0], "partitions[0]"
         for part, where in ((partition, path), (partition.preemption, f"{path}.preemption")):
@@ -157,10 +156,10 @@ class _Reading:
             self.warnings.append(f"{where}.parent: {path} has no queues below it, so pods may run in it")
         resources, at = entry.resources, f"{where}.resources"
         return QueueSpec(
-            name=path.rpartition(".")[2],
+            name=entry.name if above else ROOT,
             guaranteed=self._amounts(resources.guaranteed, f"{at}.guaranteed"),
             maximum=self._amounts(resources.max, f"{at}.max"),
-            delay=self._delay(entry, where),
+            delay=self._delay(entry, where, path),
             miss_percent=self._miss(entry, where),
             namespaces=self._namespaces(entry, where),
             children=self._queues(entry.queues, f"{where}.queues", path),
@@ -181,10 +180,13 @@ class _Reading:
             amounts[resource] = amount
         return amounts
 
-    def _delay(self, entry: QueueEntry, where: str) -> timedelta:
-        """Read the delay, which may stand in either place."""
+    def _delay(self, entry: QueueEntry, where: str, queue: str) -> timedelta:
+        """Read the delay, which may stand in either place; without one, `miss` has no effect."""
         delay = entry.resources.quota_delay
         text = entry.properties.get(DELAY)
+        says_miss = MISS in entry.properties or entry.resources.quota_miss is not None
+        if text is None and delay is None and says_miss:
+            self.warnings.append(f"{MISS} of {queue} has no effect without {DELAY}, which no queue inherits")
         if text is None:
             return NEVER if delay is None else delay
         path = join_path(f"{where}.properties", DELAY)
@@ -213,7 +215,7 @@ class _Reading:
     def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
         if entry.namespaces is None:
             return None
-        if not entry.namespaces:
+        if not entry.namespaces and self._document.is_sound(f"{where}.namespaces"):
             self._refuse(
                 f"{where}.namespaces", "names nobody", 'name namespaces, write ["*"] or leave it out'
             )
