@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from differential.case import NOW, UPSTREAM, Case, Victims
 from differential.compare import Disagreement, Ranking, plans_alike, ranked_alike
+from makeway.planner.offline.manifests import NewPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
 
@@ -33,7 +34,7 @@ def disagreements(case: Case) -> Iterator[Disagreement]:
     if case.written is None or not plans_alike(case):
         return
     answer, ranking = case.answer, Ranking(case)
-    ours = Simulation(world_of(case), NOW, namespace="default").run(case.written, "written")
+    ours = Simulation(world_of(case), NOW, namespace="default").run(NewPod(case.written, "written"))
     theirs = "fits" if answer.fits else "preempts" if answer.candidates else "refused"
     if (ours.result, ours.nodes_fitting) != (theirs, len(answer.fits)):
         detail = (

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from makeway.planner.offline.dump import world_of
+from makeway.planner.offline.manifests import NewPod
 from makeway.planner.offline.results import SimulatedPod
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
@@ -74,7 +75,7 @@ def world(*objects: Object) -> World:
 
 def simulated(cluster: World, *pods: Object, **options: Any) -> list[SimulatedPod]:
     simulation = Simulation(cluster, NOW, namespace="default", **options)
-    return [simulation.run(one, "pods.yaml") for one in pods]
+    return [simulation.run(NewPod(one, "pods.yaml")) for one in pods]
 
 
 def names(answer: SimulatedPod) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from makeway.core.policy.document import GroupPreemptors, Groups, Policy
 from makeway.planner.offline.contents import contents_of, group_named
-from makeway.planner.offline.manifests import ManifestError
+from makeway.planner.offline.manifests import ManifestError, NewPod
 from makeway.planner.offline.results import SimulatedGroup
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
@@ -33,7 +33,7 @@ def members(count: int, cpu: str = "4", name: str = "train") -> list[Object]:
 
 def simulated(cluster: World, manifest: Object, pods: list[Object]) -> SimulatedGroup:
     simulation = Simulation(cluster, NOW, namespace="default")
-    return simulation.run_group(manifest, [(one, "pods.yaml") for one in pods], "pods.yaml")
+    return simulation.run_group(manifest, [NewPod(one, "pods.yaml") for one in pods], "pods.yaml")
 
 
 def test_a_group_takes_the_pods_that_cost_least_together() -> None:

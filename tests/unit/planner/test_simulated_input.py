@@ -58,7 +58,7 @@ def stateful_set(replicas: int, **spec: Any) -> Object:
 def create(cluster: World, *objects: Object) -> tuple[NewPods, list[SimulatedPod]]:
     new = applied(cluster, [(objects, "chart.yaml")], "default")
     simulation = Simulation(cluster, NOW, namespace="default")
-    return new, [simulation.run(one, source) for one, source in new.pods]
+    return new, list(map(simulation.run, new.pods))
 
 
 def test_a_charts_classes_budgets_and_claims_count_and_its_other_kinds_are_counted_in_one_note() -> None:

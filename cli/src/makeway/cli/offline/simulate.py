@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -15,6 +16,7 @@ from makeway.bus.reasons import reason_of
 from makeway.cli.connect.asking import asked
 from makeway.cli.connect.session import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
+from makeway.cli.offline.dry_run import DryRun
 from makeway.cli.offline.simulate_text import lines
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined
@@ -27,17 +29,19 @@ from makeway.planner.offline.applying import NewPods, applied
 from makeway.planner.offline.contents import group_named
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.live import read_world
-from makeway.planner.offline.manifests import Manifest, ManifestError, documents
+from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod, documents
 from makeway.planner.offline.quotas import lowered, not_enforced
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
-from makeway.runtime.kube import ApiError
+from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)
 
-_STDIN = "-"
+_STDIN: Final = "-"
+_DEFAULT: Final = "default"
+"""The namespace of a dump's pods where none is said."""
 
 
 @app.command()
@@ -99,8 +103,10 @@ async def simulate(
     With --queues and without pods: which pods would go for the quotas that the file lowers, in which queue
     and in which order.
 
-    Nothing is created or changed. The pods come one after the other, and each sees what the ones before it
-    would have done. A PodGroup that is given comes first, with all pods that name it, in one plan.
+    Nothing is stored or changed: with a cluster at hand pods are created with dryRun=All, where that is
+    allowed, so that they are judged as they would be stored. The pods come one after the other, and each
+    sees what the ones before it would have done. A PodGroup that is given comes first, with all pods that
+    name it, in one plan.
 
     Of the scheduler's filters those with a column are known: resources, host ports, node selectors and
     affinity, taints, pod affinity and anti-affinity, topology spread, claims, queues. What else a pod asks
@@ -120,12 +126,16 @@ async def simulate(
         if [*files, cluster, policy, queues].count(_STDIN) > 1:
             raise ManifestError("stdin can be read once: give - once")
         found = [(documents(_text(file), _named(file)), _named(file)) for file in files]
+        new = NewPods()
         if cluster:
             world = _dumped(cluster, settings)
+            if found:
+                new = applied(world, found, namespace or _DEFAULT)
         else:
             try:
                 async with installation.api() as api:
-                    world = await read_world(api, settings)
+                    world = await read_world(api, settings, admission=True)
+                    new = await _created(api, world, found, installation.namespace(namespace))
             except ApiError as error:
                 if error.status != HTTPStatus.FORBIDDEN or policy or queues:
                     raise
@@ -138,9 +148,8 @@ async def simulate(
         before = world.snapshot.queues.tree
         if queues:
             configuring.adopt(world, _text(queues), queues)
-        default = namespace or "default" if cluster else installation.namespace(namespace)
+        default = namespace or _DEFAULT if cluster else installation.namespace(namespace)
         if found:
-            new = applied(world, found, default)
             report = _run(world, new, default, now, all_candidates=all_candidates)
         else:
             report = _lowered(world, before, now)
@@ -190,6 +199,17 @@ async def _as_tenant(
     return msgspec.json.decode(answer, type=SimulationReport)
 
 
+async def _created(
+    api: Api, world: World, found: list[tuple[list[Manifest], str]], namespace: str
+) -> NewPods:
+    """Apply what files bring, and have their pods completed by the API server. Raises as that."""
+    if not found:
+        return NewPods()
+    new = applied(world, found, namespace)
+    dry_run = DryRun(api, new.brought, namespace)
+    return replace(new, pods=[await dry_run.stored(one) for one in new.pods])
+
+
 def _run(
     world: World, new: NewPods, namespace: str, now: datetime, *, all_candidates: bool
 ) -> SimulationReport:
@@ -200,17 +220,17 @@ def _run(
     def key(manifest: Manifest, name: str) -> tuple[str, str]:
         return (manifest.get("metadata") or {}).get("namespace") or namespace, name
 
-    members: dict[tuple[str, str], list[tuple[Manifest, str]]] = {
+    members: dict[tuple[str, str], list[NewPod]] = {
         key(group, str((group.get("metadata") or {}).get("name"))): [] for group, _ in new.groups
     }
-    alone: list[tuple[Manifest, str]] = []
-    for pod, source in new.pods:
-        members.get(key(pod, group_named(pod)), alone).append((pod, source))
+    alone: list[NewPod] = []
+    for pod in new.pods:
+        members.get(key(pod.manifest, group_named(pod.manifest)), alone).append(pod)
     told = tuple(
         simulation.run_group(group, pods, source)
         for (group, source), pods in zip(new.groups, members.values(), strict=True)
     )
-    return _report(world, now, groups=told, pods=tuple(simulation.run(pod, source) for pod, source in alone))
+    return _report(world, now, groups=told, pods=tuple(map(simulation.run, alone)))
 
 
 def _lowered(world: World, before: QueueTree | None, now: datetime) -> SimulationReport:

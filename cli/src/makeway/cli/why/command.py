@@ -11,6 +11,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.cli.connect import completion
 from makeway.cli.connect.asking import asked
+from makeway.cli.connect.rights import may_pods
 from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOption, connected
 from makeway.cli.errors import UNREACHABLE, fail
 from makeway.cli.output import OutputOption, Printer
@@ -25,7 +26,7 @@ from makeway.cli.why.explanation import (
     of_pod,
 )
 from makeway.cli.why.group_text import with_other_orders
-from makeway.cli.why.redaction import Redaction, sees_all_pods
+from makeway.cli.why.redaction import Redaction
 from makeway.cli.why.story import victims_of_group
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
@@ -79,7 +80,7 @@ async def why(
                 space = space or installation.namespace(namespace)
                 settings = ConfigSettings(namespace=installation.makeway_namespace)
                 async with installation.api() as api:
-                    everything = await sees_all_pods(api)
+                    everything = await may_pods(api, "list")
                     with printer.progress(f"looking at {space}/{name}"):
                         answer = await _of_object(
                             bus, api, settings, kind, space=space, name=name, plan=everything

@@ -1,40 +1,17 @@
 """What `makeway why` shows to a user who may not list pods everywhere: no name of another namespace.
 
-It is for what a user sees on the way; who may read a stream of NATS may read every name in it. Pure, but for
-the question to the API server.
+It is for what a user sees on the way; who may read a stream of NATS may read every name in it. Pure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from makeway.cli.text import HIDDEN
-from makeway.runtime.kube import Api
-
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-
-
-class _Status(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-async def sees_all_pods(api: Api) -> bool:
-    """Ask whether the user may list pods of all namespaces. Raises ApiError, ApiUnavailable."""
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}},
-    }
-    answer = await api.request("POST", _REVIEWS, body=msgspec.json.encode(body))
-    return msgspec.json.decode(answer, type=_Review).status.allowed
 
 
 class Redaction:

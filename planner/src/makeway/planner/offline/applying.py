@@ -13,7 +13,7 @@ import msgspec
 
 from makeway.planner.offline.contents import contents_of, kinds_text, no_pods
 from makeway.planner.offline.dump import read_object
-from makeway.planner.offline.manifests import Manifest
+from makeway.planner.offline.manifests import Manifest, NewPod
 from makeway.planner.offline.world import World
 
 _CLUSTER_WIDE: Final = frozenset(
@@ -30,7 +30,7 @@ class NewPods:
     `brought`: kind and name of what the files bring besides, whether a plan looks at it or not.
     """
 
-    pods: list[tuple[Manifest, str]] = field(default_factory=list)
+    pods: list[NewPod] = field(default_factory=list)
     groups: list[tuple[Manifest, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     brought: set[tuple[str, str]] = field(default_factory=set)
@@ -56,7 +56,7 @@ def applied(world: World, files: Iterable[tuple[Sequence[Manifest], str]], names
             if _runs(world, pod, namespace):
                 there.append(_title(pod, namespace))
             else:
-                new.pods.append((pod, source))
+                new.pods.append(NewPod(pod, source))
     world.count_written_budgets()
     if skipped:
         new.notes.append(f"skipped, as no plan looks at them: {kinds_text(skipped)}")

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
 Manifest = dict[str, Any]
 """An object as YAML or JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPod:
+    """A pod that is to be created. `source`: the file that asks for it.
+
+    `stored`: `manifest` is what an API server would store; else defaults are filled in here. `refusal`: why
+    it would store nothing, in its words. `note`: why it was not asked, where it could have been.
+    """
+
+    manifest: Manifest
+    source: str
+    stored: bool = False
+    refusal: str = ""
+    note: str = ""
+
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"\s*")

@@ -19,10 +19,10 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
-from makeway.planner.offline.admission_objects import NotAdmitted
+from makeway.planner.offline.admission_objects import AdmissionObjects, NotAdmitted
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question, held
-from makeway.planner.offline.manifests import Manifest, ManifestError
+from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
 from makeway.planner.offline.unasked import gated, group_not_admitted, not_admitted
@@ -54,13 +54,13 @@ class Simulation:
         self._all = all_candidates
         self._leaving: frozenset[str] = frozenset()
 
-    def admit(self, manifest: Manifest, source: str) -> Admitted:
+    def admit(self, new: NewPod) -> Admitted:
         """Let a pod in, as the API server would; a pending pod of that name is the same pod.
 
         Raises ManifestError.
         """
-        snapshot = self._world.snapshot
-        admitted = self._admit(manifest, source)
+        snapshot, manifest = self._world.snapshot, new.manifest
+        admitted = self._admit(new)
         meta = admitted.pod.metadata
         uid = snapshot.uid_of(meta.namespace, meta.name)
         there = snapshot.pods.get(uid or "")
@@ -68,33 +68,32 @@ class Simulation:
             return admitted
         if there is not None and there.node:
             raise ManifestError(
-                f"{source}: pod {meta.namespace}/{meta.name} is there already, on node {there.node}; "
+                f"{new.source}: pod {meta.namespace}/{meta.name} is there already, on node {there.node}; "
                 "give it another name"
             )
         # With the UID of another pod it would stand in that one's place.
         known = there.uid if there is not None else stand_in_uid(meta.namespace, meta.name)
-        return self._admit({**manifest, "metadata": {**manifest.get("metadata", {}), "uid": known}}, source)
+        named = {**manifest, "metadata": {**manifest.get("metadata", {}), "uid": known}}
+        return self._admit(replace(new, manifest=named))
 
-    def _admit(self, manifest: Manifest, source: str) -> Admitted:
-        world = self._world
-        classes = world.snapshot.priority_classes
-        return admit(manifest, classes, world.admission, namespace=self._namespace, source=source)
+    def _admit(self, new: NewPod) -> Admitted:
+        classes = self._world.snapshot.priority_classes
+        # What these add has been added to a pod as it is stored.
+        objects = AdmissionObjects() if new.stored else self._world.admission
+        found = admit(new.manifest, classes, objects, namespace=self._namespace, source=new.source)
+        return replace(found, warnings=(*found.warnings, new.note)) if new.note else found
 
-    def run(self, manifest: Manifest, source: str, *, refusal: str = "") -> SimulatedPod:
-        """Decide what becomes of one pod, and let it happen. O(slots · nodes).
-
-        `refusal`: why the API server would not store it, where it has said so. Raises ManifestError.
-        """
-        admitted = self.admit(manifest, source)
-        where = f"{source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
+    def run(self, new: NewPod) -> SimulatedPod:
+        """Decide what becomes of one pod, and let it happen. Raises ManifestError. O(slots · nodes)."""
+        admitted = self.admit(new)
+        where = f"{new.source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
         if admitted.pod.spec.node_name:
             raise ManifestError(f"{where}: it has spec.nodeName, so no scheduler looks at it; leave it out")
         request = self._request(admitted)
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_nominator_asks(snapshot, question, admitted.pod)
-        refusal = refusal or self._charge(admitted, warnings)
-        if refusal:
+        if refusal := new.refusal or self._charge(admitted, warnings):
             asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
             return described(asked, not_admitted(snapshot, refusal))
         question = self._with_known_claims(question, warnings)
@@ -117,13 +116,8 @@ class Simulation:
             self._place(question.preemptor, answer.node)
         return answer
 
-    def run_group(
-        self, manifest: Manifest, members: Sequence[tuple[Manifest, str]], source: str, *, refusal: str = ""
-    ) -> SimulatedGroup:
-        """Decide what becomes of a PodGroup and its pods, and let it happen.
-
-        `refusal`: why the API server would not store one of its pods. Raises ManifestError.
-        """
+    def run_group(self, manifest: Manifest, members: Sequence[NewPod], source: str) -> SimulatedGroup:
+        """Decide what becomes of a PodGroup and its pods, and let it happen. Raises ManifestError."""
         snapshot = self._world.snapshot
         group = admit_group(manifest, snapshot.priority_classes, namespace=self._namespace, source=source)
         if not members:
@@ -132,9 +126,10 @@ class Simulation:
         snapshot.apply(PutPodGroup(group.record))
         questions: list[Question] = []
         warnings: dict[str, None] = {}
-        for pod, where in members:
-            admitted = self.admit(pod, where)
-            name = f"{where}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
+        refusal = next((new.refusal for new in members if new.refusal), "")
+        for new in members:
+            admitted = self.admit(new)
+            name = f"{new.source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
             if admitted.pod.spec.node_name or admitted.gates:
                 raise ManifestError(f"{name}: leave spec.nodeName and spec.schedulingGates out")
             question = self._question(self._request(admitted), name)

@@ -46,7 +46,7 @@ def _run(world: World, found: list[Manifest], namespace: str, now: datetime) -> 
         told = f"{len(new.pods)} pods: this form takes {MOST_PODS}"
         raise ManifestError(f"{told}; use `makeway simulate -f FILE`")
     simulation = Simulation(world, now, namespace=namespace)
-    return tuple(simulation.run(pod, source) for pod, source in new.pods)
+    return tuple(map(simulation.run, new.pods))
 
 
 def _counted(found: Iterable[Manifest]) -> tuple[Counter[str], int]:

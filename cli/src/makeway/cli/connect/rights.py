@@ -1,0 +1,34 @@
+"""What the API server lets the user do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from makeway.runtime.kube import Api
+
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def may_pods(api: Api, verb: str, namespace: str = "") -> bool:
+    """Ask whether the user may do something to pods of a namespace; of all, where none is named.
+
+    Raises ApiError, ApiUnavailable.
+    """
+    attributes = {"verb": verb, "resource": "pods", "namespace": namespace}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await api.request("POST", _REVIEWS, body=msgspec.json.encode(body))
+    return msgspec.json.decode(answer, type=_Review).status.allowed
