@@ -192,7 +192,10 @@ def test_every_minor_is_run_and_the_default_is_run_whole() -> None:
     matrix = workflow("ci.yml")["jobs"]["minor"]["strategy"]["matrix"]["minor"]
 
     assert matrix == [one.name for one in MINORS]
-    assert f"  {DEFAULT.name}) exec make test ;;" in (CHECKOUT / ".ci" / "run").read_text()
+    _, _, rest = (CHECKOUT / ".ci" / "run").read_text().partition(f"\n  {DEFAULT.name})\n")
+    targets = re.findall(r"make (\S+)$", rest.partition(";;")[0], re.MULTILINE)
+    assert targets == ["before-integration", "integration-once-more"]
+    assert "\ntest: before-integration integration ##" in (CHECKOUT / "Makefile").read_text()
 
 
 def test_what_the_workflows_use_is_pinned_by_commit_and_may_write_where_it_says_so_alone() -> None:
