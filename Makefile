@@ -49,7 +49,7 @@ ROUNDS ?= 3
 MINUTES ?= 30
 SEED ?=
 ARGS ?=
-INTEGRATION := -v tests/integration -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder
+INTEGRATION := -v tests/integration -m "not slow" --tools=changed -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
@@ -142,7 +142,13 @@ vulnerabilities: setup $(GOVULNCHECK) ## Known vulnerabilities of the dependenci
 
 .PHONY: unit
 unit: setup unit-go ## Unit tests, Python and Go
-	$(BIN)/pytest -q -n auto --dist worksteal tests/unit
+	$(BIN)/pytest -q -n auto --dist worksteal --tools=changed tests/unit
+
+.PHONY: test-tools
+test-tools: setup ## Tests of what other tests are made with, which run on main, and on a branch that has changed it
+	$(BIN)/pytest -q -n auto --dist worksteal -m tools tests/unit
+	$(BIN)/makeway dev build
+	$(BIN)/pytest -v -m "tools and not slow" tests/integration
 
 .PHONY: minors
 minors: ## Other minors of Kubernetes: lint, build and the plugin's unit tests on 1.36 and 1.35, the demo on 1.36
@@ -283,7 +289,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
+test-all: check test-tools sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl

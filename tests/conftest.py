@@ -1,4 +1,4 @@
-"""Settings for every test."""
+"""Settings for every test, and which of them are run."""
 
 import logging
 import signal
@@ -9,6 +9,7 @@ import structlog
 from hypothesis import settings
 
 from stolen import doubted
+from tool_tests import are_due, changed_paths
 
 # How long an example takes is the machine's affair; a test asserts no speed.
 settings.register_profile("makeway", deadline=None)
@@ -16,6 +17,20 @@ settings.load_profile("makeway")
 
 # A shell has what it runs in the background ignore interrupts, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--tools`: tests are run that are named, unless it says that tests of tools are run where due."""
+    parser.addoption("--tools", choices=("all", "changed"), default="all", help="see tests/tool_tests.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests of tools out that are not due."""
+    tools = [item for item in items if item.get_closest_marker("tools")]
+    if not tools or config.option.tools == "all" or are_due(changed_paths(config.rootpath)):
+        return
+    items[:] = [item for item in items if item not in tools]
+    config.hook.pytest_deselected(items=tools)
 
 
 @pytest.fixture(autouse=True)

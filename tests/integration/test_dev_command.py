@@ -18,6 +18,8 @@ from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.progress import SilentProgress
 
 MAKEWAY = str(Path(sys.executable).parent / "makeway")
+pytestmark = pytest.mark.tools
+
 SMALL = ("--without=planner", "--without=evictor", "--without=scheduler", "--without=nats")
 
 

@@ -1,8 +1,11 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from makeway.dev.audit_log import AuditLog
+
+pytestmark = pytest.mark.tools
 
 REFUSED = {
     "kind": "Event",

@@ -16,6 +16,8 @@ from makeway.dev.minors import DEFAULT, MINORS, Minor, chosen
 from makeway.dev.options import COMPONENTS, SHADOW
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
+pytestmark = pytest.mark.tools
+
 UPSTREAM_MODULE = CHECKOUT / "tests" / "upstream"
 
 

@@ -10,6 +10,8 @@ from makeway.dev.build import check_go, ensure
 from makeway.dev.errors import DevError
 from makeway.dev.progress import SilentProgress
 
+pytestmark = pytest.mark.tools
+
 TOOL = Binary("tool", "example.com/tool", 1, version="v1")
 
 

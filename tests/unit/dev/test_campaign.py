@@ -24,6 +24,8 @@ from makeway.bus.subjects import Subjects
 from makeway.dev.checker.history import StoredRecord, Streams
 from unit.dev.recorded_history import at, order_of
 
+pytestmark = pytest.mark.tools
+
 M = TypeVar("M", EvictionOrder, Outcome)
 
 PROCESSES = usual_processes(planners=2, evictors=3, schedulers=2, nats_servers=3)

@@ -32,6 +32,8 @@ from unit.dev.recorded_history import (
     quota_order_of,
 )
 
+pytestmark = pytest.mark.tools
+
 
 def second_attempt(seconds: float) -> Recording:
     """A failed preemption, and another order of the preemptor's at a moment."""

@@ -17,6 +17,8 @@ from makeway.dev.checker.check import check
 from makeway.dev.checker.findings import Invariant
 from unit.dev.falsifying import MUTATIONS, Mutation, Sample
 
+pytestmark = pytest.mark.tools
+
 RECORDING = Path(__file__).parent / "recording.json.gz"
 
 

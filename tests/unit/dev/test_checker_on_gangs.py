@@ -23,6 +23,8 @@ from unit.dev.recorded_history import (
     group_order_of,
 )
 
+pytestmark = pytest.mark.tools
+
 LATER = LOOK + timedelta(seconds=1)
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from makeway.dev.commits import problems, subject_of, subjects_since_base
 
+pytestmark = pytest.mark.tools
+
 SOURCE = Path("dev/src/makeway/dev/commits.py")
 
 

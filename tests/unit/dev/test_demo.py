@@ -17,6 +17,8 @@ from makeway.dev.demo.scenarios import SCENARIOS
 from makeway.dev.demo.timeline import RecordSeen, Timeline
 from makeway.dev.paths import CHECKOUT
 
+pytestmark = pytest.mark.tools
+
 WIDTH = 80
 
 

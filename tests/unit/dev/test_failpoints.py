@@ -15,6 +15,8 @@ from makeway.dev import failpoints
 from makeway.dev.failpoints import NAMES, Failpoints
 from makeway.runtime.failpoints import failpoint
 
+pytestmark = pytest.mark.tools
+
 ROOT = Path(__file__).parents[3]
 SOURCES = [
     path for part in ("evictor", "nominator", "planner") for path in (ROOT / part / "src").rglob("*.py")

@@ -5,6 +5,8 @@ import pytest
 
 from makeway.dev.fault_rules import FaultRule, FaultRules, expired_event, refusal
 
+pytestmark = pytest.mark.tools
+
 POD = "/api/v1/namespaces/shop/pods/a"
 
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from makeway.dev.markdown import WIDTH, pages, wrapped
 
+pytestmark = pytest.mark.tools
+
 LONG = " ".join(["word"] * 40)
 
 

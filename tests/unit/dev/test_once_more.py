@@ -10,6 +10,8 @@ import pytest
 
 import once_more
 
+pytestmark = pytest.mark.tools
+
 TESTS = Path(once_more.__file__).parent
 
 FLAKY = """

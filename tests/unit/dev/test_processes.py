@@ -15,6 +15,8 @@ from makeway.dev.processes import Program
 from makeway.dev.records import read_records
 from makeway.dev.status import process_state
 
+pytestmark = pytest.mark.tools
+
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[ProcessSet]:

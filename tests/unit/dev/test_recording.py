@@ -21,6 +21,8 @@ from makeway.dev.recording import (
     shown_at,
 )
 
+pytestmark = pytest.mark.tools
+
 
 def lines_of(svg: str) -> list[str]:
     """What stands in the picture, line by line."""

@@ -12,6 +12,8 @@ import pytest
 
 from makeway.dev.vulnerabilities import main
 
+pytestmark = pytest.mark.tools
+
 NOWHERE = "http://127.0.0.1:9"
 
 
