@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from makeway.runtime import kube_access
-from makeway.runtime.kube_access import TOKEN_LIFE_SECONDS, Access, ConfigurationError, load_access
-from makeway.runtime.kubeconfig import ApiServer
+from makeway.runtime.kube import ConfigurationError
+from makeway.runtime.kube_access import TOKEN_LIFE_SECONDS, Access, load_access
 
 
 class Source:
@@ -19,10 +19,16 @@ class Source:
         self.seconds = seconds
         self.reads = 0
 
-    async def load_and_set(self, configuration: ApiServer) -> None:
+    async def renew(self, access: Access) -> None:
         self.reads += 1
         await asyncio.sleep(self.seconds)
-        configuration.authorization = f"Bearer {self.reads}"
+        access.api_key["BearerToken"] = f"Bearer {self.reads}"
+
+
+async def authorization(access: Access) -> str | None:
+    """The header's value, as a request would have it."""
+    settings = await access.auth_settings()
+    return str(settings["BearerToken"]["value"]) if settings else None
 
 
 class Now:
@@ -34,11 +40,12 @@ class Now:
 
 async def test_a_source_is_read_once_for_all_who_ask_at_the_same_time() -> None:
     source, now = Source(0.01), Now()
-    access = Access(ApiServer(authorization="Bearer 0"), source, now)
-    assert await access.authorization() == "Bearer 0"
+    access = Access(source, now)
+    access.api_key["BearerToken"] = "Bearer 0"
+    assert await authorization(access) == "Bearer 0"
 
     now.seconds = TOKEN_LIFE_SECONDS
-    found = await asyncio.gather(*(access.authorization() for _ in range(20)))
+    found = await asyncio.gather(*(authorization(access) for _ in range(20)))
 
     assert set(found) == {"Bearer 1"}
 
@@ -46,38 +53,44 @@ async def test_a_source_is_read_once_for_all_who_ask_at_the_same_time() -> None:
 async def test_a_source_that_hangs_is_given_up_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_access, "RENEWAL_SECONDS", 0.05)
     source = Source(60)
-    access = Access(ApiServer(), source)
+    access = Access(source)
     access.expire()
 
     with pytest.raises(ConfigurationError, match="its source gave none"):
-        await access.authorization()
+        await authorization(access)
 
     source.seconds = 0.0
-    assert await access.authorization() == "Bearer 2"
+    assert await authorization(access) == "Bearer 2"
+
+
+def account(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_access, "SERVICE_TOKEN_FILENAME", str(directory / "token"))
+    monkeypatch.setattr(kube_access, "SERVICE_CERT_FILENAME", str(directory / "ca.crt"))
+    (directory / "ca.crt").write_text("authority")
 
 
 async def test_a_pod_uses_its_account_and_reads_the_token_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube_access, "_ACCOUNT", tmp_path)
+    account(tmp_path, monkeypatch)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("one\n")
     access = await load_access(None, None)
 
-    assert access.configuration.host == "https://[fd00::1]:443"
-    assert access.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
-    assert await access.authorization() == "Bearer one"
+    assert access.host == "https://[fd00::1]:443"
+    assert access.ssl_ca_cert == str(tmp_path / "ca.crt")
+    assert await authorization(access) == "Bearer one"
     (tmp_path / "token").write_text("two\n")
     access.expire()
-    assert await access.authorization() == "Bearer two"
+    assert await authorization(access) == "Bearer two"
 
 
 async def test_an_account_without_a_token_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_access, "_ACCOUNT", tmp_path)
+    account(tmp_path, monkeypatch)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "token").write_text("")
 
-    with pytest.raises(ConfigurationError, match=r"in-cluster configuration: .*token is empty"):
+    with pytest.raises(ConfigurationError, match="in-cluster configuration: Token file exists but empty"):
         await load_access(None, None)

@@ -1,8 +1,8 @@
-"""The connection to the API server: raw bytes in and out, a time-out on every call.
+"""The connection to the API server through kubernetes-asyncio: raw bytes out, a time-out on every call.
 
-No client library: models cost 1.4 ms of CPU a pod, watches have no time-outs and hide 410
-(kubernetes-asyncio 36.1). No write is repeated here: whoever calls knows what may be. Every
-failure is one of two:
+The library is loaded at the first connection; no answer is read into its models (1.4 ms of CPU a pod), and
+neither its watch nor its leader election is used (docs/decisions/0104). No write is repeated here: whoever
+calls knows what may be. Every failure is one of two:
 
 * `ApiError`: the server answered with a status of 400 or more (or a redirect, which is not followed);
 * `ApiUnavailable`: there is no usable answer. The request may or may not have had its effect.
@@ -10,12 +10,12 @@ failure is one of two:
 
 from __future__ import annotations
 
-import os
-import ssl
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from typing import Any, Self
 
@@ -24,10 +24,6 @@ import msgspec
 
 from makeway.bus.reasons import reason_of
 from makeway.core.k8s.objects import Namespace
-from makeway.runtime.kube_access import Access, ConfigurationError, load_access
-from makeway.runtime.kubeconfig import ApiServer
-from makeway.runtime.proxy import proxy_for
-from makeway.runtime.tls import ReloadedContext, load_certificate
 
 __all__ = ["Api", "ApiError", "ApiUnavailable", "ConfigurationError"]
 
@@ -37,20 +33,26 @@ RETRY_AFTER_LIMIT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 """For TCP and TLS together; a server that needs longer is treated as away."""
 
-READ_BUFFER_BYTES = 2 * 1024 * 1024
-"""How much of an answer may wait to be read: more than an object, so that reading seldom pauses."""
-
 LINE_LIMIT_BYTES = 32 * 1024 * 1024
 """Longest watch line. etcd takes 1.5 MiB an object by default; JSON and a raised limit fit well inside."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """What to accept where an object's metadata is all that is wanted: of a node, a fortieth of its bytes."""
 
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+"""Content types of patches, which typed operations take as `_content_type`."""
+
 CONNECTIONS = 100
 """Most connections of a client that is told nothing else."""
 
 MESSAGE_LIMIT = 2000
 """Characters of an error's message that are kept: an answer may be a proxy's whole page."""
+
+
+class ConfigurationError(Exception):
+    """The connection's configuration cannot be used; the message says what to change."""
 
 
 class ApiError(Exception):
@@ -139,63 +141,85 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
     return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds, causes)
 
 
-async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a write a second time where the connection broke after the first.
-
-    It takes DELETE and PUT for idempotent; but the answer that was lost may have been a success, and what is
-    deleted has to be read again first. Reads it may repeat: a kept connection is often found dead that way.
-    """
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise aiohttp.ClientConnectionError(_describe(error)) from error
-
-
 @lru_cache(maxsize=32)
 def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
     """The time-outs of a request; callers have a few totals, and making the object takes longer than this."""
     return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
 
 
-def _tls_context(configuration: ApiServer) -> ssl.SSLContext:
-    """The context for a server and a user. Raises OSError, ValueError."""
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        load_certificate(context, configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+class TypedApis:
+    """The typed APIs of kubernetes-asyncio over one client; every write goes through one, by `call`."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @cached_property
+    def models(self) -> Any:
+        """The library's models, of which bodies are made: V1DeleteOptions and others."""
+        from kubernetes_asyncio import client  # noqa: PLC0415 - loaded with the first connection
+
+        return client
+
+    @cached_property
+    def core(self) -> Any:
+        """Pods, ConfigMaps, Secrets."""
+        return self.models.CoreV1Api(self.client)
+
+    @cached_property
+    def events(self) -> Any:
+        """Events of events.k8s.io."""
+        return self.models.EventsV1Api(self.client)
+
+    @cached_property
+    def coordination(self) -> Any:
+        """Leases."""
+        return self.models.CoordinationV1Api(self.client)
+
+    @cached_property
+    def authorization(self) -> Any:
+        """Reviews of rights."""
+        return self.models.AuthorizationV1Api(self.client)
+
+    @cached_property
+    def authentication(self) -> Any:
+        """Reviews of who somebody is."""
+        return self.models.AuthenticationV1Api(self.client)
+
+    async def call(
+        self,
+        operation: Callable[..., Awaitable[aiohttp.ClientResponse]],
+        *arguments: object,
+        timeout_seconds: float = 10.0,
+        **options: object,
+    ) -> bytes:
+        """Call an operation of a typed API once, and return the body of its answer; as `Api.request`."""
+        sent = operation(
+            *arguments, **options, _preload_content=False, _request_timeout=_timeout(timeout_seconds)
+        )
+        async with self._answer(operation.__name__, sent, timeout_seconds) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def _answer(
+        self, what: str, sent: Awaitable[aiohttp.ClientResponse], seconds: float | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Wait for an answer with 2xx and hand it on; every failure is one of the two."""
+        try:
+            async with asyncio.timeout(seconds), await sent as response:
+                if not 200 <= response.status < 300:
+                    if response.status == HTTPStatus.UNAUTHORIZED:
+                        self.client.configuration.expire()
+                    body = await response.read()
+                    raise api_error(response.status, body, response.headers.get("Retry-After"))
+                yield response
+        except ConfigurationError as error:
+            raise ApiUnavailable(str(error)) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiUnavailable(f"{what}: {describe(error)}") from error
 
 
-class Api:
+class Api(TypedApis):
     """One connection pool to one API server. Made by `connect`, ended by `close`."""
-
-    def __init__(self, access: Access, user_agent: str, connections: int = CONNECTIONS) -> None:
-        configuration = access.configuration
-        self.server: str = configuration.host.rstrip("/")
-        self._access = access
-        self._tls = ReloadedContext(
-            lambda: _tls_context(configuration),
-            (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file),
-        )
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER_BYTES,
-        )
-        self._fixed: dict[str, Any] = {"allow_redirects": False}
-        if configuration.tls_server_name:
-            self._fixed["server_hostname"] = configuration.tls_server_name
-        if proxy := configuration.proxy or proxy_for(self.server, os.environ):
-            self._fixed["proxy"] = proxy
-        # The server's gzip saves nothing inside a cluster and costs CPU at both ends;
-        # kube-scheduler and kube-controller-manager turn it off too.
-        self._headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": user_agent,
-        }
 
     @classmethod
     async def connect(
@@ -214,40 +238,42 @@ class Api:
         Raises:
             ConfigurationError: no usable configuration.
         """
-        access = await load_access(kubeconfig, context)
-        try:
-            return cls(access, user_agent, connections)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"TLS configuration of {access.configuration.host}: {reason_of(error)}"
-            ) from error
+        from makeway.runtime.kube_client import open_client  # noqa: PLC0415 - 700 models are loaded with it
+
+        return cls(await open_client(kubeconfig, context, user_agent=user_agent, connections=connections))
+
+    @property
+    def server(self) -> str:
+        """The server's URL."""
+        host: str = self.client.configuration.host
+        return host
 
     async def close(self) -> None:
         """Close every connection. Calls under way fail as `ApiUnavailable`."""
-        await self._session.close()
+        await self.client.close()
 
-    async def _arguments(self, path: str, query: Mapping[str, str] | None) -> dict[str, Any]:
-        """What every request has in common: URL, headers with a fresh token, TLS name, proxy."""
-        headers = dict(self._headers)
-        try:
-            authorization = await self._access.authorization()
-        except ConfigurationError as error:
-            raise ApiUnavailable(str(error)) from error
-        if authorization:
-            headers["Authorization"] = authorization
-        return {
-            "url": self.server + path,
-            "params": query,
-            "headers": headers,
-            # Connections are kept by context, so that a new one makes new connections.
-            "ssl": self._tls.current(),
-            **self._fixed,
-        }
-
-    async def _refused(self, response: aiohttp.ClientResponse) -> ApiError:
-        if response.status == HTTPStatus.UNAUTHORIZED:
-            self._access.expire()
-        return api_error(response.status, await response.read(), response.headers.get("Retry-After"))
+    def _send(
+        self,
+        method: str,
+        path: str,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = "",
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Awaitable[aiohttp.ClientResponse]:
+        sent: Awaitable[aiohttp.ClientResponse] = self.client.call_api(
+            path,
+            method,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": accept or "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _request_timeout=timeout,
+        )
+        return sent
 
     async def request(
         self,
@@ -261,7 +287,7 @@ class Api:
         timeout_seconds: float = 10.0,
         most_bytes: int | None = None,
     ) -> bytes:
-        """Send one request and return the body of its answer.
+        """Send one request and return the body of its answer. Writes of a known kind: `call`.
 
         `accept`: another form of the answer than the object as JSON, such as `METADATA_ONLY`.
         `most_bytes`: what is longer is not read to its end.
@@ -273,30 +299,24 @@ class Api:
             AnswerTooLong: the answer is longer than `most_bytes`.
             ApiUnavailable: no complete answer in time; a write may have had its effect.
         """
-        arguments = await self._arguments(path, query)
-        if body is not None:
-            arguments["data"] = body
-            arguments["headers"]["Content-Type"] = content_type
-        if accept:
-            arguments["headers"]["Accept"] = accept
-        if method != "GET":
-            arguments["middlewares"] = (_once,)
-        try:
-            async with self._session.request(
-                method, timeout=_timeout(timeout_seconds), **arguments
-            ) as response:
-                if not 200 <= response.status < 300:
-                    raise await self._refused(response)
-                if most_bytes is None:
-                    return await response.read()
-                answer = bytearray()
-                async for chunk in response.content.iter_any():
-                    answer += chunk
-                    if len(answer) > most_bytes:
-                        raise AnswerTooLong(f"{method} {path}: the answer is longer than {most_bytes} B")
-                return bytes(answer)
-        except (aiohttp.ClientError, OSError) as error:
-            raise ApiUnavailable(f"{method} {path}: {_describe(error)}") from error
+        sent = self._send(
+            method,
+            path,
+            _timeout(timeout_seconds),
+            query=query,
+            accept=accept,
+            body=None if body is None else msgspec.json.decode(body),
+            content_type=content_type,
+        )
+        async with self._answer(f"{method} {path}", sent, timeout_seconds) as response:
+            if most_bytes is None:
+                return await response.read()
+            answer = bytearray()
+            async for chunk in response.content.iter_any():
+                answer += chunk
+                if len(answer) > most_bytes:
+                    raise AnswerTooLong(f"{method} {path}: the answer is longer than {most_bytes} B")
+            return bytes(answer)
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], idle_timeout_seconds: float
@@ -312,32 +332,27 @@ class Api:
             ApiUnavailable: refused, cut off, silent for `idle_timeout_seconds`, or a line over
                 `LINE_LIMIT_BYTES`.
         """
-        arguments = await self._arguments(path, query)
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_timeout_seconds
         )
-        try:
-            async with self._session.request("GET", timeout=timeout, **arguments) as response:
-                if not 200 <= response.status < 300:
-                    raise await self._refused(response)
-                yield []
-                begun: list[bytes] = []
-                size = 0
-                async for chunk in response.content.iter_any():
-                    first, *others = chunk.split(b"\n")
-                    begun.append(first)
-                    size += len(first)
-                    if others:
-                        lines = [b"".join(begun), *others]
-                        begun = [lines.pop()]
-                        size = len(begun[0])
-                        yield [line for line in lines if line]
-                    if size > LINE_LIMIT_BYTES:
-                        raise ApiUnavailable(f"GET {path}: a watch line is longer than {LINE_LIMIT_BYTES} B")
-                if size:
-                    raise ApiUnavailable(f"GET {path}: the watch ended inside a line")
-        except (aiohttp.ClientError, OSError) as error:
-            raise ApiUnavailable(f"GET {path}: {_describe(error)}") from error
+        sent = self._send("GET", path, timeout, query=query)
+        async with self._answer(f"GET {path}", sent, None) as response:
+            yield []
+            begun: list[bytes] = []
+            size = 0
+            async for chunk in response.content.iter_any():
+                first, *others = chunk.split(b"\n")
+                begun.append(first)
+                size += len(first)
+                if others:
+                    lines = [b"".join(begun), *others]
+                    begun = [lines.pop()]
+                    size = len(begun[0])
+                    yield [line for line in lines if line]
+                if size > LINE_LIMIT_BYTES:
+                    raise ApiUnavailable(f"GET {path}: a watch line is longer than {LINE_LIMIT_BYTES} B")
+            if size:
+                raise ApiUnavailable(f"GET {path}: the watch ended inside a line")
 
     async def server_time(self) -> datetime:
         """The server's clock, cut off to the second, from the Date header of an answer.
@@ -345,18 +360,12 @@ class Api:
         Raises:
             ApiError, ApiUnavailable: as `request`; an answer without a date is unavailable.
         """
-        arguments = await self._arguments("/version", None)
-        try:
-            async with self._session.request(
-                "GET", timeout=aiohttp.ClientTimeout(total=CONNECT_TIMEOUT_SECONDS), **arguments
-            ) as response:
-                if not 200 <= response.status < 300:
-                    raise await self._refused(response)
+        sent = self._send("GET", "/version", _timeout(CONNECT_TIMEOUT_SECONDS))
+        async with self._answer("GET /version", sent, CONNECT_TIMEOUT_SECONDS) as response:
+            try:
                 return parsedate_to_datetime(response.headers.get("Date", ""))
-        except (aiohttp.ClientError, OSError) as error:
-            raise ApiUnavailable(f"GET /version: {_describe(error)}") from error
-        except ValueError as error:
-            raise ApiUnavailable(f"GET /version: no date in the answer: {error}") from error
+            except ValueError as error:
+                raise ApiUnavailable(f"GET /version: no date in the answer: {error}") from error
 
     async def cluster_uid(self) -> str:
         """The cluster's identity: the UID of the namespace kube-system, which is never recreated.
@@ -374,7 +383,7 @@ class Api:
         return uid
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return an error in words, with where it happened if the error knows that."""
     host = getattr(error, "host", "")
     where = f"cannot connect to {host}:{getattr(error, 'port', '')}: " if host else ""

@@ -1,24 +1,42 @@
-"""Which API server, and as whom: in-cluster or kubeconfig, tokens renewed.
+"""Which API server, and as whom: kubernetes_asyncio.config, corrected where kubectl does otherwise.
 
-This module decides which source is used and when a token is read again, and turns every way in which loading
-fails into one `ConfigurationError`; `makeway.runtime.kubeconfig` reads files.
+Each correction, and the library's line that it is for, is listed in docs/decisions/0104. Sources:
+https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and
+https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import contextlib
+import json
 import os
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from asyncio.subprocess import PIPE
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import yaml
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config.exec_provider import ExecProvider
+from kubernetes_asyncio.config.incluster_config import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_TOKEN_FILENAME,
+    InClusterConfigLoader,
+)
+from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, KubeConfigMerger
 
 from makeway.bus.reasons import reason_of
-from makeway.runtime.kubeconfig import ApiServer, Kubeconfig, KubeconfigError
-
-_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_HOST: Final = "KUBERNETES_SERVICE_HOST"
-_PORT: Final = "KUBERNETES_SERVICE_PORT"
+from makeway.runtime.kube import ConfigurationError
+from makeway.runtime.proxy import proxy_for
 
 TOKEN_LIFE_SECONDS = 60.0
 """How long a token is used before its source is read again. The kubelet renews projected tokens at
@@ -27,45 +45,32 @@ TOKEN_LIFE_SECONDS = 60.0
 RENEWAL_SECONDS = 10.0
 """How long reading the source of a token may take. It may be a program (exec) that hangs."""
 
+_RENEWED_BEFORE: Final = timedelta(minutes=5)
+"""A credential from a program is asked for anew so long before it ends."""
 
-class ConfigurationError(Exception):
-    """The connection's configuration cannot be used; the message says what to change."""
+_MESSAGE_LIMIT: Final = 500
+"""Characters of what a program says that are passed on."""
+
+_FAILURES: Final = (ConfigException, OSError, ValueError)
+_MALFORMED: Final = (KeyError, TypeError, AttributeError, AssertionError)
+"""What the library raises for a file of another shape."""
 
 
 class _Loader(Protocol):
-    """What a source of access offers."""
+    """A source of access."""
 
-    async def load_and_set(self, configuration: ApiServer) -> None:
-        """Authenticate (reading token files or running the user's program) and fill `configuration`."""
-
-
-class _ServiceAccount:
-    """The account that a pod has been given."""
-
-    async def load_and_set(self, configuration: ApiServer) -> None:
-        """Raises OSError, KubeconfigError."""
-        host, port = os.environ[_HOST], os.environ.get(_PORT, "")
-        token = (_ACCOUNT / "token").read_text().strip()
-        if not token or not port:
-            raise KubeconfigError(f"{_ACCOUNT / 'token'} is empty" if port else f"${_PORT} is not set")
-        configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-        configuration.ssl_ca_cert = str(_ACCOUNT / "ca.crt")
-        configuration.authorization = f"Bearer {token}"
+    async def renew(self, access: Access) -> None:
+        """Read what does not last again: a token, a program's certificate."""
 
 
-class Access:
-    """A loaded configuration, and the `Authorization` header that goes with it at this moment.
+class Access(Configuration):  # type: ignore[misc]
+    """A loaded configuration whose credentials are renewed: once a minute, after a 401, once for all who ask.
 
-    Client certificates that are files are read again when they change (`makeway.runtime.tls`).
+    Certificates that are files are read again where they change (`makeway.runtime.tls`).
     """
 
-    def __init__(
-        self,
-        configuration: ApiServer,
-        loader: _Loader,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.configuration = configuration
+    def __init__(self, loader: _Loader, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
         self._loader = loader
         self._clock = clock
         self._fresh_until = clock() + TOKEN_LIFE_SECONDS
@@ -75,44 +80,233 @@ class Access:
         """Read the token's source again before the next request: the server answered 401."""
         self._fresh_until = self._clock()
 
-    async def authorization(self) -> str | None:
-        """The header's value, or None where a client certificate says who we are.
+    async def auth_settings(self) -> dict[str, Any]:
+        """Return the library's settings, renewed also where a certificate is all there is.
 
         Raises:
             ConfigurationError: the token's source cannot be read any more.
         """
         try:
             if self._clock() >= self._fresh_until:
-                await self._renew()
+                async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
+                    if self._clock() >= self._fresh_until:
+                        await self._loader.renew(self)
+                        self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
         except TimeoutError as error:
             raise ConfigurationError(
                 f"cannot renew the API token: its source gave none in {RENEWAL_SECONDS:.0f} s"
             ) from error
-        except (KubeconfigError, OSError, ValueError) as error:
+        except _FAILURES as error:
             raise ConfigurationError(f"cannot renew the API token: {reason_of(error)}") from error
-        return self.configuration.authorization
-
-    async def _renew(self) -> None:
-        """Read the token's source, once for all who need it."""
-        async with asyncio.timeout(RENEWAL_SECONDS), self._renewing:
-            if self._clock() >= self._fresh_until:
-                await self._loader.load_and_set(self.configuration)
-                self._fresh_until = self._clock() + TOKEN_LIFE_SECONDS
+        settings: dict[str, Any] = await super().auth_settings()
+        return settings
 
 
-def _in_cluster() -> bool:
-    return bool(os.environ.get(_HOST)) and (_ACCOUNT / "token").is_file()
+class _ServiceAccount(InClusterConfigLoader):  # type: ignore[misc]
+    """The account that a pod has been given."""
+
+    token: str
+
+    def _read_token_file(self) -> None:
+        super()._read_token_file()
+        self.token = self.token.strip()
+
+    async def renew(self, access: Access) -> None:
+        self._read_token_file()
+        self._set_config(access)
 
 
-def _kubeconfig_paths(kubeconfig: str | None) -> list[Path]:
-    """The kubeconfig files to merge; at least one exists."""
-    source = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-    paths = [Path(p).expanduser() for p in source.split(os.pathsep) if p]
-    if not any(p.is_file() for p in paths):
-        raise ConfigurationError(
-            f"there is no kubeconfig {source}, and no service account: give --kubeconfig or set KUBECONFIG"
-        )
-    return paths
+class _Merger(KubeConfigMerger):  # type: ignore[misc]
+    """Several files as kubectl merges them: the first that says something wins, its context too."""
+
+    def load_config(self, path: str) -> None:
+        before = self.config and self.config.safe_get("current-context")
+        try:
+            super().load_config(path)
+        except yaml.YAMLError as error:
+            raise ConfigException(f"{path} is not YAML: {error}") from error
+        except _MALFORMED as error:
+            if yaml.safe_load(Path(path).read_text()) is None:
+                return
+            raise ConfigException(f"{path} is not a kubeconfig") from error
+        if before:
+            self.config.value["current-context"] = before
+
+
+class _Kubeconfig(KubeConfigLoader):  # type: ignore[misc]
+    """A context of one or more files; read once, but for what a user proves who it is by."""
+
+    _user: Any
+    _ends: datetime | None = None
+    _directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def set_active_context(self, context_name: str | None = None) -> None:
+        super().set_active_context(context_name)
+        context = self._current_context["context"]
+        self._names = context.safe_get("cluster"), context.safe_get("user") or ""
+        if self._names[1] and self._user is None:
+            raise ConfigException(f"there is no user {self._names[1]}")
+        self._user = self._user or ConfigNode("user", {}, self._cluster.path)
+        _check(self._cluster, f"cluster {self._names[0]}")
+        _check(self._user, f"user {self._names[1]}")
+        if "server" not in self._cluster:
+            raise ConfigException(f"cluster {self._names[0]} has no server")
+
+    async def renew(self, access: Access) -> None:
+        await self._load_authentication()
+        self._set_config(access)
+
+    async def _load_authentication(self) -> None:
+        if self.provider not in (None, "oidc"):
+            raise ConfigException(f"auth-provider {self.provider} is not known: {self._remedy()}")
+        await super()._load_authentication()
+
+    def _load_user_token(self) -> bool:
+        if named := self._user.safe_get("tokenFile"):
+            try:
+                token = (Path(self._get_base_path(self._user.path)) / named).read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigException(
+                    f"tokenFile of user {self._names[1]} cannot be read: {reason_of(error)}"
+                ) from error
+        elif not (token := self._user.safe_get("token")):
+            return False
+        self.token = f"Bearer {token.strip()}"
+        return True
+
+    async def _load_oid_token(self) -> str:
+        """Use an OIDC token until it ends; see the decision for why it is not renewed here."""
+        user = f"user {self._names[1]}"
+        token = str((self._user["auth-provider"].safe_get("config") or {}).get("id-token") or "")
+        try:
+            claims = token.split(".")[1]
+            ends = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+            over = time.time() >= float(ends)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise ConfigException(f"id-token of {user} is none: {self._remedy()}") from error
+        if over:
+            raise ConfigException(
+                f"id-token of {user} has ended, and is renewed by kubectl alone: {self._remedy()}"
+            )
+        self.token = f"Bearer {token}"
+        return self.token
+
+    def _remedy(self) -> str:
+        user = f"user {self._names[1]}"
+        return f"renew the token of {user} by kubectl, or use a program (exec), as kubelogin is one"
+
+    async def load_from_exec_plugin(self) -> bool:
+        """Ask the user's program, unless what it said still holds."""
+        if self._ends is not None and datetime.now(UTC) < self._ends - _RENEWED_BEFORE:
+            return True
+        user = f"user {self._names[1]}"
+        status = await _Program(self._user["exec"], user, self._about_cluster()).run()
+        token, certificate = status.get("token"), status.get("clientCertificateData")
+        if not token and not certificate:
+            raise ConfigException(f"the program of {user} said neither a token nor a certificate")
+        if token:
+            self.token = f"Bearer {token}"
+        if certificate:
+            if not (key := status.get("clientKeyData")):
+                raise ConfigException(f"the program of {user} said a certificate without its key")
+            self.cert_file = self._kept("certificate", str(certificate))
+            self.key_file = self._kept("key", str(key))
+        ends = status.get("expirationTimestamp")
+        try:
+            self._ends = datetime.fromisoformat(str(ends)).astimezone(UTC) if ends else None
+        except ValueError:
+            self._ends = None
+        return True
+
+    def _kept(self, name: str, content: str) -> str:
+        """Write a content to a file of its own, put in place whole, and return its path."""
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="makeway-kubeconfig-")
+        path = Path(self._directory.name, name)
+        handle, temporary = tempfile.mkstemp(dir=self._directory.name)
+        with os.fdopen(handle, "w") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+        return str(path)
+
+    def _about_cluster(self) -> Mapping[str, Any] | None:
+        """Return what a program is told of the cluster, where it asks for it."""
+        if not self._user["exec"].safe_get("provideClusterInfo"):
+            return None
+        self._load_cluster_info()
+        keys = ("insecure-skip-tls-verify", "tls-server-name", "proxy-url")
+        info = {"server": self.host, **{key: self._cluster[key] for key in keys if key in self._cluster}}
+        if authority := getattr(self, "ssl_ca_cert", None):
+            info["certificate-authority-data"] = base64.b64encode(Path(authority).read_bytes()).decode()
+        for one in self._cluster.safe_get("extensions") or ():
+            if one.get("name") == "client.authentication.k8s.io/exec":
+                info["config"] = one.get("extension")
+        return info
+
+
+class _Program(ExecProvider):  # type: ignore[misc]
+    """The program that a user signs in by, run as kubectl runs it."""
+
+    def __init__(self, settings: ConfigNode, user: str, cluster: Mapping[str, Any] | None) -> None:
+        super().__init__(settings)
+        self._user = user
+        self._hint = settings.safe_get("installHint") or ""
+        never = settings.safe_get("interactiveMode") == "Never"
+        self._interactive = not never and sys.stdin is not None and sys.stdin.isatty()
+        if os.sep in self.args[0]:
+            self.args[0] = str(Path(settings.path or "").absolute().parent / self.args[0])
+        spec = {"interactive": self._interactive, **({"cluster": cluster} if cluster is not None else {})}
+        info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+        self.env["KUBERNETES_EXEC_INFO"] = json.dumps(info)
+
+    async def run(self, previous_response: str | None = None) -> Mapping[str, Any]:
+        """Return the status of what the program says."""
+        named = f"{self.args[0]}, the program of {self._user}"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *map(str, self.args),
+                env=self.env,
+                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
+                stdout=PIPE,
+                stderr=None if self._interactive else PIPE,
+            )
+        except OSError as error:
+            hint = f". {self._hint}" if self._hint else ""
+            raise ConfigException(f"{named}: {reason_of(error)}{hint}") from error
+        try:
+            said, complained = await process.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            raise
+        if process.returncode != 0:
+            why = (complained or b"").decode(errors="replace").strip()[-_MESSAGE_LIMIT:]
+            raise ConfigException(f"{named}, ended with {process.returncode}: {why}")
+        try:
+            answer = json.loads(said)
+            status: Mapping[str, Any] = {**answer["status"]}
+            version = answer["apiVersion"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigException(f"{named}, said no ExecCredential") from error
+        if version != self.api_version:
+            raise ConfigException(f"{named}, answers {version}, not {self.api_version}")
+        return status
+
+
+def _check(entry: ConfigNode, named: str) -> None:
+    """Take out what is empty, as kubectl does, and name what is of another type. Raises ConfigException."""
+    entry.value = {key: value for key, value in entry.value.items() if value not in (None, "")}
+    for key, value in entry.value.items():
+        if key == "insecure-skip-tls-verify":
+            if not isinstance(value, bool):
+                raise ConfigException(f"{key} of {named} is neither true nor false")
+        elif not isinstance(value, dict | list | str):
+            raise ConfigException(f"{key} of {named} is not a text")
+        elif key.endswith("-data"):
+            try:
+                base64.b64decode(str(value), validate=True)
+            except binascii.Error as error:
+                raise ConfigException(f"{key} of {named} is not base64: {error}") from error
 
 
 async def load_access(kubeconfig: str | None, context: str | None) -> Access:
@@ -123,19 +317,44 @@ async def load_access(kubeconfig: str | None, context: str | None) -> Access:
     Raises:
         ConfigurationError: nothing usable was found.
     """
-    configuration = ApiServer()
     if kubeconfig is None and context is None and _in_cluster():
-        account = _ServiceAccount()
+        account = _ServiceAccount(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME, try_refresh_token=False)
+        access = Access(account)
         try:
-            await account.load_and_set(configuration)
-        except (KubeconfigError, OSError) as error:
+            account.load_and_set(access)
+        except _FAILURES as error:
             raise ConfigurationError(f"in-cluster configuration: {reason_of(error)}") from error
-        return Access(configuration, account)
-    paths = _kubeconfig_paths(kubeconfig)
+    else:
+        access = await _from_files(kubeconfig, context)
+    access.proxy = access.proxy or proxy_for(access.host, os.environ)
+    return access
+
+
+def _in_cluster() -> bool:
+    return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).is_file()
+
+
+def _kubeconfigs(given: str | None) -> str:
+    """The files to merge, as in $KUBECONFIG; at least one exists."""
+    source = given or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    if not any(Path(one).expanduser().is_file() for one in source.split(os.pathsep) if one):
+        raise ConfigurationError(
+            f"there is no kubeconfig {source}, and no service account: give --kubeconfig or set KUBECONFIG"
+        )
+    return source
+
+
+async def _from_files(kubeconfig: str | None, context: str | None) -> Access:
+    source = _kubeconfigs(kubeconfig)
     try:
-        loader = Kubeconfig(paths, context)
-        await loader.load_and_set(configuration)
-    except (KubeconfigError, OSError, ValueError) as error:
-        named = os.pathsep.join(map(str, paths))
-        raise ConfigurationError(f"kubeconfig {named}: {reason_of(error)}") from error
-    return Access(configuration, loader)
+        merged = _Merger(source).config
+        if not context and not (merged and merged.safe_get("current-context")):
+            raise ConfigException("it has no current-context; give --context")
+        loader = _Kubeconfig(merged, active_context=context, config_base_path=None)
+        access = Access(loader)
+        await loader.load_and_set(access)
+    except _FAILURES as error:
+        raise ConfigurationError(f"kubeconfig {source}: {reason_of(error)}") from error
+    except _MALFORMED as error:
+        raise ConfigurationError(f"kubeconfig {source}: it is not as a kubeconfig is ({error!r})") from error
+    return access

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from makeway.bus.reasons import reason_of
-from makeway.runtime.kube_access import ConfigurationError
+from makeway.runtime.kube import ConfigurationError
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _DEFAULT: Final = "default"
