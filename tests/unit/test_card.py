@@ -1,0 +1,135 @@
+"""What makeway is made of, and stays made of: five packages, the top of the tree, and what it promises."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PACKAGES = {
+    "nats-py": "nats",
+    "msgspec": "msgspec",
+    "kubernetes-asyncio": "kubernetes_asyncio",
+    "tenacity": "tenacity",
+    "prometheus-client": "prometheus_client",
+}
+"""By which name each is imported."""
+
+PRODUCT = ("bus", "core", "runtime", "planner", "evictor", "nominator", "cli", "ui")
+
+TOP = ("pyproject.toml", "plugin", "bus", "evictor", "charts", "tests", "README.md")
+
+SHOWN_BY = {
+    "a sidecar beside kube-scheduler": (
+        "tests/integration/test_chart_sidecar.py",
+        "tests/chart/test_workloads.py",
+    ),
+    "consumers besides the evictor": ("tests/contract/test_documented_consumers.py",),
+    "metrics of success": (
+        "tests/integration/test_control_plane.py",
+        "tests/integration/test_chart_dashboard.py",
+    ),
+}
+
+OFFLINE = (
+    ("--help",),
+    ("why", "--help"),
+    ("evictor", "--help"),
+    ("policy", "lint", "{policy}"),
+)
+
+
+def imported() -> set[str]:
+    """Return the top-level names that product code imports."""
+    trees = [ast.parse(path.read_text()) for part in PRODUCT for path in (ROOT / part / "src").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    modules = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_of_the_five_packages_is_a_dependency_that_product_code_imports(package: str) -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+    assert [one for one in wanted if one.partition("[")[0].rstrip("~=>.0123456789") == package]
+    assert PACKAGES[package] in imported()
+
+
+@pytest.mark.parametrize("name", TOP)
+def test_the_top_of_the_tree_is_there(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize(("promise", "files"), SHOWN_BY.items())
+def test_each_promise_is_shown_by_tests_that_exist(promise: str, files: tuple[str, ...]) -> None:
+    for file in files:
+        tree = ast.parse((ROOT / file).read_text())
+        names = [
+            node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        assert [name for name in names if name.startswith("test_")], f"{promise}: {file} holds no test"
+
+
+def loaded(*arguments: str, **environment: str) -> tuple[str, set[str]]:
+    """Run the command in a process; what it printed, and the top-level packages that it has loaded."""
+    code = (
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: print('\\n' + json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+        "from makeway.cli.main import main\n"
+        "sys.argv[0] = 'makeway'\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
+    )
+    return done.stdout, {name.partition(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("arguments", OFFLINE, ids=" ".join)
+def test_what_asks_no_api_server_does_not_load_the_client(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("mode: observe\n")
+
+    printed, packages = loaded(*(one.format(policy=policy) for one in arguments))
+
+    assert printed
+    assert "makeway" in packages
+    assert "kubernetes_asyncio" not in packages
+
+
+def test_completing_a_command_does_not_load_the_client() -> None:
+    words = {"_MAKEWAY_COMPLETE": "complete_bash", "COMP_WORDS": "makeway mo", "COMP_CWORD": "1"}
+
+    printed, packages = loaded(**words)
+
+    assert "mode" in printed
+    assert "kubernetes_asyncio" not in packages
+
+
+def test_what_asks_the_api_server_loads_the_client(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        json.dumps(
+            {
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+            }
+        )
+    )
+
+    _, packages = loaded("mode", "--kubeconfig", str(config))
+
+    assert "kubernetes_asyncio" in packages
