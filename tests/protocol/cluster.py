@@ -16,6 +16,7 @@ from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec,
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.loop import Process
 from protocol.world import UnansweredError, World
+from typed_calls import FakeApis
 
 NAMESPACE = "default"
 CLUSTER = "cluster-1"
@@ -243,7 +244,7 @@ def _not_found(name: str) -> ApiError:
     return ApiError(404, "NotFound", f"{name} not found")
 
 
-class ClusterApi:
+class ClusterApi(FakeApis):
     """`makeway.runtime.kube.Api` of one process, as far as it is used."""
 
     def __init__(

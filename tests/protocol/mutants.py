@@ -16,13 +16,15 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from kubernetes_asyncio.client import V1DeleteOptions
 
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.core.policy.rules import PreemptorFacts
-from makeway.evictor import decide, execution, patches
+from makeway.evictor import decide, execution
+from makeway.evictor.cluster import ApiCluster
 from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rollback import RollbackReport, RollbackRun
 from makeway.evictor.service import Evictor
@@ -58,7 +60,7 @@ def _no_not_after() -> Any:
 
 
 def _no_preconditions() -> Any:
-    return patch.object(patches, "delete_options", lambda uid, version: b"{}")
+    return patch.object(ApiCluster, "_as_read", lambda *_: V1DeleteOptions())
 
 
 def _no_fence() -> Any:

@@ -22,13 +22,14 @@ from makeway.cli.apiserver.question import MOST_BYTES, ROOT
 from makeway.cli.apiserver.server import AskServer, listening, tls_context
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import ApiUnavailable
+from typed_calls import FakeApis
 
 WHY = f"{ROOT}/namespaces/shop/explanations/cart"
 USER = {"X-Remote-User": "jane", "X-Remote-Group": "tenants"}
 NOT_FOUND = "import sys; print('makeway: there is no pod shop/cart', file=sys.stderr); sys.exit(1)"
 
 
-class FakeApi:
+class FakeApi(FakeApis):
     """Answers reviews: `allowed` None where the API server does not answer."""
 
     def __init__(self) -> None:

@@ -12,11 +12,12 @@ import pytest
 from makeway.cli.offline.dry_run import DryRun
 from makeway.planner.offline.manifests import NewPod
 from makeway.runtime.kube import Api, ApiError
+from typed_calls import FakeApis
 
 Object = dict[str, Any]
 
 
-class FakeApi:
+class FakeApi(FakeApis):
     """Stores as an API server with a RuntimeClass and classes does, or answers with an error."""
 
     def __init__(self, error: ApiError | None = None, *, allowed: bool = True) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -73,7 +74,7 @@ class FakeCluster:
         self.seen_brake = RELEASED
         """As it was read last."""
         self.calls: list[tuple[str, str]] = []
-        self.events: list[bytes] = []
+        self.events: list[dict[str, Any]] = []
         self.followed: Callable[[str, int], Members | None] = lambda namespace, since: None
         """What a watch of a namespace's pods has; nothing where it is not followed."""
         self.slow: dict[tuple[str, str], int] = {}
@@ -234,7 +235,7 @@ class FakeCluster:
         await self._called("clear_nomination", pod.metadata.name)
         self._change(self._as_read(pod), "status", nominated_node_name=None)
 
-    async def create_event(self, namespace: str, body: bytes) -> None:
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
         await self._called("event", namespace)
         self.events.append(body)
 

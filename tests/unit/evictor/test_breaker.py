@@ -18,6 +18,7 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.probe import ahead_of
 from makeway.evictor.wasted import WastedVictims, in_vain
 from makeway.runtime.kube import ApiError
+from typed_calls import FakeApis
 from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock
 from unit.evictor.test_service import World, running
@@ -40,7 +41,7 @@ def changed(outcome: Outcome, **fields: object) -> Outcome:
     return msgspec.structs.replace(outcome, **fields)
 
 
-class FakeConfigMap:
+class FakeConfigMap(FakeApis):
     """The object as the API server keeps it; None: it does not exist."""
 
     def __init__(self, data: dict[str, str] | None) -> None:

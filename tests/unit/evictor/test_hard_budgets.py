@@ -9,7 +9,6 @@ import pytest
 
 from makeway.bus.messages import ControlState, Rules
 from makeway.core.policy.document import Policy
-from makeway.evictor import patches
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
 from unit.evictor.building import CLUSTER, NOW, a_pod, make_order, make_victim
@@ -177,15 +176,6 @@ async def test_one_pod_of_a_quota_that_its_budget_keeps_does_not_keep_the_others
 
     assert results(outcome) == {"a": "failed", "b": "deleted"}
     assert "disruption budget web" in outcome.message
-
-
-def test_an_eviction_names_the_pod_as_it_was_judged() -> None:
-    assert msgspec.json.decode(patches.eviction("shop", "web-1", "uid-1", "42")) == {
-        "kind": "Eviction",
-        "apiVersion": "policy/v1",
-        "metadata": {"namespace": "shop", "name": "web-1"},
-        "deleteOptions": {"preconditions": {"uid": "uid-1", "resourceVersion": "42"}},
-    }
 
 
 @pytest.mark.parametrize(("header", "seconds"), [(None, None), ("10", 10.0)])

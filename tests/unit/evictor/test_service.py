@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
@@ -105,7 +104,7 @@ class World:
         for _ in range(50):
             await asyncio.sleep(0)
         writing.cancel()
-        return [msgspec.json.decode(e) for e in self.cluster.events]
+        return list(self.cluster.events)
 
     def _against(self, order: EvictionOrder) -> Refused | None:
         return self.breaker(order)

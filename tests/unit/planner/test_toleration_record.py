@@ -20,6 +20,7 @@ from makeway.planner.service.tolerations import TolerationKeeper, revised
 from makeway.planner.service.watch import HandlerGroup, PriorityClassFeed
 from makeway.planner.snapshot.changes import PutPod
 from makeway.runtime.kube import ApiError
+from typed_calls import FakeApis
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -37,7 +38,7 @@ PLAIN = make_class("steady")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Api:
+class Api(FakeApis):
     """One ConfigMap with its version; `refuses`: what a write is answered with."""
 
     def __init__(self) -> None:

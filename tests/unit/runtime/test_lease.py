@@ -13,6 +13,7 @@ import pytest
 
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.lease import LONGEST_IMPAIRED, Leadership, LeaseSettings, StepDown, may_take
+from typed_calls import FakeApis
 
 SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner")
 
@@ -59,7 +60,7 @@ def in_virtual_time(
     return run
 
 
-class FakeLeases:
+class FakeLeases(FakeApis):
     """The API server's one Lease, with optimistic concurrency; can be taken down or made to hang."""
 
     def __init__(self) -> None:

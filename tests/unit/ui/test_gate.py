@@ -17,9 +17,10 @@ from makeway.ui.edge.gate import (
     NoAnswerError,
     Sessions,
 )
+from typed_calls import FakeApis
 
 
-class _Reviews:
+class _Reviews(FakeApis):
     """An API server that knows one token, and what its user may do."""
 
     def __init__(self, *allowed: tuple[str, str], up: bool = True) -> None:

@@ -7,9 +7,8 @@ process keeps its breaker to itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import msgspec
 import structlog
@@ -17,40 +16,23 @@ import structlog
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.breaker import CONFIGMAP, data_of, parse_breaker
 from makeway.evictor.breaker import Breaker
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import MERGE_PATCH, ApiError, ApiUnavailable, TypedApis
 
 POLL_SECONDS: Final = 2.0
 """Between two reads: how long after another evictor's this one's breaker opens, and after a reset closes."""
 
 _READ_SECONDS: Final = 5.0
-_MERGE: Final = "application/merge-patch+json"
 
 _log = structlog.get_logger()
-
-
-class BreakerApi(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout_seconds: float = 10.0,
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 class BreakerStore:
     """One process's."""
 
-    def __init__(self, api: BreakerApi, breaker: Breaker, *, namespace: str) -> None:
+    def __init__(self, api: TypedApis, breaker: Breaker, *, namespace: str) -> None:
         self._api = api
         self._breaker = breaker
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"
+        self._namespace = namespace
         self._trouble = ""
         self.known = asyncio.Event()
         """Set when it was read once, or is known to be missing."""
@@ -67,11 +49,12 @@ class BreakerStore:
 
     async def sync(self) -> None:
         """Tell what has opened, then go by what is there."""
+        core = self._api.core
         try:
             if new := self._breaker.unstored():
                 data = {key: value for trip in new for key, value in data_of(trip).items()}
-                await self._request("PATCH", msgspec.json.encode({"data": data}))
-            found = msgspec.json.decode(await self._request("GET"), type=ConfigMap)
+                await self._call(core.patch_namespaced_config_map, {"data": data}, _content_type=MERGE_PATCH)
+            found = msgspec.json.decode(await self._call(core.read_namespaced_config_map), type=ConfigMap)
         except ApiError as error:
             self._failed(str(error))
             if error.status == HTTPStatus.NOT_FOUND:
@@ -83,10 +66,9 @@ class BreakerStore:
             self._breaker.take(*parse_breaker(found.data or {}, self._breaker.now()))
             self.known.set()
 
-    async def _request(self, method: str, body: bytes | None = None) -> bytes:
-        return await self._api.request(
-            method, self._path, body=body, content_type=_MERGE, timeout_seconds=_READ_SECONDS
-        )
+    async def _call(self, operation: Any, *body: object, **options: object) -> bytes:
+        where = CONFIGMAP, self._namespace
+        return await self._api.call(operation, *where, *body, timeout_seconds=_READ_SECONDS, **options)
 
     def _failed(self, error: str) -> None:
         if not self._trouble:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -34,7 +34,15 @@ from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError,
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.toleration_reads import unread_record
 from makeway.evictor.verdicts import Epoch
-from makeway.runtime.kube import METADATA_ONLY, AnswerTooLong, Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import (
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_MERGE_PATCH,
+    AnswerTooLong,
+    Api,
+    ApiError,
+    ApiUnavailable,
+)
 from makeway.runtime.pages import PageMetadata
 from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
@@ -127,7 +135,7 @@ class Cluster(Protocol):
     async def clear_nomination(self, pod: Pod) -> None:
         """Remove `nominatedNodeName` from the pod as it was read; TemporaryError where it has changed."""
 
-    async def create_event(self, namespace: str, body: bytes) -> None:
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
         """Write one Event."""
 
 
@@ -183,6 +191,10 @@ _grouped_pods = _decoder(_GroupedPods)
 _delete_answer = _decoder(_DeleteAnswer)
 
 
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
 @lru_cache(maxsize=1024)
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
@@ -221,7 +233,7 @@ class ApiCluster:
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
-        body = await self._call("get_pod", "GET", _pod_path(namespace, name))
+        body = await self._read("get_pod", _pod_path(namespace, name))
         return None if body is None else _pod(body)
 
     async def get_node(self, name: str) -> Node | None:
@@ -254,7 +266,7 @@ class ApiCluster:
 
     async def _read_group(self, asked: tuple[PodGroupApi, GroupKey]) -> GroupRecord | None:
         api, key = asked
-        body = await self._call("get_pod_group", "GET", api.path(key))
+        body = await self._read("get_pod_group", api.path(key))
         return None if body is None else group_record(_pod_group(body), composite=key.composite)
 
     async def members(self, namespace: str) -> Members:
@@ -297,9 +309,7 @@ class ApiCluster:
         self, path: str, most_bytes: int, timeout_seconds: float = CALL_TIMEOUT_SECONDS
     ) -> bytes:
         """Return a list of pods as it came. Raises AnswerTooLong besides."""
-        body = await self._call(
-            "list_pods", "GET", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes
-        )
+        body = await self._read("list_pods", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes)
         return body or b"{}"
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
@@ -319,7 +329,7 @@ class ApiCluster:
 
     async def _read_node(self, name: str) -> Node | None:
         path = f"/api/v1/nodes/{quote(name, safe='')}"
-        body = await self._call("get_node", "GET", path, accept=METADATA_ONLY)
+        body = await self._read("get_node", path, accept=METADATA_ONLY)
         return None if body is None else _node(body)
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
@@ -329,18 +339,18 @@ class ApiCluster:
     async def _read_daemonset(self, key: tuple[str, str]) -> DaemonSetOwner | None:
         namespace, name = key
         path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
-        body = await self._call("get_daemonset", "GET", path)
+        body = await self._read("get_daemonset", path)
         return None if body is None else daemonset_owner(_daemonset(body))
 
     async def _read_priority_class(self, name: str) -> PriorityClass | None:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        body = await self._call("get_priority_class", "GET", f"{classes}/{quote(name, safe='')}")
+        body = await self._read("get_priority_class", f"{classes}/{quote(name, safe='')}")
         return None if body is None else _priority_class(body)
 
     async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
         namespace, name = key
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-        body = await self._call("get_lease", "GET", f"{leases}/{quote(name, safe='')}")
+        body = await self._read("get_lease", f"{leases}/{quote(name, safe='')}")
         if body is None:
             return None
         spec = _lease(body).spec
@@ -348,25 +358,14 @@ class ApiCluster:
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`."""
-        body = await self._call(
-            "mark",
-            "PATCH",
-            _pod_path(victim.namespace, victim.name) + "/status",
-            body=patches.set_mark(victim.uid, resource_version, message, now),
-            content_type=patches.STRATEGIC_MERGE,
-            incarnation=victim,
-        )
+        mark = patches.set_mark(victim.uid, resource_version, message, now)
+        body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
         return None if body is None else _pod(body)
 
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         """Delete with UID and resourceVersion as preconditions."""
-        body = await self._call(
-            "delete",
-            "DELETE",
-            _pod_path(victim.namespace, victim.name),
-            body=patches.delete_options(victim.uid, resource_version),
-            incarnation=victim,
-        )
+        delete = self._api.core.delete_namespaced_pod
+        body = await self._write("delete", delete, victim, self._as_read(victim, resource_version))
         if body is None:
             return None
         metadata = _delete_answer(body).metadata
@@ -378,90 +377,91 @@ class ApiCluster:
         It puts its own reason into the DisruptionTarget condition. Pods that are pending or have ended it
         deletes without asking their budget.
         """
-        body = await self._call(
-            "evict",
-            "POST",
-            _pod_path(victim.namespace, victim.name) + "/eviction",
-            body=patches.eviction(victim.namespace, victim.name, victim.uid, resource_version),
-            incarnation=victim,
-        )
-        return body is not None
+        evict = self._api.core.create_namespaced_pod_eviction
+        body = self._eviction(victim, self._as_read(victim, resource_version))
+        return await self._write("evict", evict, victim, body, field_manager=EVICTOR) is not None
 
     async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
         """Ask what `delete`, or `evict`, would be answered: admission and budgets count, nothing is done."""
-        uid, path = victim.uid, _pod_path(victim.namespace, victim.name)
+        options = self._as_read(victim, resource_version, dry_run=True)
         if eviction:
-            method, path = "POST", path + "/eviction"
-            body = patches.eviction(victim.namespace, victim.name, uid, resource_version, dry_run=True)
+            call, body = self._api.core.create_namespaced_pod_eviction, self._eviction(victim, options)
         else:
-            method, body = "DELETE", patches.delete_options(uid, resource_version, dry_run=True)
-        query = "?dryRun=All"
-        found = await self._call("dry_run", method, path + query, body=body, incarnation=victim)
-        return found is not None
+            call, body = self._api.core.delete_namespaced_pod, options
+        return await self._write("dry_run", call, victim, body, dry_run="All") is not None
+
+    def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> Any:
+        """Delete a pod as it was read, and no other; its own grace period stands, as none is given.
+
+        `dry_run`: the API server reads it here of a delete, and of an eviction in the query.
+        """
+        models = self._api.models
+        read = models.V1Preconditions(uid=victim.uid, resource_version=resource_version)
+        return models.V1DeleteOptions(preconditions=read, dry_run=["All"] if dry_run else None)
+
+    def _eviction(self, victim: Victim, options: Any) -> Any:
+        models = self._api.models
+        named = models.V1ObjectMeta(name=victim.name, namespace=victim.namespace)
+        head = {"api_version": "policy/v1", "kind": "Eviction", "metadata": named}
+        return models.V1Eviction(**head, delete_options=options)
 
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""
-        await self._patch_status(
-            "clear_mark",
-            pod,
-            patches.clear_mark(pod.metadata.uid, pod.metadata.resource_version),
-            patches.STRATEGIC_MERGE,
-        )
+        patch = patches.clear_mark(pod.metadata.uid, pod.metadata.resource_version)
+        await self._patch_status("clear_mark", _ref(pod), patch, STRATEGIC_MERGE_PATCH)
 
     async def clear_nomination(self, pod: Pod) -> None:
         """Remove `nominatedNodeName`, as a compare-and-set on the resourceVersion that was read."""
-        await self._patch_status(
-            "clear_nomination",
-            pod,
-            patches.clear_nomination(pod.metadata.uid, pod.metadata.resource_version),
-            patches.MERGE,
-        )
+        patch = patches.clear_nomination(pod.metadata.uid, pod.metadata.resource_version)
+        await self._patch_status("clear_nomination", _ref(pod), patch, MERGE_PATCH)
 
-    async def create_event(self, namespace: str, body: bytes) -> None:
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
         """Write one Event, once."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
-        await self._call("event", "POST", path, body=body, timeout_seconds=EVENT_TIMEOUT_SECONDS)
-
-    async def _patch_status(self, operation: str, pod: Pod, body: bytes, content_type: str) -> None:
-        ref = PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
-        await self._call(
-            operation,
-            "PATCH",
-            _pod_path(ref.namespace, ref.name) + "/status",
-            body=body,
-            content_type=content_type,
-            incarnation=ref,
+        sent = self._api.call(
+            self._api.events.create_namespaced_event,
+            namespace,
+            body,
+            field_manager=EVICTOR,
+            timeout_seconds=EVENT_TIMEOUT_SECONDS,
         )
+        await self._called("event", sent)
 
-    async def _call(
+    async def _patch_status(
+        self, operation: str, pod: PodRef | Victim, body: dict[str, Any], content_type: str
+    ) -> bytes | None:
+        options = {"_content_type": content_type, "field_manager": EVICTOR}
+        return await self._write(operation, self._api.core.patch_namespaced_pod_status, pod, body, **options)
+
+    async def _write(
+        self, operation: str, call: Any, pod: PodRef | Victim, body: object, **options: str
+    ) -> bytes | None:
+        """Write to a pod, once; None where it is not this one any more."""
+        sent = self._api.call(
+            call, pod.name, pod.namespace, body=body, timeout_seconds=CALL_TIMEOUT_SECONDS, **options
+        )
+        return await self._called(operation, sent, pod)
+
+    async def _read(
         self,
         operation: str,
-        method: str,
         path: str,
         *,
-        body: bytes | None = None,
-        content_type: str = "application/json",
         accept: str = "",
-        incarnation: PodRef | Victim | None = None,
         timeout_seconds: float = CALL_TIMEOUT_SECONDS,
         most_bytes: int | None = None,
     ) -> bytes | None:
-        """One request; None where its object is not there, or is not `incarnation` any more.
+        """Read; None where there is no such object. Raises AnswerTooLong besides."""
+        sent = self._api.request(
+            "GET", path, accept=accept, timeout_seconds=timeout_seconds, most_bytes=most_bytes
+        )
+        return await self._called(operation, sent)
 
-        Raises AnswerTooLong where the answer is longer than `most_bytes`.
-        """
-        if method in ("PATCH", "POST"):
-            path += f"{'&' if '?' in path else '?'}fieldManager={EVICTOR}"
+    async def _called(
+        self, operation: str, sent: Awaitable[bytes], incarnation: PodRef | Victim | None = None
+    ) -> bytes | None:
+        """One call's answer; None where its object is not there, or is not `incarnation` any more."""
         try:
-            answer = await self._api.request(
-                method,
-                path,
-                body=body,
-                content_type=content_type,
-                accept=accept,
-                timeout_seconds=timeout_seconds,
-                most_bytes=most_bytes,
-            )
+            answer = await sent
         except AnswerTooLong:
             self._count(operation, "temporary")
             raise

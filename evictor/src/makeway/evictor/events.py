@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -75,7 +75,7 @@ class Events:
         self._clock = clock
         self._metrics = metrics
         self._instance = instance
-        self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(QUEUE_LIMIT)
+        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(QUEUE_LIMIT)
 
     def making_room(self, order: EvictionOrder) -> None:
         """On the preemptor, when the room cannot be made at once: something has to be tried again."""

@@ -15,11 +15,9 @@ import msgspec
 
 from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
 from makeway.core.k8s.objects import Node, Pod
-from makeway.runtime.kube import METADATA_ONLY, Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import MERGE_PATCH, METADATA_ONLY, Api, ApiError, ApiUnavailable
 from makeway.runtime.pages import PageMetadata
 from makeway.runtime.paging import PAGE_BYTES, Paging
-
-MERGE_PATCH: Final = "application/merge-patch+json"
 
 MOST_NODES: Final = 8
 """A unit on more nodes than this is looked up in its namespace."""
@@ -102,13 +100,14 @@ class NominatorApi:
             "status": {"nominatedNodeName": node},
         }
         try:
-            await self._api.request(
-                "PATCH",
-                _pod_path(meta.namespace, meta.name) + "/status",
-                query={"fieldManager": NOMINATOR},
-                body=msgspec.json.encode(body),
-                content_type=MERGE_PATCH,
+            await self._api.call(
+                self._api.core.patch_namespaced_pod_status,
+                meta.name,
+                meta.namespace,
+                body,
+                field_manager=NOMINATOR,
                 timeout_seconds=_SECONDS,
+                _content_type=MERGE_PATCH,
             )
         except ApiError as error:
             if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "uid" not in error.message:

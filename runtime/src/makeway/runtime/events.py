@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, NoReturn, Protocol
-from urllib.parse import quote
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from makeway.core.k8s.event import EventType, Regarding, event
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import ApiError, ApiUnavailable, TypedApis
 
 QUEUE_LIMIT: Final = 100
 """Events that may wait; more are dropped. They are about configuration, not about every pod."""
@@ -25,29 +23,14 @@ _TIMEOUT_SECONDS: Final = 5.0
 _log = structlog.get_logger()
 
 
-class EventApi(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        timeout_seconds: float = 10.0,
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
-
-
 class EventRecorder:
     """Takes Events without waiting; `write_forever` writes them. `controller`: as makeway.dev/planner."""
 
-    def __init__(self, api: EventApi, controller: str, instance: str) -> None:
+    def __init__(self, api: TypedApis, controller: str, instance: str) -> None:
         self._api = api
         self._controller = controller
         self._instance = instance
-        self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(QUEUE_LIMIT)
+        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(QUEUE_LIMIT)
 
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
         """Queue an Event. `reason` and `action` are constants in CamelCase; a long `note` is cut."""
@@ -73,8 +56,8 @@ class EventRecorder:
         """Write what is queued, one after the other, each once."""
         while True:
             namespace, body = await self._queue.get()
-            path = f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+            create = self._api.events.create_namespaced_event
             try:
-                await self._api.request("POST", path, body=body, timeout_seconds=_TIMEOUT_SECONDS)
+                await self._api.call(create, namespace, body, timeout_seconds=_TIMEOUT_SECONDS)
             except (ApiError, ApiUnavailable) as error:
                 _log.warning("event_dropped", reason="refused", error=str(error))

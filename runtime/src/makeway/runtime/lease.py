@@ -19,13 +19,13 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import msgspec
 import structlog
 
 from makeway.core.k8s.times import api_time
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import ApiError, ApiUnavailable, TypedApis
 
 END_SECONDS = 5.0
 """How long work that is cancelled may take to end. What goes on for longer only ends with its process."""
@@ -34,15 +34,6 @@ LONGEST_IMPAIRED = 300.0
 """How long at the most an impaired holder keeps the lease, where it was impaired each time it gave it up."""
 
 _log = structlog.get_logger()
-
-
-class LeaseApi(Protocol):
-    """What is used of `makeway.runtime.kube.Api`."""
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 10.0
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +58,6 @@ class LeaseSettings:
     unfit_for: float = 10.0
     impaired_for: float = 60.0
     leave_for: float = 5.0
-
-    @property
-    def path(self) -> str:
-        """The path of all leases of the namespace."""
-        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
 
 class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -155,7 +141,7 @@ class Leadership:
 
     def __init__(
         self,
-        api: LeaseApi,
+        api: TypedApis,
         settings: LeaseSettings,
         identity: str,
         unfit: Callable[[], str] = lambda: "",
@@ -251,7 +237,7 @@ class Leadership:
     async def _try_once(self) -> bool:
         began = time.monotonic()
         try:
-            lease = _decode(await self._api.request("GET", self._path(), timeout_seconds=5.0))
+            lease = await self._get(5.0)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -292,15 +278,14 @@ class Leadership:
 
     async def _put(self, lease: _Lease, spec: _Spec) -> bool:
         """Create or replace the record at the version that was read; False where another was first."""
-        body = msgspec.json.encode(_Lease(lease.metadata, spec))
-        exists = bool(lease.metadata.resource_version)
+        body = msgspec.to_builtins(_Lease(lease.metadata, spec))
+        leases, where = self._api.coordination, (self.settings.namespace, body)
         try:
-            await self._api.request(
-                "PUT" if exists else "POST",
-                self._path() if exists else self.settings.path,
-                body=body,
-                timeout_seconds=5.0,
-            )
+            if lease.metadata.resource_version:
+                replace = leases.replace_namespaced_lease
+                await self._api.call(replace, self.settings.name, *where, timeout_seconds=5.0)
+            else:
+                await self._api.call(leases.create_namespaced_lease, *where, timeout_seconds=5.0)
         except ApiError as error:
             if error.status == 409:
                 return False
@@ -313,11 +298,13 @@ class Leadership:
             return
         with contextlib.suppress(ApiError, ApiUnavailable, TimeoutError, msgspec.DecodeError):
             async with asyncio.timeout(1):
-                lease = _decode(await self._api.request("GET", self._path(), timeout_seconds=1.0))
+                lease = await self._get(1.0)
                 if lease.spec.holder_identity == self._identity:
                     released = msgspec.structs.replace(lease.spec, holder_identity="")
                     if await self._put(lease, released):
                         self._read(_Lease(lease.metadata, released))
 
-    def _path(self) -> str:
-        return f"{self.settings.path}/{self.settings.name}"
+    async def _get(self, seconds: float) -> _Lease:
+        read, settings = self._api.coordination.read_namespaced_lease, self.settings
+        answer = await self._api.call(read, settings.name, settings.namespace, timeout_seconds=seconds)
+        return _decode(answer)

@@ -45,7 +45,6 @@ from makeway.runtime.http import parse_listen
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 from makeway.runtime.tls import load_certificate
 
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _POLL_SECONDS: Final = 60.0
 _REASONS: Final = {
     400: "BadRequest",
@@ -190,7 +189,7 @@ class AskServer:
                 "resourceAttributes": question.right(),
             },
         }
-        answer = await self.api.request("POST", _REVIEWS, body=msgspec.json.encode(body))
+        answer = await self.api.call(self.api.authorization.create_subject_access_review, body)
         return msgspec.json.decode(answer, type=_Review).status.allowed
 
     def _refused(self, resource: str, code: int, message: str, *, retry_after: float = 0.0) -> web.Response:

@@ -270,12 +270,13 @@ async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
     groups = ["system:authenticated"]
     if user != KUBE_SCHEDULER:
         groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    reviews = api.authorization
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    create = reviews.create_subject_access_review if user else reviews.create_self_subject_access_review
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": kind,
         "spec": {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})},
     }
-    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
-    body = await api.request("POST", path, body=msgspec.json.encode(review))
+    body = await api.call(create, review)
     return msgspec.json.decode(body, type=_Review).status.allowed

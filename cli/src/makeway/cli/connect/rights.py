@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from makeway.runtime.kube import Api
-
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class _Status(msgspec.Struct):
@@ -30,5 +26,5 @@ async def may_pods(api: Api, verb: str, namespace: str = "") -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    answer = await api.request("POST", _REVIEWS, body=msgspec.json.encode(body))
+    answer = await api.call(api.authorization.create_self_subject_access_review, body)
     return msgspec.json.decode(answer, type=_Review).status.allowed

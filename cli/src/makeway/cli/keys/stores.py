@@ -19,7 +19,7 @@ from makeway.bus.reasons import reason_of
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.k8s.times import api_time
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
 
 CONFIGMAP: Final = "makeway-keys"
 SCHEDULER_KEYS: Final = "makeway-signing-scheduler"
@@ -33,7 +33,6 @@ SECRETS: Final[Mapping[SigningKind, str]] = {
 
 _SWAPPED: Final = "makeway.dev/swapped-"
 _MADE: Final = "makeway.dev/made-"
-_MERGE: Final = "application/merge-patch+json"
 _END: Final = "-----END PUBLIC KEY-----"
 _LABELS: Final = {"app.kubernetes.io/name": "makeway", "app.kubernetes.io/part-of": "makeway"}
 
@@ -68,7 +67,6 @@ class SecretKeys:
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self._api = api
         self._namespace, self._name = namespace, name
-        self._path = f"/api/v1/namespaces/{namespace}/secrets"
         self._metadata: Metadata | None = None
 
     async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
@@ -106,7 +104,8 @@ class SecretKeys:
 
     async def _get(self) -> _Secret | None:
         try:
-            body = await self._api.request("GET", f"{self._path}/{self._name}")
+            read = self._api.core.read_namespaced_secret
+            body = await self._api.call(read, self._name, self._namespace)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -119,13 +118,12 @@ class SecretKeys:
         data = {name: None if key is None else encoded(key) for name, key in keys.items()}
         if self._metadata is None:
             manifest = secret(self._namespace, self._name, {k: v for k, v in data.items() if v is not None})
-            answer = await created(self._api, self._path, manifest)
+            answer = await created(self._api, manifest)
         else:
             version = self._metadata.resource_version
             patch = {"metadata": {"resourceVersion": version, "annotations": annotations or {}}, "data": data}
-            answer = await self._api.request(
-                "PATCH", f"{self._path}/{self._name}", body=msgspec.json.encode(patch), content_type=_MERGE
-            )
+            write, where = self._api.core.patch_namespaced_secret, (self._name, self._namespace)
+            answer = await self._api.call(write, *where, patch, _content_type=MERGE_PATCH)
         self._metadata = msgspec.json.decode(answer, type=_Secret).metadata
 
 
@@ -206,7 +204,7 @@ class PublicState:
 async def public_state(api: Api, namespace: str) -> PublicState:
     """Read the public keys. Raises ApiError, ApiUnavailable, and ValueError where they cannot be read."""
     try:
-        body = await api.request("GET", f"{_configmaps(namespace)}/{CONFIGMAP}")
+        body = await api.call(api.core.read_namespaced_config_map, CONFIGMAP, namespace)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return PublicState()
@@ -240,12 +238,12 @@ async def put_public(
     data = {f"{kind}.pem": "".join(keys.values()) for kind, keys in changed.items()}
     if not before.version:
         manifest = configmap(namespace, changed, now)
-        await created(api, _configmaps(namespace), manifest)
+        await created(api, manifest)
         return
     notes |= {f"{_MADE}{one}": None for one in before.made if one not in kept}
     patch = {"metadata": {"resourceVersion": before.version, "annotations": notes}, "data": data}
-    path = f"{_configmaps(namespace)}/{CONFIGMAP}"
-    await api.request("PATCH", path, body=msgspec.json.encode(patch), content_type=_MERGE)
+    write = api.core.patch_namespaced_config_map
+    await api.call(write, CONFIGMAP, namespace, patch, _content_type=MERGE_PATCH)
 
 
 def by_key_id(data: Mapping[str, str]) -> dict[SigningKind, dict[str, str]]:
@@ -290,24 +288,22 @@ def encoded(key: SigningKey) -> str:
     return b64encode(key.to_pem()).decode("ascii")
 
 
-async def created(api: Api, path: str, manifest: Mapping[str, Any]) -> bytes:
-    """Create an object.
+async def created(api: Api, manifest: dict[str, Any]) -> bytes:
+    """Create a Secret or a ConfigMap.
 
     Raises:
         ApiError, ApiUnavailable: it was not created, or that is not known.
         ValueError: its namespace does not exist.
     """
+    namespace = manifest["metadata"]["namespace"]
+    is_secret = manifest["kind"] == "Secret"
+    create = api.core.create_namespaced_secret if is_secret else api.core.create_namespaced_config_map
     try:
-        return await api.request("POST", path, body=msgspec.json.encode(manifest))
+        return await api.call(create, namespace, manifest)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
-            namespace = manifest["metadata"]["namespace"]
             raise ValueError(f"there is no namespace {namespace}") from error
         raise
-
-
-def _configmaps(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
 def _time(text: str) -> datetime | None:

@@ -13,10 +13,9 @@ import msgspec
 
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.brake import CONFIGMAP, RELEASED, Brake, data_of, parse_brake
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import APPLY, Api, ApiError
 
 _TRIES: Final = 5
-_APPLY: Final = "application/apply-patch+yaml"
 _MANAGER: Final = "makeway-mode"
 
 
@@ -69,9 +68,8 @@ async def set_brake(api: Api, namespace: str, edit: Callable[[Brake], Brake]) ->
 async def whoami(api: Api) -> str:
     """Return the name by which the API server knows us; else that of this machine's user."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
-        answer = await api.request("POST", path, body=msgspec.json.encode(body))
+        answer = await api.call(api.authentication.create_self_subject_review, body)
         username = msgspec.json.decode(answer, type=_Review).status.user_info.username
     except (ApiError, msgspec.DecodeError):
         username = ""
@@ -117,13 +115,8 @@ async def _apply(api: Api, namespace: str, brake: Brake, version: str) -> None:
         "data": data_of(brake),
     }
     try:
-        await api.request(
-            "PATCH",
-            _path(namespace),
-            query=_as(version),
-            body=msgspec.json.encode(manifest),
-            content_type=_APPLY,
-        )
+        write, by = api.core.patch_namespaced_config_map, _as(version)
+        await api.call(write, CONFIGMAP, namespace, manifest, _content_type=APPLY, **by)  # type: ignore[arg-type]
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             raise ValueError(f"there is no namespace {namespace}; give --makeway-namespace") from error
@@ -138,8 +131,8 @@ def _as(version: str) -> dict[str, str]:
     overwrite it, and a brake set everywhere could end as one for a namespace.
     """
     if version:
-        return {"fieldManager": _MANAGER, "force": "true"}
-    return {"fieldManager": f"{_MANAGER}-{secrets.token_hex(4)}", "force": "false"}
+        return {"field_manager": _MANAGER, "force": "true"}
+    return {"field_manager": f"{_MANAGER}-{secrets.token_hex(4)}", "force": "false"}
 
 
 async def _delete(api: Api, namespace: str, version: str) -> None:
@@ -149,7 +142,7 @@ async def _delete(api: Api, namespace: str, version: str) -> None:
         "preconditions": {"resourceVersion": version},
     }
     try:
-        await api.request("DELETE", _path(namespace), body=msgspec.json.encode(options))
+        await api.call(api.core.delete_namespaced_config_map, CONFIGMAP, namespace, body=options)
     except ApiError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -15,12 +15,9 @@ from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, Trip, parse_breaker
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError
 
 app = typer.Typer(add_completion=False)
-
-_APPLY: Final = "application/apply-patch+yaml"
-_MERGE: Final = "application/merge-patch+json"
 
 
 @app.command()
@@ -97,6 +94,7 @@ async def _read(api: Api, namespace: str) -> dict[str, str] | None:
 async def _reset(api: Api, namespace: str, data: dict[str, str] | None, now: datetime) -> None:
     """Say that nothing older holds, and take out what was there; the object is made where it is missing."""
     reset_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    write = api.core.patch_namespaced_config_map
     if data is None:
         manifest = {
             "apiVersion": "v1",
@@ -104,14 +102,12 @@ async def _reset(api: Api, namespace: str, data: dict[str, str] | None, now: dat
             "metadata": {"name": CONFIGMAP, "namespace": namespace},
             "data": {RESET_AT: reset_at},
         }
-        query = {"fieldManager": "makeway-breaker"}
-        await api.request(
-            "PATCH", _path(namespace), query=query, body=msgspec.json.encode(manifest), content_type=_APPLY
-        )
+        by = "makeway-breaker"
+        await api.call(write, CONFIGMAP, namespace, manifest, _content_type=APPLY, field_manager=by)
         return
     removed: dict[str, str | None] = dict.fromkeys(data)
-    body = msgspec.json.encode({"data": {**removed, RESET_AT: reset_at}})
-    await api.request("PATCH", _path(namespace), body=body, content_type=_MERGE)
+    body = {"data": {**removed, RESET_AT: reset_at}}
+    await api.call(write, CONFIGMAP, namespace, body, _content_type=MERGE_PATCH)
 
 
 def _path(namespace: str) -> str:

@@ -10,12 +10,11 @@ from typing import Final
 import msgspec
 
 from makeway.core.policy.document import KEY
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
 
 CONFIGMAP: Final = "makeway-policy"
 
 _TRIES: Final = 5
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 _MANAGERS: Final[Mapping[str, str]] = {
     "makeway.dev/managed-by": "",
@@ -125,8 +124,8 @@ async def change(api: Api, namespace: str, edit: Callable[[StoredPolicy], str]) 
 async def _write(api: Api, namespace: str, before: StoredPolicy, text: str) -> None:
     if before.exists:
         patch = {"metadata": {"resourceVersion": before.version}, "data": {KEY: text}}
-        body = msgspec.json.encode(patch)
-        await api.request("PATCH", _path(namespace), body=body, content_type=_MERGE_PATCH)
+        write = api.core.patch_namespaced_config_map
+        await api.call(write, CONFIGMAP, namespace, patch, _content_type=MERGE_PATCH)
         return
     manifest = {
         "apiVersion": "v1",
@@ -134,9 +133,8 @@ async def _write(api: Api, namespace: str, before: StoredPolicy, text: str) -> N
         "metadata": {"name": CONFIGMAP, "namespace": namespace},
         "data": {KEY: text},
     }
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
     try:
-        await api.request("POST", path, body=msgspec.json.encode(manifest))
+        await api.call(api.core.create_namespaced_config_map, namespace, manifest)
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             raise ValueError(f"there is no namespace {namespace}; give --makeway-namespace") from error

@@ -82,9 +82,8 @@ class DryRun:
         return bool(spec.get(field)) and (kind, str(spec[field])) in self._brought
 
     async def _ask(self, new: NewPod, body: Manifest, space: str, kept: dict[str, Any]) -> NewPod:
-        path, query = f"/api/v1/namespaces/{space}/pods", {"dryRun": "All"}
         try:
-            raw = await self._api.request("POST", path, query=query, body=msgspec.json.encode(body))
+            raw = await self._api.call(self._api.core.create_namespaced_pod, space, body, dry_run="All")
         except ApiError as error:
             if error.status in _NOT_OF_THE_POD:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -43,30 +43,28 @@ def event(
     instance: str,
     now: datetime,
     unique: str,
-) -> bytes:
-    """Write an Event as JSON; a long `note` is cut.
+) -> dict[str, Any]:
+    """Return an Event as JSON has it; a long `note` is cut.
 
     `namespace`: the Event's own. `reason`, `action`: constants in CamelCase. `controller`: as
     makeway.dev/planner. `unique`: the end of the Event's name.
     """
-    return msgspec.json.encode(
-        {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{regarding.name[:_NAME_LIMIT].rstrip('-.')}.{unique}",
-                "namespace": namespace,
-            },
-            "eventTime": api_time(now, "microseconds"),
-            "reportingController": controller,
-            "reportingInstance": instance[:_INSTANCE_LIMIT],
-            "action": action,
-            "reason": reason,
-            "regarding": regarding,
-            "note": cut(note),
-            "type": event_type,
-        }
-    )
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{regarding.name[:_NAME_LIMIT].rstrip('-.')}.{unique}",
+            "namespace": namespace,
+        },
+        "eventTime": api_time(now, "microseconds"),
+        "reportingController": controller,
+        "reportingInstance": instance[:_INSTANCE_LIMIT],
+        "action": action,
+        "reason": reason,
+        "regarding": msgspec.to_builtins(regarding),
+        "note": cut(note),
+        "type": event_type,
+    }
 
 
 def cut(note: str) -> str:

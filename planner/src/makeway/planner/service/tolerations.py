@@ -11,9 +11,8 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
-import msgspec
 import structlog
 
 from makeway.core.k8s.event import Regarding
@@ -31,13 +30,11 @@ from makeway.core.text import counted
 from makeway.planner.snapshot.changes import PutTolerationRecord
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.config_events import EventSink
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.runtime.kube import MERGE_PATCH, ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
 
 RETRY_SECONDS: Final = 10.0
 """How long after a write that has no effect, or failed, it is looked at again where nothing is heard."""
-
-_MERGE: Final = "application/merge-patch+json"
 
 _log = structlog.get_logger()
 
@@ -45,18 +42,12 @@ _log = structlog.get_logger()
 class RecordApi(ObjectReader, Protocol):
     """What is used of `makeway.runtime.kube.Api`."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-        timeout_seconds: float = 10.0,
-        most_bytes: int | None = None,
-    ) -> bytes:
-        """Send a request; raises ApiError or ApiUnavailable."""
+    @property
+    def core(self) -> Any:
+        """The typed API of ConfigMaps."""
+
+    async def call(self, operation: Any, *arguments: object, **options: Any) -> bytes:
+        """Call an operation of it; raises ApiError or ApiUnavailable."""
 
 
 def revised(
@@ -207,12 +198,13 @@ class TolerationKeeper:
             return
         metadata = {"resourceVersion": self._map.metadata.resource_version}
         try:
-            await self._api.request(
-                "PATCH",
-                f"{self._path}/{CONFIGMAP}",
-                query={"fieldManager": "makeway-planner"},
-                body=msgspec.json.encode({"metadata": metadata, "data": changes}),
-                content_type=_MERGE,
+            await self._api.call(
+                self._api.core.patch_namespaced_config_map,
+                CONFIGMAP,
+                self._namespace,
+                {"metadata": metadata, "data": changes},
+                field_manager="makeway-planner",
+                _content_type=MERGE_PATCH,
             )
         except (ApiError, ApiUnavailable) as error:
             _log.warning("toleration_record_not_written", error=str(error))

@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -117,14 +117,14 @@ class ClusterGate:
         return admission
 
     async def _ask(self, token: str) -> Admission:
-        status = await self._post("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
+        authentication, authorization = self._api.authentication, self._api.authorization
+        status = await self._post(authentication.create_token_review, "TokenReview", {"token": token})
         if not status.authenticated:
             return Admission(False, "The API server does not know this token, or it has expired.")
         user = status.user
         for verb, resource in _NEEDED:
             allowed = await self._post(
-                "authorization.k8s.io",
-                "subjectaccessreviews",
+                authorization.create_subject_access_review,
                 "SubjectAccessReview",
                 {
                     "user": user.username,
@@ -142,9 +142,10 @@ class ClusterGate:
                 )
         return Admission(True, user=user.username)
 
-    async def _post(self, group: str, resource: str, kind: str, spec: dict[str, object]) -> _Status:
-        body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
-        answer = await self._api.request("POST", f"/apis/{group}/v1/{resource}", body=body)
+    async def _post(self, create: Any, kind: str, spec: dict[str, object]) -> _Status:
+        group = "authentication" if kind == "TokenReview" else "authorization"
+        body = {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
+        answer = await self._api.call(create, body)
         return msgspec.json.decode(answer, type=_Review).status
 
 

@@ -1,0 +1,96 @@
+"""What the evictor's writes are on the wire: the API server's part, as kubernetes-asyncio sends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders_bus import NOW, make_victim
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.evictor.cluster import ApiCluster, Deleted
+from makeway.evictor.metrics import EvictorMetrics
+from typed_calls import FakeApis
+
+VICTIM = make_victim("web-1", namespace="shop", uid="uid-1")
+POD = "/api/v1/namespaces/shop/pods/web-1"
+AS_READ = {"preconditions": {"uid": "uid-1", "resourceVersion": "42"}}
+BY = {"fieldManager": "makeway-evictor"}
+
+
+class Server(FakeApis):
+    """Notes what is sent, and answers with a pod whose grace period is 7 s."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if "body" in options:
+            options["body"] = msgspec.json.decode(options["body"])
+        self.sent.append((method, path, options))
+        metadata = {"name": "web-1", "namespace": "shop", "uid": "uid-1", "deletionGracePeriodSeconds": 7}
+        return msgspec.json.encode({"metadata": metadata, "spec": {}})
+
+
+async def _no_brake() -> Brake:
+    return RELEASED
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def edge(server: Server) -> ApiCluster:
+    return ApiCluster(server, EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
+
+
+async def test_a_delete_names_uid_and_version_and_leaves_the_grace_period_to_the_pod(
+    server: Server, edge: ApiCluster
+) -> None:
+    assert await edge.delete(VICTIM, "42") == Deleted(7)
+    assert server.sent == [("DELETE", POD, {"body": AS_READ})]
+
+
+async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: ApiCluster) -> None:
+    assert await edge.evict(VICTIM, "42")
+    [(method, path, options)] = server.sent
+    assert (method, path, options["query"]) == ("POST", f"{POD}/eviction", BY)
+    assert options["body"] == {
+        "kind": "Eviction",
+        "apiVersion": "policy/v1",
+        "metadata": {"namespace": "shop", "name": "web-1"},
+        "deleteOptions": AS_READ,
+    }
+
+
+@pytest.mark.parametrize(("eviction", "path"), [(False, POD), (True, f"{POD}/eviction")])
+async def test_a_dry_run_has_no_effect_however_the_server_reads_it(
+    server: Server, edge: ApiCluster, path: str, *, eviction: bool
+) -> None:
+    assert await edge.dry_run(VICTIM, "42", eviction=eviction)
+    [(_, sent_to, options)] = server.sent
+    options_sent = options["body"].get("deleteOptions", options["body"])
+    assert (sent_to, options["query"]) == (path, {"dryRun": "All"})
+    assert options_sent == {**AS_READ, "dryRun": ["All"]}
+
+
+async def test_a_mark_is_a_strategic_merge_of_the_status_as_the_evictor(
+    server: Server, edge: ApiCluster
+) -> None:
+    marked = await edge.mark(VICTIM, "42", "why", NOW)
+
+    assert marked is not None
+    [(method, path, options)] = server.sent
+    assert (method, path, options["query"]) == ("PATCH", f"{POD}/status", BY)
+    assert options["content_type"] == "application/strategic-merge-patch+json"
+    assert options["body"]["metadata"] == {"uid": "uid-1", "resourceVersion": "42"}
+    assert options["body"]["status"]["conditions"][0]["type"] == "DisruptionTarget"
+
+    await edge.clear_nomination(marked)
+    [_, (_, path, options)] = server.sent
+    assert (path, options["content_type"]) == (f"{POD}/status", "application/merge-patch+json")
+    assert options["body"]["status"] == {"nominatedNodeName": None}
