@@ -70,7 +70,8 @@ class Layer:
     `use`: int64[signatures], what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
     what is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint
     does not look at the node. `domains`: int64[nodes], within which pods on other nodes count too, negative
-    for a node in none; None where each node is by itself. `spread`: of a topology spread, what it counts.
+    for a node in none; None where each node is by itself, and `topology_key` empty. `spread`: of a topology
+    spread, what it counts.
     """
 
     key: Hashable
@@ -79,6 +80,7 @@ class Layer:
     room: Ints
     domains: Ints | None = None
     spread: SpreadCounts | None = None
+    topology_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +421,7 @@ def _none_in_domain(builder: _LayerBuilder, reason: str, key: str, tally: Tally)
     labelled = domains >= 0
     totals = builder.totals(builder.held(tally), domains, labelled, key)
     room = np.where(labelled, -totals[domains], MOST)
-    return Layer(tally.key, f"{reason} by {key}", tally.use, room, domains)
+    return Layer(tally.key, f"{reason} by {key}", tally.use, room, domains, topology_key=key)
 
 
 def _spreads(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
@@ -472,7 +474,8 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
     room[~labelled] = -MOST
     reason = f"{SPREAD_OVER}{spread.topology_key}"
     counts = SpreadCounts(totals, exists, slack, few)
-    return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1), counts)
+    key = spread.topology_key
+    return Layer((spread, tally.key), reason, tally.use, room, np.where(eligible, domains, -1), counts, key)
 
 
 def least_of_others(totals: Ints, exists: Flags) -> Ints:

@@ -20,6 +20,7 @@ from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.ranking import top
+from makeway.planner.plan.refusal.domains import kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_mask
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints, extended
@@ -47,6 +48,7 @@ class RefusalStats:
         self._ends: Ints = np.zeros(0, np.int64)
         self._enough: Ints = np.zeros(0, np.int64)
         self._known: Flags = np.zeros(0, np.bool_)
+        self._by_domain: Flags = np.zeros(0, np.bool_)
         self._budgets: dict[int, frozenset[int]] = {}
 
     # ---------------------------------------------------------------------------------- reading
@@ -64,6 +66,15 @@ class RefusalStats:
     def standing(self) -> dict[str, Flags]:
         """Return bool[nodes] by what stands in the way, of the nodes that were looked at."""
         return {reason: flags.copy() for reason, flags in self._reasons.items()}
+
+    def by_domain(self, rows: Ints) -> Flags:
+        """Return bool[rows]: nodes that pods elsewhere in their topology domain keep, and nothing else."""
+        return self._by_domain[rows]
+
+    def but_by_domain(self, reason: str, rows: Ints) -> int:
+        """Count the nodes where one thing stands in the way, but for those of `by_domain`."""
+        flags = self._reasons.get(reason)
+        return 0 if flags is None else int(np.count_nonzero(flags[rows] & ~self._by_domain[rows]))
 
     def exempt(self, rows: Ints) -> Counter[str]:
         """Count the pods of lower priority that rules exempt, by rule."""
@@ -127,13 +138,14 @@ class RefusalStats:
         exempt = exempt_mask(batch, found, evaluated.question.preemptor.priority)
         for flags in self._reasons.values():
             flags[rows] = False
-        for reason, stands in _reasons(batch, found, exempt).items():
+        kept = self._by_domain[rows] = kept_by_domain(evaluated)
+        for reason, stands in _reasons(batch, found, exempt, kept).items():
             if stands.any():
                 if reason not in self._reasons:
                     self._reasons[reason] = np.zeros(self._known.size, np.bool_)
                 self._reasons[reason][rows] = stands
         self._put_exempt(batch, found, exempt)
-        self._relative[rows] = _relative(evaluated, exempt)
+        self._relative[rows] = np.where(kept, 0.0, _relative(evaluated, exempt))
         self._ends[rows] = self._enough[rows] = FOREVER
         if exempt.any():
             until = np.where(exempt, batch.columns.exempt_until[: exempt.shape[0], batch.nodes], FOREVER)
@@ -169,7 +181,7 @@ class RefusalStats:
             self._reasons[reason] = extended(flags, more)
         self._exempt, self._relative = extended(self._exempt, more), extended(self._relative, more)
         self._ends, self._enough = extended(self._ends, more), extended(self._enough, more)
-        self._known = extended(self._known, more)
+        self._known, self._by_domain = extended(self._known, more), extended(self._by_domain, more)
 
 
 def resource_names(batch: NodeBatch, found: Evaluation) -> list[str]:
@@ -178,8 +190,8 @@ def resource_names(batch: NodeBatch, found: Evaluation) -> list[str]:
     return [by_layer[layer] for layer in found.asked.tolist()]
 
 
-def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[str, Flags]:
-    """Return bool[M] by what may stand in the way."""
+def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags, kept: Flags) -> dict[str, Flags]:
+    """Return bool[M] by what may stand in the way. `kept`: bool[M], of nodes that a domain alone keeps."""
     empty = ~found.removable.any(axis=0)
     stay = exempt_pods | found.under_budget | found.guaranteed | found.grouped
     exempt = empty & stay.any(axis=0) & ~found.over_budget
@@ -192,7 +204,7 @@ def _reasons(batch: NodeBatch, found: Evaluation, exempt_pods: Flags) -> dict[st
     }
     lacks = (found.short > 0) & ~empty
     for place, name in enumerate(found.constraints, found.asked.size):
-        reasons[name] = reasons.get(name, False) | lacks[place]
+        reasons[name] = reasons.get(name, False) | lacks[place] | ((found.short[place] > 0) & kept)
     for place, name in enumerate(resource_names(batch, found)):
         reasons[f"Node too small: {name}"] = found.too_small[place] & ~empty
         too_many = "Too many pods" if name == PODS else f"Insufficient {name}"

@@ -14,7 +14,9 @@ from makeway.planner.plan.candidates import EvaluatedBatch
 from makeway.planner.plan.constraints.layers import NO_AFFINITY
 from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
 from makeway.planner.plan.refusal.dependencies import dependencies
+from makeway.planner.plan.refusal.domains import domain_texts, kept_by_domain
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, exempt_text
+from makeway.planner.plan.refusal.guarantees import below_guarantee
 from makeway.planner.plan.refusal.statistics import (
     ALL_EXEMPT,
     NO_LOWER,
@@ -101,7 +103,9 @@ def refusal(
     asked = ", ".join(
         f"{name} {amount_of(name, amount)}" for name, amount in sorted(question.needs.items()) if name != PODS
     )
-    reason, why = _why(scope, reasons)
+    by_domain = int(stats.by_domain(rows).sum())
+    lower, kept = (stats.but_by_domain(one, rows) for one in (NO_LOWER, ALL_EXEMPT))
+    reason, why = _why(scope, reasons, lower=lower, kept=kept, by_domain=by_domain)
     priority = question.preemptor.priority
     message = f"{_subject(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
     message += _told(excluded)
@@ -112,6 +116,7 @@ def refusal(
         message += f"; {exempt_text(counts, '' if end is None else api_time(moment_of(end)))}"
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
+    message += below_guarantee(snapshot, question)
     helps = stats.first_help(rows)
     retry_at = None if helps is None else moment_of(helps) + MARGIN
     return PlanRefusal(
@@ -147,29 +152,42 @@ def tried_again(retry_at: datetime | None, exempt: Mapping[str, int], now: datet
     return again if retry_at is None else min(retry_at, again)
 
 
-def _why(scope: Scope, reasons: Mapping[str, int]) -> tuple[str, str]:
-    """Return the refusal's reason and its sentence."""
+def _why(
+    scope: Scope, reasons: Mapping[str, int], *, lower: int, kept: int, by_domain: int
+) -> tuple[str, str]:
+    """Return the refusal's reason and its sentence.
+
+    `lower`: nodes without pods of lower priority; `kept`: those where all of them are exempt; `by_domain`:
+    those that would have room, but for pods elsewhere in their topology domain.
+    """
     potential = scope.nodes_potential
     if not potential:
         return NO_NODES, f"preemption would not help on any of {scope.nodes_total} nodes"
-    lower, kept = reasons.get(NO_LOWER, 0), reasons.get(ALL_EXEMPT, 0)
     forbidden = reasons.get(OVER_BUDGET, 0) + reasons.get(OVER_LIMIT, 0)
     if lower == potential:
         return NOTHING_REMOVABLE, f"none of {lower} potential nodes has a pod of lower priority"
     if kept == potential:
         return PODS_EXEMPT, f"on each of {potential} potential nodes all pods of lower priority are spared"
-    parts = [f"of {potential} potential nodes {lower} have no pod of lower priority"]
+    if by_domain == potential:
+        return (
+            NO_ROOM,
+            f"each of {potential} potential nodes is kept by pods elsewhere in its topology domain",
+        )
+    parts = [f"{lower} have no pod of lower priority"] if lower or not by_domain else []
+    if by_domain:
+        parts.append(f"{by_domain} are kept by pods elsewhere in their domain")
     if kept:
         parts.append(f"on {kept} all of them are spared")
     if forbidden:
         parts.append(f"on {forbidden} the victims would be against the policy")
-    full = potential - lower - kept - forbidden
+    full = potential - lower - kept - forbidden - by_domain
     if full:
-        parts.append(f"{full} have too little room even without them")
+        parts.append(f"{full} have too little room even without {'them' if lower or kept else 'such pods'}")
     why = ", ".join(parts[:-1]) + f", and {parts[-1]}" if len(parts) > 1 else parts[0]
+    why = f"of {potential} potential nodes {why}"
     if forbidden:
         return FORBIDDEN, why
-    return (NO_ROOM if full else PODS_EXEMPT), why
+    return (NO_ROOM if full or by_domain else PODS_EXEMPT), why
 
 
 def _told(excluded: Mapping[str, int]) -> str:
@@ -213,4 +231,6 @@ def near_node(evaluated: EvaluatedBatch, place: int) -> tuple[NearestNode, str]:
     node = evaluated.snapshot.names[int(batch.rows[place])]
     lower = int(found.removable[:, place].sum())
     text = f"{node} lacks {', '.join(lacking)} without its {lower} lower" if lacking and lower else ""
+    if kept_by_domain(evaluated)[place]:
+        text = f"{node} would have room, but {', '.join(domain_texts(evaluated, place))}"
     return NearestNode(node, missing, evaluated.exempt(place)), text

@@ -1,0 +1,66 @@
+"""Nodes that would have room, but for pods elsewhere in their topology domain: which pods, and which domain.
+
+A preemption takes pods of one node, so that pods of a rack's other nodes keep the whole rack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from makeway.core.text import counted
+from makeway.planner.plan.candidates import EvaluatedBatch
+from makeway.planner.plan.constraints.layers import Layer
+from makeway.planner.snapshot.columns import Flags
+
+_MOST_NAMED = 3
+_MOST_COUNTED = 100
+"""Pods of a domain that are looked at: a zone may have ten thousand."""
+
+
+def kept_by_domain(evaluated: EvaluatedBatch) -> Flags:
+    """Return bool[M]: nodes that lack nothing but what constraints over a topology domain forbid."""
+    found = evaluated.found
+    wide = np.zeros(found.short.shape[0], np.bool_)
+    for place, layer in enumerate(evaluated.layers.layers, found.asked.size):
+        wide[place] = layer.domains is not None
+    short = found.short > 0
+    return np.asarray(short[wide].any(axis=0) & ~short[~wide].any(axis=0) & ~found.breaks_affinity)
+
+
+def domain_texts(evaluated: EvaluatedBatch, place: int) -> Iterator[str]:
+    """Yield which domains of one node are kept by which pods, named where they are of the pod's namespace.
+
+    The sentence reaches the pod's condition, which tenants read. O(slots · nodes of the domain).
+    """
+    found, snapshot, question = evaluated.found, evaluated.snapshot, evaluated.question
+    row = int(evaluated.batch.rows[place])
+    for number, layer in enumerate(evaluated.layers.layers, found.asked.size):
+        if layer.domains is None or found.short[number, place] <= 0:
+            continue
+        node = snapshot.nodes[snapshot.names[row]]
+        domain = f"{layer.topology_key} {node.labels.get(layer.topology_key, '(none)')}"
+        own = question.preemptor.namespace
+        pods = sorted(_keeping(evaluated, layer, row))
+        named = [f"{namespace}/{name}" for namespace, name in pods if namespace == own]
+        others = len(pods) - len(named)
+        told = named[:_MOST_NAMED]
+        if more := len(named) - len(told):
+            told.append(f"{counted(more, 'other pod')} of its namespace")
+        if others:
+            told.append(f"{counted(others, 'pod')} of other namespaces")
+        yield f"{domain} is kept by {' and '.join(told) or 'pods that are to come'} ({layer.reason})"
+
+
+def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of pods in a node's domain that a constraint counts, at most _MOST_COUNTED."""
+    snapshot, domains = evaluated.snapshot, layer.domains
+    if domains is None or domains[row] < 0:
+        return
+    rows = np.flatnonzero((domains == domains[row]) & snapshot.present[: domains.size])
+    depth = int(snapshot.columns.count[rows].max(initial=0))
+    counts = layer.use[snapshot.columns.signature[:depth, rows]] > 0
+    for slot, place in np.argwhere(counts)[:_MOST_COUNTED].tolist():
+        pod = snapshot.slots[int(rows[place])][slot]
+        yield pod.namespace, pod.name
