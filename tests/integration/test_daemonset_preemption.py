@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
-from integration.configuring import policy
+from integration.cluster import RunningCluster
+from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
-from integration.preempting import deletes_of, run_victims, settle, sized, until_ordered
+from integration.preempting import (
+    assert_stays_pending,
+    deletes_of,
+    run_victims,
+    settle,
+    sized,
+    until_ordered,
+)
+from integration.queueing import queue, queues_yaml
 from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until
 from makeway.core.k8s.importance import microseconds
@@ -41,7 +50,7 @@ def forged(space: Space, **owner: Any) -> dict[str, Any]:
     return {"metadata": {**pod["metadata"], "ownerReferences": [reference]}, "spec": spec}
 
 
-async def daemon(space: Space, priority: str, cpu: int, node: str = "n1") -> Pod:
+async def daemon(space: Space, priority: str, cpu: int, node: str = "n1", **labels: str) -> Pod:
     """Create a DaemonSet for one node and wait until its controller has made the pod."""
     space.simple_preemptor = True
     pod = make_pod("logs").priority(priority).cpu(f"{cpu}m").label("app", "logs").build()
@@ -53,7 +62,7 @@ async def daemon(space: Space, priority: str, cpu: int, node: str = "n1") -> Pod
             "metadata": {"name": "logs"},
             "spec": {
                 "selector": {"matchLabels": {"app": "logs"}},
-                "template": {"metadata": {"labels": {"app": "logs"}}, "spec": spec},
+                "template": {"metadata": {"labels": {"app": "logs", **labels}}, "spec": spec},
             },
         },
     )
@@ -227,3 +236,31 @@ async def lives(space: Space, namespace: str, name: str) -> bool:
             return False
         raise
     return "deletionTimestamp" not in pod["metadata"]
+
+
+async def test_a_pod_whose_queue_is_full_evicts_no_pod_of_another_queue(
+    cluster: RunningCluster, space: Space
+) -> None:
+    own, other = (f"root.{space.namespace}.{name}" for name in ("own", "other"))
+    await space.add_nodes(make_node("n1").cpu("200m"), make_node("n2"))
+    await run_victims(
+        space,
+        on_n1("busy", "low", 200).label("queue", other),
+        sized("agent-before", "low", 100).on("n2").label("queue", own),
+    )
+    await put_queues(cluster, queues_yaml(queue(space.namespace, queue("own", max="100m"), queue("other"))))
+
+    try:
+        async with policy(space.cluster, daemonSets=ON):
+            pod = await daemon(space, "high", 100, queue=own)
+            await assert_stays_pending(space, pod.metadata.name, seconds=3 * START_DELAY_SECONDS)
+            assert await space.bus.orders(pod.metadata.uid) == []
+            assert set(await space.pods()) >= {"busy", "agent-before"}
+
+            await space.delete("agent-before")  # now the queue has room, and the node has not
+            order = await until_ordered(space, pod)
+            assert await space.until_bound(pod.metadata.name) == "n1"
+    finally:
+        await put_queues(cluster, NO_LIMITS)
+
+    assert [victim.name for victim in order.victims] == ["busy"]

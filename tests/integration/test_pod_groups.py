@@ -16,7 +16,7 @@ from integration.arming import HOLD, KILL, Crashes, Failpoints
 from integration.asking import run
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
-from integration.configuring import policy
+from integration.configuring import NO_LIMITS, policy, put_queues
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
@@ -29,6 +29,7 @@ from integration.preempting import (
     run_victims,
     sized,
 )
+from integration.queueing import queue, queues_yaml, quota_orders, until_ended
 from integration.space import Space, another_namespace, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.messages import Outcome
@@ -129,6 +130,39 @@ async def train(space: Space) -> None:
         member("c", 200, "n3").label("app", "c"),
         *(sized(f"h-{node}", "high", 300).on(node) for node in ("n2", "n3")),
     )
+
+
+async def test_a_lowered_quota_takes_a_group_of_mode_all_in_one_order_and_spares_pods_beside_it(
+    group_cluster: RunningCluster, group_space: Space
+) -> None:
+    space, path = group_space, f"root.{group_space.namespace}"
+    await space.add_nodes(*(make_node(name).cpu(10) for name in ("n1", "n2", "n3")))
+    await group(space, "train", "all")
+    await run_victims(
+        space,
+        *(member(name, 4000, node) for name, node in zip(MEMBERS, ("n1", "n2", "n3"), strict=True)),
+        *(sized(f"single-{number}", "low", 1000).on("n1") for number in range(3)),
+    )
+
+    try:
+        await put_queues(group_cluster, queues_yaml(queue(space.namespace, max=5, delay="1s")))
+        ended = await until_ended(group_cluster, path)
+    finally:
+        await put_queues(group_cluster, NO_LIMITS)
+
+    assert ended.last is not None
+    assert (ended.last.result, ended.last.evicted) == ("success", 3)
+    (order,) = await quota_orders(space, path)
+    assert {one.name for one in order.victims} == set(MEMBERS)
+    assert {one.unit for one in order.victims} == {f"PodGroup {space.namespace}/train"}
+    (outcome,) = await space.bus.outcomes(order.order_id)
+    assert {one.name: one.result for one in outcome.victims} == dict.fromkeys(MEMBERS, "deleted")
+    assert set(await space.pods()) >= {"single-0", "single-1", "single-2"}
+    assert not {name for name, pod in (await space.pods()).items() if name in MEMBERS and not leaves(pod)}
+
+
+def leaves(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
 
 
 async def test_a_group_of_mode_all_is_evicted_with_its_pods_on_other_nodes(group_space: Space) -> None:

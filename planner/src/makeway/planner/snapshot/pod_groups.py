@@ -66,6 +66,13 @@ class GroupMembers:
         self.unknown = ""
         self.applying = False
 
+    @property
+    def spare(self) -> int | None:
+        """How many of its pods may go without breaking its gang; None where it is none, or broken already."""
+        staying = len(self.bound) - self.leaving
+        gang = self.unit is None and 0 < self.min_count <= staying
+        return staying - self.min_count if gang else None
+
 
 class WholeGroup:
     """What can only go whole: the pods of one group or more. `version` counts what changes about it."""
@@ -160,10 +167,8 @@ class PodGroups:
             return None
         if group.unit is not None:
             return Share(str(group.unit.key), group.unit.size)
-        staying = len(group.bound) - group.leaving
-        if not 0 < group.min_count <= staying:
-            return None
-        return Share(str(group.key), staying, staying - group.min_count)
+        spare = group.spare
+        return None if spare is None else Share(str(group.key), group.min_count + spare, spare)
 
     def losing(self, pods: Iterable[PodRecord | None]) -> Counter[int]:
         """Count by number of a gang how many pods it has less once these, which stay by now, have gone.
@@ -307,8 +312,7 @@ class PodGroups:
 
     def _tell_surplus(self, group: GroupMembers) -> None:
         gang = group.min_count > 0 and group.unit is None
-        staying = len(group.bound) - group.leaving
-        self.surplus[group.number] = max(0, staying - group.min_count) if gang else -1
+        self.surplus[group.number] = (group.spare or 0) if gang else -1
 
     def _group(self, pod: PodRecord) -> GroupMembers:
         name = f"{pod.namespace}/{pod.group}"

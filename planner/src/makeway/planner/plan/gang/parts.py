@@ -204,14 +204,11 @@ def _removable(
 def _spare(snapshot: Snapshot, question: Question, numbers: Iterable[int]) -> dict[int, int]:
     """Return how many pods each gang can lose without falling below its minCount; none that is below it."""
     spare: dict[int, int] = {}
+    fewer = snapshot.groups.losing(snapshot.pods.get(uid) for uid in question.in_flight)
     for number in numbers:
-        if not number:
-            continue
-        group = snapshot.groups.by_number(number)
-        leaving = sum(pod.terminating or uid in question.in_flight for uid, pod in group.bound.items())
-        left = len(group.bound) - leaving - group.min_count
-        if group.min_count and left >= 0:
-            spare[number] = left
+        left = snapshot.groups.by_number(number).spare if number else None
+        if left is not None and left >= fewer[number]:
+            spare[number] = left - fewer[number]
     return spare
 
 
