@@ -53,7 +53,10 @@ def run_to_end(steps: Steps[_T]) -> _T:
             return found
 
 
-Order: TypeAlias = tuple[bool, int, int, bool, int, int, str, int, str]
+Order: TypeAlias = tuple[bool, int, int, bool, tuple[int, int, str], int, str]
+
+_ALONE: Final = (1, 0, "")
+"""Where a pod by itself stands among units of its rank."""
 
 Ordered: TypeAlias = tuple[Order, int, Unit]
 """A unit with its key, and the number of the leaf where it was found; no two share both."""
@@ -67,6 +70,11 @@ Surplus: TypeAlias = Callable[[str], int]
 
 Veto: TypeAlias = Callable[[Unit], str]
 """Called right before a unit is taken: the rule that forbids it now, or nothing. It may keep count."""
+
+Guards: TypeAlias = Sequence[tuple[int, dict[str, int]]]
+"""By queue what may still be taken above its guarantee, the nearest first."""
+
+_NO_GUARDS: Final[Guards] = ()
 
 PROCESS_RUNNING: Final = "process-running"
 """The rule that leaves units to the process of another queue, in which they have pods."""
@@ -112,7 +120,7 @@ def selecting(
     `surplus`: of gangs; without it none has any. O(pods below · (log + depth)).
     """
     shares = Distribution(tree, usage, queue, need, running)
-    busy = {tree.at(path).number for path in running if path in tree.numbers} - set(queue.line)
+    busy = frozenset(tree.at(path).number for path in running if path in tree.numbers) - set(queue.line)
     taking = _Taking(tree, usage, queue, members, busy=busy, veto=veto, surplus=surplus)
     for number in sorted(shares.leaves):
         parts = yield from taking.candidates(number)
@@ -139,19 +147,8 @@ def order_of(unit: Unit, rank: int, youngest: int = 0) -> Order:
     `rank`: that of a pod of its gang's surplus is a pod's. `youngest`: when the youngest pod of its gang was
     created, so that of two gangs the younger one is broken first.
     """
-    gang = unit.gang if rank != POD_RANK else ""
-    since = -youngest if gang else 0
-    return (
-        unit.originator,
-        unit.priority,
-        rank,
-        unit.opted_out,
-        unit.size,
-        since,
-        gang,
-        -unit.created_micros,
-        unit.uid,
-    )
+    among = _ALONE if rank == POD_RANK else (unit.size, -youngest if unit.gang else 0, unit.gang)
+    return unit.originator, unit.priority, rank, unit.opted_out, among, -unit.created_micros, unit.uid
 
 
 def _free(parts: list[list[_T]]) -> Steps[None]:
@@ -187,7 +184,7 @@ class _Taking:
         queue: Queue,
         members: Members,
         *,
-        busy: Set[int],
+        busy: frozenset[int],
         veto: Veto | None,
         surplus: Surplus | None,
     ) -> None:
@@ -206,7 +203,7 @@ class _Taking:
         self._read: dict[int, list[Unit]] = {}
         self._whole: dict[str, Amounts] = {}
         self._guarded: dict[int, list[tuple[int, dict[str, int]]]] = {}
-        self._freed_in: dict[int, dict[str, int]] = {}
+        self._freed_in: dict[int, Counter[str]] = {}
         self.freed: dict[str, int] = {}
 
     def candidates(self, leaf: int) -> Steps[list[list[Ordered]]]:
@@ -222,7 +219,7 @@ class _Taking:
 
     def unmet(self, leaf: int, share: Amounts) -> dict[str, int]:
         """Return what of a leaf's share is not met by units that were taken for other leaves."""
-        freed = self._freed_in.get(leaf, {})
+        freed = self._freed_in.get(leaf, Counter())
         left = {name: amount - freed.get(name, 0) for name, amount in share.items()}
         return {name: amount for name, amount in left.items() if amount > 0}
 
@@ -237,19 +234,22 @@ class _Taking:
         run: list[Ordered] = []
         late: list[Ordered] = []
         self._runs.append(run)
+        leaf, guards = -1, _NO_GUARDS
         for (order, number, unit), pause in _chunks(_in_order(candidates, late)):
             if not unmet:
                 break
             if pause:
                 yield
-            gives = unit.requests if not unit.amounts else self._given(unit, of_leaf)
-            if unmet.keys().isdisjoint(gives) or unit.uid in self._uids:
+            whole = bool(unit.amounts)
+            gives = self._given(unit, of_leaf) if whole else unit.requests
+            if unmet.keys().isdisjoint(gives) or (whole and unit.uid in self._uids):
                 continue
             if unit.gang and order[2] == POD_RANK and self._surplus_of(unit.gang) <= 0:
                 heappush(late, (order_of(unit, unit.rank, self._youngest[unit.gang]), number, unit))
                 continue
-            parts = unit.amounts or ((number, unit.requests),)
-            kept_by = self._kept_by(parts)
+            if number != leaf:
+                leaf, guards = number, self._guards(number)
+            kept_by = self._kept_whole(unit) if whole else _kept_by(guards, gives)
             if kept_by is not None:
                 kept.append((unit, Guarantee(self._tree.queues[kept_by[0]].path, kept_by[1])))
                 continue
@@ -261,7 +261,12 @@ class _Taking:
             self._uids.add(unit.uid)
             if unit.gang:
                 self._left[unit.gang] -= 1
-            self._count(parts)
+            for part, requests in unit.amounts:
+                self._count(part, requests, self._guards(part))
+                freed = self._freed_in.setdefault(part, Counter())
+                freed.update(requests)
+            if not whole:
+                self._count(number, gives, guards)
             for name in tuple(unmet):
                 unmet[name] -= gives.get(name, 0)
                 if unmet[name] <= 0:
@@ -353,26 +358,27 @@ class _Taking:
         found = self._read[leaf] = []
         pods = 0
         for unit in self._members(leaf):
-            pods += unit.size
+            pods += len(unit.pods) or 1
             if pods >= CHUNK:
                 pods = 0
                 yield
             if unit.gang:
                 self._youngest[unit.gang] = max(self._youngest.get(unit.gang, 0), unit.created_micros)
-            if any(
-                number in self._busy for part, _ in unit.amounts for number in self._tree.queues[part].line
-            ):
-                found.append(replace(unit, exempt=unit.exempt or PROCESS_RUNNING))
-            else:
-                found.append(unit)
+            found.append(self._left_to_others(unit) if unit.amounts else unit)
         return found
 
+    def _left_to_others(self, unit: Unit) -> Unit:
+        """Return a unit of several pods as exempt where another process runs for a queue of one of them."""
+        lines = (self._tree.queues[number].line for number, _ in unit.amounts)
+        if self._busy.isdisjoint(one for line in lines for one in line):
+            return unit
+        return replace(unit, exempt=unit.exempt or PROCESS_RUNNING)
+
     def _ordered(self, unit: Unit, leaf: int) -> Ordered:
-        rank, youngest = unit.rank, 0
-        if unit.gang:
-            youngest = self._youngest[unit.gang]
-            rank = POD_RANK if self._surplus_of(unit.gang) > 0 else rank
-        return order_of(unit, rank, youngest), leaf, unit
+        if not unit.gang:
+            return order_of(unit, unit.rank), leaf, unit
+        rank = POD_RANK if self._surplus_of(unit.gang) > 0 else unit.rank
+        return order_of(unit, rank, self._youngest[unit.gang]), leaf, unit
 
     def _surplus_of(self, gang: str) -> int:
         """Return how many more pods of a gang may go without breaking it; 0 or less: none."""
@@ -396,7 +402,7 @@ class _Taking:
             total = self._whole[unit.uid] = within
         return total
 
-    def _guards(self, leaf: int) -> list[tuple[int, dict[str, int]]]:
+    def _guards(self, leaf: int) -> Guards:
         """Return what is above the guarantees of a leaf and its ancestors, by queue; live."""
         guards = self._guarded.get(leaf)
         if guards is None:
@@ -411,10 +417,10 @@ class _Taking:
                     guards.append((queue.number, spare))
         return guards
 
-    def _kept_by(self, parts: Sequence[tuple[int, Amounts]]) -> tuple[int, str] | None:
-        """Return the nearest queue, and the resource, whose guarantee a unit's removal would break."""
+    def _kept_whole(self, unit: Unit) -> tuple[int, str] | None:
+        """Return the nearest queue, and the resource, whose guarantee all pods of a unit would break."""
         taken: Counter[tuple[int, str]] = Counter()
-        for leaf, requests in parts:
+        for leaf, requests in unit.amounts:
             for number, spare in self._guards(leaf):
                 for name, most in spare.items():
                     asked = taken[number, name] = taken[number, name] + requests.get(name, 0)
@@ -422,14 +428,20 @@ class _Taking:
                         return number, name
         return None
 
-    def _count(self, parts: Sequence[tuple[int, Amounts]]) -> None:
-        for leaf, requests in parts:
-            below = leaf in self._below
-            freed = self._freed_in.setdefault(leaf, {})
+    def _count(self, leaf: int, requests: Amounts, guards: Guards) -> None:
+        if leaf in self._below:
+            freed = self.freed
             for name, amount in requests.items():
-                if below:
-                    self.freed[name] = self.freed.get(name, 0) + amount
-                    freed[name] = freed.get(name, 0) + amount
-                for _, spare in self._guards(leaf):
-                    if name in spare:
-                        spare[name] -= amount
+                freed[name] = freed.get(name, 0) + amount
+        for _, spare in guards:
+            for name in spare:
+                spare[name] -= requests.get(name, 0)
+
+
+def _kept_by(guards: Guards, requests: Amounts) -> tuple[int, str] | None:
+    """Return the nearest queue, and the resource, whose guarantee a pod's removal would break."""
+    for number, spare in guards:
+        for name, most in spare.items():
+            if requests.get(name, 0) > max(most, 0):
+                return number, name
+    return None
