@@ -88,24 +88,34 @@ class World:
             self.usage.add(leaf.number, member.requests)
         return self
 
-    def together(self, name: str, *, exempt: str = "", priority: int = 0, **sizes: int) -> World:
-        """Put pods that go whole into leaves, by the last parts of their paths."""
-        leaves = {leaf.path.rpartition(".")[2]: leaf for leaf in self.tree if leaf.is_leaf}
+    def together(
+        self,
+        name: str,
+        *parts: tuple[str, int | Amounts],
+        exempt: str = "",
+        priority: int = 0,
+        **sizes: int,
+    ) -> World:
+        """Put pods that go whole into leaves. `parts`: by path; `sizes`: by the last part of it."""
+        leaves = {leaf.path.rpartition(".")[2]: leaf.path for leaf in self.tree if leaf.is_leaf}
         number = sum(map(len, self.pods.values()))
         pods = [
             Unit(
                 uid=f"{name}-{place}",
-                requests={"memory": size},
+                requests=dict(_amounts(size)),
                 priority=priority,
                 created_micros=number,
-                queue=leaves[leaf].number,
+                queue=self.tree.at(path).number,
             )
-            for place, (leaf, size) in enumerate(sizes.items())
+            for place, (path, size) in enumerate(
+                [*parts, *((leaves[leaf], size) for leaf, size in sizes.items())]
+            )
         ]
         unit = whole(name, pods, rank=GROUP_RANK, exempt=exempt, kept="")
         for pod in pods:
-            self.pods.setdefault(pod.queue, []).append(unit)
             self.usage.add(pod.queue, pod.requests)
+        for leaf, _ in unit.amounts:
+            self.pods.setdefault(leaf, []).append(unit)
         return self
 
     def enforce(self, path: str, running: frozenset[str] = frozenset()) -> QuotaPlan:

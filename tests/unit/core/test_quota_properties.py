@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from makeway.core.queues import victims
-from makeway.core.queues.amounts import over
+from makeway.core.queues.amounts import Amounts, over
 from makeway.core.queues.distribution import largest_remainder
 from makeway.core.queues.quota import QuotaPlan, planning_quota
 from makeway.core.queues.tree import Queue, QueueSpec, QueueTree
@@ -54,7 +55,13 @@ def worlds(draw: st.DrawFn) -> World:
             originator=chance.random() < 0.2,
             opted_out=chance.random() < 0.3,
             exempt=chance.choice(["", "", "", "", "daemonset"]),
+            gang=chance.choice(["", "", "g", "h"]),
         )
+    world.surplus = {"g": chance.randint(0, 3), "h": chance.randint(0, 3)}
+    for number in range(chance.choice([0, 0, 1, 3])):
+        parts = [(chance.choice(leaves), amounts(chance, 1)) for _ in range(chance.randint(1, 4))]
+        exempt = chance.choice(["", "", "", "daemonset"])
+        world.together(f"unit {number}", *parts, exempt=exempt, priority=chance.randint(-1, 1))
     return world
 
 
@@ -72,10 +79,27 @@ def leaf_of(world: World, victim: Unit) -> Queue:
     return next(world.tree.queues[leaf] for leaf, members in world.pods.items() if victim in members)
 
 
+def parts_of(world: World, unit: Unit) -> list[tuple[Queue, Amounts]]:
+    """What a unit holds, by leaf."""
+    if not unit.amounts:
+        return [(leaf_of(world, unit), unit.requests)]
+    return [(world.tree.queues[number], amounts) for number, amounts in unit.amounts]
+
+
+def inside(world: World, unit: Unit, queue: Queue) -> Counter[str]:
+    """What a unit holds in a queue and below it."""
+    total: Counter[str] = Counter()
+    for leaf, held in parts_of(world, unit):
+        if queue.number <= leaf.number < queue.below:
+            total.update(held)
+    return total
+
+
 def without(world: World, gone: tuple[Unit, ...]) -> list[dict[str, int]]:
     usage = world.usage.copy()
     for victim in gone:
-        usage.remove(leaf_of(world, victim).number, victim.requests)
+        for leaf, held in parts_of(world, victim):
+            usage.remove(leaf.number, held)
     return [dict(usage.of(queue.number)) for queue in world.tree]
 
 
@@ -88,10 +112,11 @@ def test_no_queue_falls_below_its_guarantee_of_anything_a_victim_used(
     after = without(world, plan.victims)
 
     for victim in plan.victims:
-        for queue in world.tree.line(leaf_of(world, victim).number):
-            for name, least in queue.guaranteed.items():
-                if victim.requests.get(name, 0) > 0:
-                    assert after[queue.number].get(name, 0) >= least
+        for leaf, held in parts_of(world, victim):
+            for queue in world.tree.line(leaf.number):
+                for name, least in queue.guaranteed.items():
+                    if held.get(name, 0) > 0:
+                        assert after[queue.number].get(name, 0) >= least
 
 
 @thousands
@@ -126,12 +151,12 @@ def test_success_means_at_or_below_the_maximum_and_best_effort_within_the_miss(
 def test_to_give_any_one_victim_back_would_miss_what_was_reached(
     case: tuple[World, Queue, QuotaPlan],
 ) -> None:
-    _, _, plan = case
+    world, queue, plan = case
     reached = {name: min(amount, plan.freed.get(name, 0)) for name, amount in plan.need.items()}
 
     for victim in plan.victims:
         assert any(
-            plan.freed.get(name, 0) - victim.requests.get(name, 0) < amount
+            plan.freed.get(name, 0) - inside(world, victim, queue)[name] < amount
             for name, amount in reached.items()
         )
 
@@ -161,9 +186,8 @@ def test_every_victim_is_below_the_queue_may_go_and_uses_what_is_needed(
     world, queue, plan = case
 
     for victim in plan.victims:
-        assert queue.number <= leaf_of(world, victim).number < queue.below
         assert not victim.exempt
-        assert any(victim.requests.get(name, 0) > 0 for name in plan.need)
+        assert any(inside(world, victim, queue)[name] > 0 for name in plan.need)
     assert len({victim.uid for victim in plan.victims}) == len(plan.victims)
 
 
@@ -188,13 +212,13 @@ def test_who_is_kept_is_kept_by_what_is_named(world: World, data: st.DataObject)
     _, found = run_to_end(steps)
 
     short = {name for name, amount in need.items() if found.freed.get(name, 0) < amount}
-    left = [
-        member
+    left = {
+        member.uid: member.size
         for leaf in world.tree.leaves(queue)
         for member in world.pods.get(leaf.number, ())
-        if member not in found.victims and any(member.requests.get(name, 0) > 0 for name in short)
-    ]
-    assert sum(found.exempt.values()) + sum(found.guaranteed.values()) == len(left)
+        if member not in found.victims and any(inside(world, member, queue)[name] > 0 for name in short)
+    }
+    assert sum(found.exempt.values()) + sum(found.guaranteed.values()) == sum(left.values())
     assert all(isinstance(one, Guarantee) and count > 0 for one, count in found.guaranteed.items())
 
 
