@@ -141,3 +141,17 @@ def test_groups_are_found_among_documents_and_lists() -> None:
     contents = contents_of(found, "pods.yaml")
     assert [one["metadata"]["name"] for one in contents.groups] == ["train", "other"]
     assert [group_named(one) for one in contents.pods] == ["train"]
+
+
+def test_a_class_that_a_dump_lacks_has_its_pods_own_priority_not_that_of_their_group() -> None:
+    there = world(
+        node("a"),
+        {**group(priority=7), "metadata": {"name": "train", "namespace": "default", "uid": "train"}},
+        pod("x", "a", priority=3, priorityClassName="told", schedulingGroup={"podGroupName": "train"}),
+    )
+
+    there.classes_of_pods()
+
+    assert there.snapshot.priority_classes["told"].value == 3
+    (entered,) = there.snapshot.pods.values()
+    assert entered.priority == 7

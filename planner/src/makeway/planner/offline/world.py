@@ -111,7 +111,7 @@ class World:
         for pod in self.snapshot.pods.values():
             name = pod.facts.priority_class
             if name and name not in self.snapshot.priority_classes:
-                item = PriorityClass(metadata=Metadata(name=name), value=pod.facts.priority)
+                item = PriorityClass(metadata=Metadata(name=name), value=pod.facts.by_itself)
                 self.snapshot.apply(PutPriorityClass(item))
 
     def put(self, item: Any) -> None:
