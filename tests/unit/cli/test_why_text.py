@@ -7,7 +7,7 @@ import typer
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim, VictimOutcome
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Refusal, Victim, VictimOutcome
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation, delayed, unplanned
 from makeway.cli.why.story import Story
@@ -288,3 +288,24 @@ def test_a_pod_is_named_with_or_without_namespace_and_kind() -> None:
         ("pod", "", "a"),
         ("pod", "shop", "a"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "quoted"),
+    [
+        (replace(refused, result="fits", node="node-1"), True),
+        (replace(refused, result="preempts", nominated_node="node-1"), True),
+        (replace(refused, diagnosis=Refusal(reason="OnlyFiltersKnow", message="")), True),
+        (refused, False),
+    ],
+)
+def test_the_pods_own_condition_is_quoted_where_no_column_says_what_stands_in_its_way(
+    answer: SimulatedPod, quoted: bool
+) -> None:
+    told = "Unschedulable: 0/3 nodes are available: 3 node(s) exceed max volume count."
+    found = Pending(answer=replace(answer, warnings=("not judged: x",)), unblocked_by=())
+
+    text = "\n".join(waiting(found, story=None, last=None, condition=told))
+
+    assert (f"  its scheduler says: {told}" in text) == quoted
+    assert "  note: not judged: x" in text

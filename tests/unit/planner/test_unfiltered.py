@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from makeway.bus.messages import NodeSelection
 from makeway.core.k8s.nodes import RequiredNodes
+from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.plan.unfiltered import FITS, NOT_MODELLED, answer, answering
+from makeway.planner.plan.unfiltered import FITS, answer, answering
 from makeway.planner.snapshot.changes import Change, PutClaim, PutStorageClass
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
@@ -71,7 +72,7 @@ def test_what_is_beyond_the_planners_bounds_is_refused() -> None:
     found = asked(snapshot, large)
 
     assert isinstance(found, PlanRefusal)
-    assert found.reason == NOT_MODELLED
+    assert found.reason == ONLY_FILTERS_KNOW
     assert "tolerations" in found.message
 
 
@@ -98,7 +99,7 @@ def test_no_pod_goes_for_one_whose_claim_has_no_volume_and_gets_none_with_a_node
 
     for found in (missing, immediate, without_a_class):
         assert isinstance(found, PlanRefusal)
-        assert found.reason == NOT_MODELLED
+        assert found.reason == ONLY_FILTERS_KNOW
         assert "PersistentVolumeClaim data, which has no volume" in found.message
 
 

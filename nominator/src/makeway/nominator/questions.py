@@ -14,7 +14,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanReply, PlanRequest, Profile
-from makeway.core.k8s.unmodelled import unmodelled
+from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.in_flight import OrdersInFlight
@@ -109,7 +109,7 @@ class Questions:
 
     def _only_filters(self, what: str) -> NoAnswer:
         self._metrics.plans.labels("unmodelled").inc()
-        return NoAnswer(True, "OnlyFiltersKnow", f"only the scheduler's own filters can judge {what}")
+        return NoAnswer(True, ONLY_FILTERS_KNOW, f"only the scheduler's own filters can judge {what}")
 
     async def _ask_shadow(self, request: PlanRequest) -> PlanReply | None:
         """Return the shadow scheduler's answer; None where there is no shadow, or it does not answer."""

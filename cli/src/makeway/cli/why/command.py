@@ -175,6 +175,7 @@ def _lines(answer: Explanation) -> list[str]:
             delayed=answer.delayed,
             leaving=answer.leaving,
             brake=answer.brake,
+            condition=answer.condition,
         )
     elif answer.state == "pending":
         lines.append(

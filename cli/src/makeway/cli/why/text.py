@@ -14,6 +14,7 @@ from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.cli.why.story import Story
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
+from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.core.queues.amounts import texts_of
 from makeway.core.text import counted
 from makeway.planner.observe.reasons import PREEMPTION_LOOP as LOOP
@@ -268,12 +269,14 @@ def waiting(
     delayed: str = "",
     leaving: int = 0,
     brake: str = "",
+    condition: str = "",
 ) -> Iterator[str]:
     """Say why a pod is pending, and what would unblock it.
 
     held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it. group: the
     PodGroup that it names. delayed: until when its PriorityClass delays its preemption, and why. leaving: how
     many victims of its last order are still there. brake: what the brake says, where it holds for the pod.
+    condition: what its scheduler says of it, quoted where something without a column may stand in its way.
     """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
@@ -306,6 +309,7 @@ def waiting(
             yield f"  its scheduler had {unplanned}"
         elif held is None and not delayed:
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
+            yield from _quoted(condition)
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
         for unit, pods in in_units(answer.victims):
@@ -321,11 +325,15 @@ def waiting(
             yield f"  its scheduler was refused: {last.diagnosis.message}"
         elif held is None and not delayed:
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
+            yield from _quoted(condition)
     else:
         yield f"{lead} nothing that may go would make room for it"
         if unplanned:
             yield f"  its scheduler had {unplanned}"
         yield from _refused(answer.diagnosis, found)
+        if answer.diagnosis is not None and answer.diagnosis.reason == ONLY_FILTERS_KNOW:
+            yield from _quoted(condition)
+    yield from (f"  note: {warning}" for warning in answer.warnings)
     if last is not None:
         what = (
             last.diagnosis.reason
@@ -335,6 +343,12 @@ def waiting(
         yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
     yield from tried
     yield from _unblocked(found)
+
+
+def _quoted(condition: str) -> Iterator[str]:
+    """Quote a pod's condition, where its scheduler has set one."""
+    if condition:
+        yield f"  its scheduler says: {condition}"
 
 
 def _in_vain(story: Story | None) -> Iterator[str]:

@@ -6,6 +6,9 @@ from typing import Final
 
 import msgspec
 
+ONLY_FILTERS_KNOW: Final = "OnlyFiltersKnow"
+"""Reason of a refusal: what stands in the pod's way has no column."""
+
 _SHARED_DISKS: Final = ("awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd")
 """Volumes that VolumeRestrictions compares with those of other pods."""
 

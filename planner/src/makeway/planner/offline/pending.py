@@ -17,6 +17,7 @@ from makeway.planner.offline.opted_in import as_nominator_asks
 from makeway.planner.offline.results import Pending
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.unasked import gated
+from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.unfiltered import judge_pod
@@ -76,12 +77,14 @@ def pending(
     `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
     """
     request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
-    asked = PodQuery(world.snapshot, request, question, now)
+    warnings = tuple(unseen(world.snapshot, raw, question))
+    asked = PodQuery(world.snapshot, request, question, now, warnings)
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:
         return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
     case = Case(world.snapshot, question, now, world.snapshot.nodes)
     judged = judge_pod(case.snapshot, question, now, case.cache)
+    asked = replace(asked, warnings=(*warnings, *beyond(judged.found.left_out)))
     return Pending(
         answer=described(asked, judged.result, judged.found, node=judged.node),
         unblocked_by=counterfactuals(case),

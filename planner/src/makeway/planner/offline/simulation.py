@@ -97,7 +97,7 @@ class Simulation:
             asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
             return described(asked, not_admitted(snapshot, refusal))
         question = self._with_known_claims(question, warnings)
-        warnings += unseen(snapshot, admitted, question)
+        warnings += unseen(snapshot, admitted.raw, question)
         if question.daemonset_node:
             delay = snapshot.exemptions.policy.daemon_sets.preemption_start_delay
             question = replace(question, unfit_since=question.unfit_since or self._now - delay)
@@ -136,7 +136,7 @@ class Simulation:
             told = list(admitted.warnings)
             refusal = refusal or self._charge(admitted, told)
             question = self._with_known_claims(question, told)
-            warnings.update(dict.fromkeys([*told, *unseen(snapshot, admitted, question)]))
+            warnings.update(dict.fromkeys([*told, *unseen(snapshot, admitted.raw, question)]))
             snapshot.apply(PutPod(question.preemptor))
             if question.preemptor.priority != group.record.priority:
                 warnings[

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from makeway.core.k8s.unmodelled import unmodelled
-from makeway.planner.offline.admission import DEFAULT_SCHEDULER, Admitted
+from makeway.planner.offline.admission import DEFAULT_SCHEDULER
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.state import Snapshot
 
@@ -27,14 +27,17 @@ class _WithVolumes(msgspec.Struct, frozen=True):
 _volumes = msgspec.json.Decoder(_WithVolumes).decode
 
 
-def unseen(snapshot: Snapshot, admitted: Admitted, question: Question) -> Iterator[str]:
-    """Yield what of a pod was not judged, whatever the answer; `left_out` of the answer is told by itself."""
-    if what := unmodelled(admitted.raw):
+def unseen(snapshot: Snapshot, raw: bytes, question: Question) -> Iterator[str]:
+    """Yield what of a pod was not judged, whatever the answer; `beyond` has what the answer left out.
+
+    `raw`: the v1.Pod.
+    """
+    if what := unmodelled(raw):
         yield f"not judged: {what}"
     if snapshot.devices:
         for name in sorted(snapshot.served_by_devices(question.needs)):
             yield f"not judged: devices that a DeviceClass offers as {name}"
-    volumes = _volumes(admitted.raw).spec.volumes or ()
+    volumes = _volumes(raw).spec.volumes or ()
     if any(kind in volume for volume in volumes for kind in _WITH_LIMITS):
         yield "not judged: attach limits of nodes and capacity of storage, for its volumes"
     if question.scheduler_name != DEFAULT_SCHEDULER:

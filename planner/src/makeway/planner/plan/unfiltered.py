@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from makeway.bus.messages import NodeSelection
+from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.feasibility import NOWHERE, Feasibility, feasibility
@@ -27,9 +28,6 @@ from makeway.planner.snapshot.state import Snapshot
 
 FITS: Final = "RoomIsThere"
 """By the columns the pod fits: it will be bound, or something only the filters know stands in the way."""
-
-NOT_MODELLED: Final = "OnlyFiltersKnow"
-"""What stands in the pod's way has no column."""
 
 _PAUSES: Final = 1000
 """Pauses for tallies before the rest is worked out without one, as in `planning`."""
@@ -154,7 +152,7 @@ def _fits(snapshot: Snapshot, question: Question, node: str) -> PlanRefusal:
 
 def _not_modelled(snapshot: Snapshot, question: Question, what: str) -> PlanRefusal:
     message = f"{_pod(question)}: only the scheduler's own filters can judge {what}"
-    return PlanRefusal(_scope(snapshot), NOT_MODELLED, message)
+    return PlanRefusal(_scope(snapshot), ONLY_FILTERS_KNOW, message)
 
 
 def _scope(snapshot: Snapshot) -> Scope:
