@@ -47,6 +47,7 @@ type engine struct {
 	tracer     tracing.Tracer
 	signatures *signatures
 	ownMode    atomic.Pointer[string] // of the profile that may do most
+	gating     sync.Map               // by name, the handles (fwk.Handle) of the profiles whose pods the queue gate may hold
 
 	breaker        *breaker
 	groupBreaker   *breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
@@ -103,7 +104,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
-		existing.profileMode(args.Mode)
+		existing.addProfile(handle, args.Mode)
 		existing.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
@@ -178,7 +179,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		namespaces:      core.Namespaces().Lister(),
 	}
 	e.leadership = &leadership{fence: e.fence, clock: clock}
-	e.profileMode(args.Mode)
+	e.addProfile(handle, args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	e.gate = queuegate.New(clock, e.pods, e.control.holds)
 	e.inflight.holds = e.gate

@@ -307,6 +307,8 @@ type Outcome struct {
 	Queue              string          `json:"queue,omitempty"`
 	Reason             string          `json:"reason,omitempty"`
 	Message            string          `json:"message,omitempty"`
+	RetryAt            *Time           `json:"retryAt,omitempty"`
+	Room               int64           `json:"room,omitempty" check:"count"`
 	Deliveries         int             `json:"deliveries,omitempty"`
 	Victims            []VictimOutcome `json:"victims,omitempty"`
 	NominationsCleared []string        `json:"nominationsCleared,omitempty"`
@@ -350,6 +352,13 @@ type SettledQuota struct {
 	Mode              string           `json:"mode" check:"off|observe|enforce"`
 }
 
+// EnforcedQuota is a queue whose process had not ended, with the maximum that it began with: the planner's own memory.
+type EnforcedQuota struct {
+	Path string           `json:"path"`
+	Max  map[string]int64 `json:"max" check:"count"`
+	Need map[string]int64 `json:"need,omitempty" check:"count"`
+}
+
 // ControlState is what the leading planner tells plugin and evictor: how far to go, and within which
 // limits. Queues is the whole tree, parents before children; without QueuesRevision there is no queue
 // configuration, and so no gate. Without Rules it is not known what the policy says of victims.
@@ -367,13 +376,14 @@ type ControlState struct {
 	Rules            *Rules            `json:"rules,omitempty"`
 	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
 	Settled          []SettledQuota    `json:"settled,omitempty"`
+	Enforcing        []EnforcedQuota   `json:"enforcing,omitempty"`
 	Pods             int64             `json:"pods,omitempty" check:"count"`
 }
 
 // ComponentStatus is what every component answers when it is asked how it is. Mode and NamespaceModes are in
 // force in it, after its own argument and all that it was told; Revision and PolicyRevision are of the control
 // state in force, Trouble says what stands in the way of its work. Kubernetes is the minor version of kube-scheduler that
-// a scheduler is.
+// a scheduler is, QueueGates are the names of its profiles whose pods the queue gate holds.
 type ComponentStatus struct {
 	APIVersion         string            `json:"apiVersion"`
 	Component          string            `json:"component" check:"planner|evictor|scheduler|nominator|shadow"`
@@ -396,6 +406,7 @@ type ComponentStatus struct {
 	Signatures         string            `json:"signatures,omitempty"`
 	Kubernetes         string            `json:"kubernetes,omitempty"`
 	Loops              string            `json:"loops,omitempty"`
+	QueueGates         []string          `json:"queueGates,omitempty"`
 }
 
 // Spared is a pod of lower priority that a rule keeps from being a victim.

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from makeway.bus.messages import Awaited, VictimOutcome
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.core.policy.rates import Rates, rates_of
 from makeway.evictor.caps import MOST_AWAITING
 from makeway.evictor.rates import (
     MINUTE,
     TEN_MINUTES,
     Evictions,
     OverCap,
-    Rates,
     SlidingWindow,
-    rates_of,
     victims_of,
 )
 from unit.evictor.building import (
@@ -32,7 +31,7 @@ from unit.evictor.building import (
     make_victim,
 )
 from unit.evictor.test_quota_orders import quota_order
-from unit.evictor.test_service import World, running
+from unit.evictor.test_service import World, results, running
 from unit.evictor.test_slots import Running, order_of
 
 SECOND = timedelta(seconds=1)
@@ -220,6 +219,60 @@ async def test_a_quota_order_goes_as_far_as_the_caps_let_it() -> None:
 
     assert (outcome.result, outcome.reason) == ("refused", "victims-per-minute")
     assert sorted(world.cluster.deletes()) == ["a", "b"]
+    assert results(outcome)["c"] == "notAttempted"
+
+
+async def test_a_quota_order_that_a_cap_keeps_beyond_its_end_is_not_held_and_says_when_to_try_again() -> None:
+    names = [f"p{number}" for number in range(10)]
+    world = World(*running(*names))
+    world.policy = limited(victims_per_minute=5, victims_per_order=10)
+
+    outcome = await world.carry_out(quota_order(*names))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-per-minute")
+    assert len(world.cluster.deletes()) == 4  # the last fifth is for others
+    assert outcome.finished_at - NOW < 5 * SECOND
+    assert outcome.retry_at is not None
+    assert MINUTE <= outcome.retry_at - NOW <= MINUTE + 2 * SECOND
+    assert outcome.room == 4
+
+
+def test_the_room_that_is_told_is_what_the_caps_then_allow() -> None:
+    rates = Rates(minute=10, ten_minutes=20)
+    evictions = Evictions()
+    for second, count in ((0, 3), (30, 5)):
+        at = NOW + second * SECOND
+        evictions = evictions.adding({"a": count}, at, at, party="queue root.a")
+    now = NOW + 40 * SECOND
+
+    room = evictions.room(rates, "queue root.a", {"a": 9}, now)
+
+    assert room is not None
+    assert evictions.over(rates, "queue root.a", {"a": room.victims}, room.at) is None
+    assert evictions.over(rates, "queue root.a", {"a": room.victims + 1}, room.at) is not None
+    assert evictions.over(rates, "queue root.a", {"a": 1}, room.at - SECOND / 1000) is not None
+
+
+def test_victims_that_go_together_wait_until_all_of_them_may_go() -> None:
+    rates = Rates(minute=10, ten_minutes=100)
+    evictions = Evictions()
+    for second in (0, 30):
+        at = NOW + second * SECOND
+        evictions = evictions.adding({"a": 4}, at, at, party="queue root.a")
+    now = NOW + 40 * SECOND
+
+    one = evictions.room(rates, "queue root.a", {"a": 6}, now)
+    together = evictions.room(rates, "queue root.a", {"a": 6}, now, together=True)
+
+    assert one is not None
+    assert together is not None
+    assert together.at > one.at
+    assert together.victims == 6
+    assert evictions.room(rates, "queue root.a", {"a": 11}, now, together=True) is None
+
+
+def test_where_a_cap_lets_no_pod_go_ever_no_room_is_told() -> None:
+    assert Evictions().room(Rates(0, 0), "queue root.a", {"a": 1}, NOW) is None
 
 
 async def test_an_order_that_counts_on_too_many_others_is_refused_before_anything_is_read() -> None:

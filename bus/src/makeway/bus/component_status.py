@@ -32,7 +32,8 @@ class ComponentStatus(Message, frozen=True):
     why; empty where it is closed. `signatures`: their mode first, then what it signs with, how many messages
     failed, and what is wrong with its keys. `kubernetes`: of a scheduler or a shadow, the minor version of
     kube-scheduler that it is, such as 1.37. `loops`: of the leading planner, which owners' pods are preempted
-    for others again and again; empty where none are.
+    for others again and again; empty where none are. `queue_gates`: of a scheduler, the names (pods'
+    `schedulerName`) of its profiles whose pods the queue gate holds where their queue is full.
     """
 
     api_version: Text
@@ -56,6 +57,7 @@ class ComponentStatus(Message, frozen=True):
     signatures: str = ""
     kubernetes: str = ""
     loops: str = ""
+    queue_gates: tuple[str, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(ComponentStatus)

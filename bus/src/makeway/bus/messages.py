@@ -467,7 +467,8 @@ class Outcome(Message, frozen=True):
     `succeeded`: every victim is deleted, leaving or gone. `failed`: a delete failed and all was
     rolled back. `expired`: past `not_after`, nothing begun. `refused`: the re-check said no.
     `cancelled`: the preemptor or its node no longer needs it. `preemptor_uid`: of the pod, or of the
-    PodGroup, whose outcomes have no `node`.
+    PodGroup, whose outcomes have no `node`. `retry_at`, `room`: where a cap on evictions is the reason, when
+    the next victim may go if none go meanwhile, and about how many of this order may then.
     """
 
     order_id: Token
@@ -483,6 +484,8 @@ class Outcome(Message, frozen=True):
     queue: str = ""
     reason: str = ""
     message: str = ""
+    retry_at: Time | None = None
+    room: Count = 0
     deliveries: Int64 = 0
     victims: tuple[VictimOutcome, ...] = ()
     nominations_cleared: tuple[str, ...] = ()
@@ -734,6 +737,18 @@ class SettledQuota(Message, frozen=True):
     mode: Mode
 
 
+class EnforcedQuota(Message, frozen=True):
+    """A queue whose process had not ended, with the maximum that it began with.
+
+    `max` by resource as in `QueueLimit`. `need`: what usage was above it when the process first planned;
+    empty before that.
+    """
+
+    path: Text
+    max: dict[str, Count]
+    need: dict[str, Count] = {}
+
+
 class ControlState(Message, frozen=True):
     """What the leading planner tells plugin and evictor: how far to go, and within which limits.
 
@@ -744,7 +759,8 @@ class ControlState(Message, frozen=True):
     policy says of victims: the writer is of a version that does not tell. `exempt_namespaces`:
     whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
     holds. `settled` is the planner's own memory: a planner that begins to lead starts no timer for a queue
-    whose terms are as they are there. `pods`: about how many there are, bound to a node, for limits that are
+    whose terms are as they are there. `enforcing`, its own memory as well: the processes that had not ended.
+    `pods`: about how many there are, bound to a node, for limits that are
     a share of them; 0 where that is not known.
     """
 
@@ -759,4 +775,5 @@ class ControlState(Message, frozen=True):
     rules: Rules | None = None
     exempt_namespaces: tuple[str, ...] = ()
     settled: tuple[SettledQuota, ...] = ()
+    enforcing: tuple[EnforcedQuota, ...] = ()
     pods: Count = 0

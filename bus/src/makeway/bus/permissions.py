@@ -66,7 +66,9 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.decisions_stream),
                 *_last(subjects.control_stream),
                 *_last(epochs),
-                *_answers("scheduler", "nominator", "shadow", PEOPLE),
+                # It asks the schedulers whose pods their queue gate holds.
+                subjects.status,
+                *_answers("planner", "scheduler", "nominator", "shadow", PEOPLE),
             ),
             subscribe=(
                 f"{inbox('planner')}.>",
@@ -99,7 +101,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 # With and without the server's domain and account in it.
                 f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
                 f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
-                *_answers(PEOPLE),
+                *_answers("planner", PEOPLE),
             ),
             subscribe=(
                 f"{inbox('evictor')}.>",
@@ -118,7 +120,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_follows(subjects.orders_stream),
                 *_follows(subjects.outcomes_stream),
                 *_follows(subjects.control_stream),
-                *_answers(PEOPLE),
+                *_answers("planner", PEOPLE),
             ),
             denied=theirs,
             subscribe=(f"{inbox('scheduler')}.>", subjects.status),
@@ -134,7 +136,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),
                 *_reads(subjects.control_stream),
-                *_answers(PEOPLE),
+                *_answers("planner", PEOPLE),
             ),
             subscribe=(
                 f"{inbox('nominator')}.>",
@@ -144,7 +146,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "shadow": Permissions(
             purpose="verifies plans for the nominator with a scheduler's filters, and writes nothing",
-            publish=(subjects.plan, *_answers("nominator", PEOPLE)),
+            publish=(subjects.plan, *_answers("planner", "nominator", PEOPLE)),
             subscribe=(f"{inbox('shadow')}.>", subjects.verify, subjects.status),
         ),
         "streams": Permissions(

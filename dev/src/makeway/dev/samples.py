@@ -36,6 +36,7 @@ from makeway.bus.messages import (
     ControlState,
     DecisionRecord,
     Dependency,
+    EnforcedQuota,
     EvictionOrder,
     Fence,
     GroupDecision,
@@ -358,6 +359,8 @@ _OUTCOME_FULL: Final = Outcome(
     queue="root.shop",
     reason="DeleteRefused",
     message=_ODD_TEXT,
+    retry_at=_LATER,
+    room=80,
     deliveries=2,
     victims=(
         VictimOutcome(
@@ -575,6 +578,7 @@ _CONTROL_FULL: Final = ControlState(
     settled=(
         SettledQuota(path="root.shop", max={"cpu": 64_000}, delay_microseconds=600_000_000, mode="enforce"),
     ),
+    enforcing=(EnforcedQuota(path="root.shop.<web>", max={"pods": 20}, need={"pods": 4}),),
     pods=1200,
 )
 
@@ -683,6 +687,7 @@ _STATUS_FULL: Final = ComponentStatus(
     signatures="require; signs order by 0123456789abcdef",
     kubernetes="1.37",
     loops="pods like shop/web-1 are preempted again and again for pods like batch/train-1",
+    queue_gates=("default-scheduler", "makeway-scheduler"),
 )
 
 

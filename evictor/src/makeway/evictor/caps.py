@@ -14,15 +14,16 @@ import asyncio
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.policy.rates import Rates
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.rates import Evictions, OverCap, Rates, victims_of
+from makeway.evictor.rates import Evictions, OverCap, victims_of
 
 MOST_WAITING: Final = 400
 """Orders that wait for a rate in one evictor. Those in hand are 500: some are left for what need not wait."""
@@ -37,6 +38,7 @@ POLL_SECONDS: Final = 1.0
 """The longest wait between two looks."""
 
 _SHORT_LINE: Final = 20
+_INSTANT: Final = timedelta(microseconds=1)
 _SERVE_EVERY: Final = timedelta(seconds=0.2)
 
 _log = structlog.get_logger()
@@ -87,7 +89,9 @@ class Caps:
     ) -> Reservation | OverCap:
         """Wait until an order may evict these victims; return what stands in the way where its time ends.
 
-        `go_on` is called before each look, and raises where the order has been stopped.
+        Victims of a quota that the caps let go only after their order's end do not wait: the planner orders
+        them again when they may. `go_on` is called before each look, and raises where the order has been
+        stopped.
         """
         wanted = Reservation(party_of(order), victims, place)
         if not victims:
@@ -103,10 +107,14 @@ class Caps:
                     wanted.waited = True
                     self._metrics.over_caps.labels(wanted.over.cap, "waited").inc()
                     _log.warning("order_over_cap", cap=wanted.over.cap, message=wanted.over.message)
-                left = (order.not_after - MARGIN - clock.now()).total_seconds()
-                if wanted.over is not None and (left <= 0 or len(self._line) > MOST_WAITING):
+                ends = order.not_after - MARGIN
+                if wanted.over is not None and (
+                    clock.now() >= ends
+                    or len(self._line) > MOST_WAITING
+                    or (order.kind == "quota" and not self._may_go_by(ends, wanted, clock.now()))
+                ):
                     self._metrics.over_caps.labels(wanted.over.cap, "refused").inc()
-                    return wanted.over
+                    return self.with_room(wanted.over, wanted.party, victims, clock.now(), together=True)
                 pause = POLL_SECONDS if wanted.over is not None else _SERVE_EVERY.total_seconds()
                 await clock.idle(pause, wanted.allowed)
         except BaseException:
@@ -115,6 +123,24 @@ class Caps:
         finally:
             if wanted in self._line:
                 self._line.remove(wanted)
+
+    def with_room(
+        self, over: OverCap, party: str, victims: Mapping[str, int], now: datetime, *, together: bool
+    ) -> OverCap:
+        """Return when victims may go, one of them or all `together`, and the cap that holds till then.
+
+        `over`: what stands in the way now, which is another cap where that one ends earlier.
+        """
+        rates, evictions = self._rates(), self._evictions
+        if (room := evictions.room(rates, party, victims, now, together=together)) is None:
+            return over
+        first = victims if together else dict.fromkeys(list(victims)[:1], 1)
+        return replace(evictions.over(rates, party, first, room.at - _INSTANT) or over, room=room)
+
+    def _may_go_by(self, end: datetime, wanted: Reservation, now: datetime) -> bool:
+        """Report whether victims may go before an order's end, if none go for others meanwhile."""
+        room = self._evictions.room(self._rates(), wanted.party, wanted.victims, now, together=True)
+        return room is not None and room.at < end
 
     def settle(self, reserved: Iterable[Reservation], evicted: Mapping[str, int], now: datetime) -> None:
         """Take back what an order did not evict of what it had reserved. `evicted`: by namespace."""

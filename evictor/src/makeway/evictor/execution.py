@@ -344,9 +344,13 @@ class Execution:
             self._may_begin,
         )
         if isinstance(reserved, OverCap):
-            self._halt(Refused(reserved.cap, reserved.message))
+            self._over_cap(reserved)
         self._reserved.append(reserved)
         return reserved.waited
+
+    def _over_cap(self, over: OverCap) -> NoReturn:
+        """The caps let some victims go too late: stop."""
+        self._halt(refused_by_cap(over))
 
     def _settle(self) -> None:
         """Tell the caps what was evicted; where this delivery is not the first, by an earlier one as well."""
@@ -919,6 +923,13 @@ class Execution:
             self._halt(Failed("read-refused", str(error)))
         except TemporaryError as error:
             self._halt(Expired(f"the API server or the bus gave no answer until notAfter: {error}"))
+
+
+def refused_by_cap(over: OverCap) -> Refused:
+    """Return what a cap has against an order, and when some of its victims may go."""
+    if over.room is None:
+        return Refused(over.cap, over.message)
+    return Refused(over.cap, over.message, over.room.at, over.room.victims)
 
 
 async def side_by_side(acts: Iterable[Callable[[], Awaitable[None]]], at_once: int = AT_ONCE) -> None:

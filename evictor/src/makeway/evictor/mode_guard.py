@@ -13,7 +13,7 @@ from makeway.bus.messages import ControlState, EvictionOrder
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.evictor.rates import Rates, rates_of
+from makeway.core.policy.rates import Rates, rates_of
 from makeway.evictor.verdicts import Refused
 
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 
@@ -25,8 +26,10 @@ from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide
-from makeway.evictor.execution import Execution, Halt, VictimProgress, side_by_side
+from makeway.evictor.caps import party_of
+from makeway.evictor.execution import Execution, Halt, VictimProgress, refused_by_cap, side_by_side
 from makeway.evictor.queue_guard import QueueGuard
+from makeway.evictor.rates import OverCap
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.verdicts import Exempt, Failed, Proceed, Refused, Stop, VictimVerdict
 
@@ -42,12 +45,13 @@ class QuotaExecution(Execution):
     def __init__(self, order: EvictionOrder, *, queue_guard: QueueGuard, **parts: Any) -> None:
         super().__init__(order, **parts)
         self._queue_guard = queue_guard
+        self._over: OverCap | None = None
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
         await super().run()
         if self.stop is None:
-            self.stop = incomplete(list(self.progress.values()))
+            self.stop = self._left_by_caps() or incomplete(list(self.progress.values()))
 
     async def _carry_out(self) -> None:
         if self._has_units:
@@ -63,6 +67,22 @@ class QuotaExecution(Execution):
         with contextlib.suppress(Halt):
             await self._reserve([progress.victim])
             await self._evict(progress, None)
+
+    def _over_cap(self, over: OverCap) -> NoReturn:
+        """One victim may not go now, by the caps; those that may, go on. Groups that go whole, all stop."""
+        if self._has_units:
+            super()._over_cap(over)
+        self._over = over
+        raise Halt
+
+    def _left_by_caps(self) -> Refused | None:
+        """Return that the caps keep victims that may go later; asked when all that may go now have gone."""
+        if self._over is None:
+            return None
+        left = Counter(one.victim.namespace for one in self.progress.values() if one.verdict is None)
+        now = self._clock.now()
+        party = party_of(self.order)
+        return refused_by_cap(self._caps.with_room(self._over, party, left, now, together=False))
 
     async def _still_wanted(self) -> Proceed | Stop:
         """The order against the queues and its fence; the brake is read beside it."""

@@ -11,19 +11,17 @@ tenant does not use up what the others need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from makeway.bus.messages import Outcome
-from makeway.core.policy.document import PolicyLimits
+from makeway.core.policy.rates import Rates
 
 MINUTE: Final = timedelta(minutes=1)
 TEN_MINUTES: Final = timedelta(minutes=10)
-
-LEAST_SHARE: Final = 100
-"""So many pods may always be evicted in ten minutes, however few there are: as many as an order may name."""
 
 Cap = Literal["victims-per-minute", "victims-per-namespace", "victims-share"]
 """What is exceeded: the reason of a refusal, and a metric's label."""
@@ -55,6 +53,10 @@ class SlidingWindow:
         """Return what was counted in the last `span`, which is no longer than the window's."""
         return sum(count for number, count in self.buckets if self._over(number) - self.span + span > now)
 
+    def ends(self, span: timedelta) -> Iterator[datetime]:
+        """Return when each bucket is out of the last `span`, which is no longer than the window's."""
+        return (self._over(number) - self.span + span for number, _ in self.buckets)
+
     def _counts(self, number: int, now: datetime) -> bool:
         return self._over(number) > now
 
@@ -66,35 +68,25 @@ class SlidingWindow:
 
 
 @dataclass(frozen=True)
-class Rates:
-    """The caps in force. `ten_minutes`: in pods."""
-
-    minute: int
-    ten_minutes: int
-    namespace: int | None = None
-
-
-def rates_of(limits: PolicyLimits, pods: int) -> Rates:
-    """Return the caps that a policy means for a cluster of so many pods."""
-    percent = limits.victims_percent_per_ten_minutes
-    share = max(LEAST_SHARE, limits.victims_per_order, pods * percent // 100)
-    return Rates(
-        minute=limits.victims_per_minute,
-        ten_minutes=share if percent < 100 else 10 * limits.victims_per_minute,
-        namespace=limits.victims_per_namespace_and_minute,
-    )
-
-
-@dataclass(frozen=True)
 class OverCap:
     """What evictions wait for: a cap, and a sentence about it.
 
-    `everywhere`: whether as many victims have to wait whomever they go for, and wherever they are.
+    `everywhere`: whether as many victims have to wait whomever they go for, and wherever they are. `room`:
+    what the caps will allow.
     """
 
     cap: Cap
     message: str
     everywhere: bool = False
+    room: Room | None = None
+
+
+@dataclass(frozen=True)
+class Room:
+    """When the next victims may go for a party, if none go meanwhile, and how many may then."""
+
+    at: datetime
+    victims: int
 
 
 @dataclass(frozen=True)
@@ -145,6 +137,43 @@ class Evictions:
                 )
                 return OverCap("victims-per-namespace", said)
         return None
+
+    def room(
+        self, rates: Rates, party: str, victims: Mapping[str, int], now: datetime, *, together: bool = False
+    ) -> Room | None:
+        """Return when one of these victims may go, or all `together`, and how many may then; None for never.
+
+        What counts only gets less with time, so it is searched for by halves among the moments at which a
+        bucket is over. O(log buckets · buckets).
+        """
+        moments = sorted({now, *self._ends(party, victims, now)})
+        wanted = [victims] if together else [{namespace: 1} for namespace in victims]
+
+        def allowed(at: datetime) -> bool:
+            return any(self.over(rates, party, one, at) is None for one in wanted)
+
+        place = bisect_left(moments, True, key=allowed)
+        if place == len(moments):
+            return None
+        at = moments[place]
+        most = sum(victims.values())
+        fits = bisect_right(range(1, most + 1), False, key=lambda n: self._over_total(rates, party, n, at))
+        return Room(at, max(1, fits))
+
+    def _over_total(self, rates: Rates, party: str, count: int, now: datetime) -> bool:
+        return self.over(replace(rates, namespace=None), party, {"": count}, now) is not None
+
+    def _ends(self, party: str, namespaces: Iterable[str], now: datetime) -> Iterator[datetime]:
+        """Return the moments at which something counts no more for a party."""
+        own = self.parties.get(party, _NO_PARTY)
+        yield from own.ends(MINUTE)
+        for window in (
+            self.minute,
+            self.ten_minutes,
+            own,
+            *(self.namespaces.get(n, _NONE) for n in namespaces),
+        ):
+            yield from window.ends(window.span)
 
 
 def victims_of(outcome: Outcome) -> Iterable[tuple[str, datetime]]:

@@ -57,6 +57,8 @@ def summarise(
         queue=order.queue,
         reason=reason,
         message=message,
+        retry_at=stop.retry_at if isinstance(stop, Refused) else None,
+        room=stop.room if isinstance(stop, Refused) else 0,
         deliveries=deliveries,
         victims=victims,
         nominations_cleared=nominations_cleared,

@@ -85,7 +85,7 @@ class Expired:
 
 @dataclass(frozen=True)
 class Refused:
-    """The order must not be carried out."""
+    """The order must not be carried out. `retry_at`, `room`: of a cap, as `Outcome` has them."""
 
     reason: Literal[
         "other-cluster",
@@ -114,6 +114,8 @@ class Refused:
         "quota-not-enforced",
     ]
     message: str
+    retry_at: datetime | None = None
+    room: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,80 @@
+"""How many pods a policy lets go in a while: its caps on evictions, in pods. Pure.
+
+Evictors keep to them. The planner cuts orders of quotas to them, and what is told before a quota is lowered
+says how long they make it take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from makeway.core.policy.document import PolicyLimits
+from makeway.core.text import counted
+
+LEAST_SHARE: Final = 100
+"""So many pods may always be evicted in ten minutes, however few there are: as many as an order may name."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The caps in force. `ten_minutes`: in pods.
+
+    A *party* is whom evictions are for: a preemptor's namespace, or a queue. The last fifth of both caps for
+    the whole cluster is kept for parties that have used less than a fifth themselves.
+    """
+
+    minute: int
+    ten_minutes: int
+    namespace: int | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many pods may go for one party, where none have gone lately; at least one."""
+        return max(1, min(_for_one(self.minute), _for_one(self.ten_minutes)))
+
+    def seconds_for(self, pods: int) -> int:
+        """Return how long so many pods of one party take at the least, where none go for others."""
+        waits = (
+            (60, max(1, _for_one(self.minute))),
+            (600, max(1, _for_one(self.ten_minutes))),
+        )
+        return max(0, *(span * ((pods - 1) // most) for span, most in waits))
+
+
+def rates_of(limits: PolicyLimits, pods: int) -> Rates:
+    """Return the caps that a policy means for a cluster of so many pods."""
+    percent = limits.victims_percent_per_ten_minutes
+    share = max(LEAST_SHARE, limits.victims_per_order, pods * percent // 100)
+    return Rates(
+        minute=limits.victims_per_minute,
+        ten_minutes=share if percent < 100 else 10 * limits.victims_per_minute,
+        namespace=limits.victims_per_namespace_and_minute,
+    )
+
+
+def time_needed(rates: Rates, pods: int) -> str:
+    """Say that the caps make it take a while until so many pods have gone for a queue; empty where not."""
+    if not (seconds := rates.seconds_for(pods)):
+        return ""
+    minutes = timedelta(seconds=seconds) // timedelta(minutes=1)
+    return (
+        f"the caps on evictions (limits of the policy) let at most {rates.at_once} go for one queue at once, "
+        f"so that {counted(pods, 'pod')} take at least {counted(minutes, 'minute')}"
+    )
+
+
+def pace_of_quotas(limits: PolicyLimits) -> str:
+    """Say how fast a lowered quota comes down under limits, whatever the cluster, in a sentence."""
+    rates, percent = rates_of(limits, 0), limits.victims_percent_per_ten_minutes
+    share = f", or {percent * 4 / 5:g} % of all pods where that is more" if percent < 100 else ""
+    return (
+        f"for a lowered quota at most {counted(_for_one(rates.minute), 'pod')} of one queue go in a minute, "
+        f"and {_for_one(rates.ten_minutes)} in ten{share}; the rest waits until the caps let it go"
+    )
+
+
+def _for_one(cap: int) -> int:
+    """Return how much of a cap one party may use."""
+    return cap - cap // 5
