@@ -155,3 +155,18 @@ def test_a_file_that_lint_accepts_as_a_policy_is_one_and_one_that_it_refuses_is_
     elif alone:
         assert accepted
         assert alone[0].revision == revision_of(text)
+
+
+def test_how_fast_lowered_quotas_come_down_is_noted_where_a_file_has_any_or_limits() -> None:
+    quotas = (
+        "partitions:\n- preemption: {quotapreemptionenabled: true}\n  queues:\n"
+        "  - {name: a, namespaces: [a], resources: {max: {vcore: 1}, quota.preemption.delay: 60}}\n"
+        "  - {name: default, resources: {max: {vcore: 1}}}\n"
+    )
+
+    assert "note: by the default limits of the policy, for a lowered quota" in run("-", stdin=quotas)[1]
+    assert "note" not in run("-", stdin=QUEUES)[1]
+    assert "note" not in run("-", stdin=POLICY)[1]
+    slow = run("-", stdin=POLICY + "limits: {victimsPerMinute: 5}\n")
+    assert slow[0] == 0
+    assert "note: for a lowered quota at most 4 pods of one queue go in a minute" in slow[1]

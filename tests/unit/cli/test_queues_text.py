@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from makeway.bus.messages import API_VERSION, Obstacle
-from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer
+from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer, QuotaWaiting
 from makeway.cli.policy.queues_text import lines, rows, summary
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -76,3 +76,17 @@ def test_what_the_table_cannot_show_is_said_below_it() -> None:
     assert summary(report()) == ""
     assert "off" in summary(report(quota_preemption=False))
     assert "2 pods name a queue" in summary(report(misplaced=2))
+
+
+def test_a_process_that_waits_says_for_what_and_until_when() -> None:
+    waiting = QuotaWaiting(
+        reason="victims-share", message="80 of 100", since=NOW, until=NOW + timedelta(seconds=90)
+    )
+    queue = state("root.a", process=QuotaProcess(since=NOW, evicted=80, waiting=waiting))
+
+    (row,) = rows(QueueReport(api_version="v1", planner="p", at=NOW, queues=(queue,)))
+    text = "\n".join(lines(queue, NOW))
+
+    assert "waits (victims-share), tries again in 90 s" in row
+    assert "Waits:       victims-share, since" in text
+    assert "             80 of 100" in text

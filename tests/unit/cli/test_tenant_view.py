@@ -30,7 +30,7 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
-from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess
+from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaWaiting
 from makeway.cli.apiserver.tenant_view import TenantView
 from makeway.cli.text import HIDDEN
 from makeway.cli.why.command import _lines
@@ -286,6 +286,7 @@ def test_a_simulation_says_how_many_would_go_and_names_the_tenants_own() -> None
 
 def test_a_tenant_sees_the_queues_that_its_pods_may_use_and_those_above() -> None:
     at = story().order.created_at
+    wait = QuotaWaiting(reason="unavailable", message=SENTENCE, since=at, until=at)
     end = QuotaEnd(
         result="bestEffort", at=at, message=SENTENCE, blocked=(Obstacle(reason="r", message=SENTENCE),)
     )
@@ -301,7 +302,8 @@ def test_a_tenant_sees_the_queues_that_its_pods_may_use_and_those_above() -> Non
             QueueState(path="root.bank.ledger", namespaces=("bank",)),
             QueueState(path="root.both", namespaces=("bank", OWN), last=end),
             QueueState(
-                path="root.open", process=QuotaProcess(since=at, order_id="o", waits_for=("root.bank",))
+                path="root.open",
+                process=QuotaProcess(since=at, order_id="o", waits_for=("root.bank",), waiting=wait),
             ),
         ),
     )

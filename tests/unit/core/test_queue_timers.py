@@ -222,7 +222,7 @@ def test_a_restart_starts_every_timer_again() -> None:
 def test_the_timer_starts_again_after_a_process_that_another_planner_began() -> None:
     timers = Timers()
     timers.saved(one(50), at(0))
-    timers.begin("root.a", resumed=True)
+    timers.resume("root.a", None)
     assert fires_at(timers) is None
 
     timers.end("root.a", at(5))

@@ -48,6 +48,8 @@ def make_pod(
     ends: float | None = None,
     facts: PodFacts | None = None,
     health: Health = READY,
+    scheduler: str = "default-scheduler",
+    controller: str = "",
 ) -> PodRecord:
     amounts = {"cpu": size, "memory": size} if requests is None else dict(requests)
     return PodRecord(
@@ -67,6 +69,8 @@ def make_pod(
         ),
         facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
         health=health,
+        scheduler_name=scheduler,
+        controller=controller,
     )
 
 

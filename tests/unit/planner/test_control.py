@@ -20,6 +20,7 @@ from makeway.core.policy.document import Policy, PolicyLimits, Protection, Queue
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.quota.processes import QuotaMemory
 from makeway.planner.service.configuration import control
 from makeway.planner.service.configuration.control import (
     Control,
@@ -72,7 +73,7 @@ async def speaking(
     states: list[ControlState | None],
     monkeypatch: pytest.MonkeyPatch,
     *,
-    settled: tuple[SettledQuota, ...] | None = None,
+    memory: QuotaMemory | None = None,
 ) -> CollectorRegistry:
     """Let a planner speak while the state that should be in force takes these values; return its metrics."""
     registry = CollectorRegistry()
@@ -87,7 +88,7 @@ async def speaking(
             looked.set()
         return current
 
-    speaker = Control(bus, "c", look, PlannerMetrics(registry), lambda: settled)
+    speaker = Control(bus, "c", look, PlannerMetrics(registry), lambda: memory)
     task = asyncio.create_task(speaker.publish_forever())
     for state in states:
         current, looks = state, 0
@@ -117,8 +118,8 @@ async def test_what_is_remembered_of_quotas_stays_until_a_new_leader_knows_bette
 ) -> None:
     bus = Bus(replace(STATE, mode="off", settled=SETTLED, revision=3), sequence=1)
 
-    await speaking(bus, [STATE], monkeypatch, settled=None)
-    await speaking(bus, [STATE], monkeypatch, settled=())
+    await speaking(bus, [STATE], monkeypatch, memory=None)
+    await speaking(bus, [STATE], monkeypatch, memory=QuotaMemory())
 
     assert [state.settled for state in bus.said] == [SETTLED, ()]
 
@@ -126,7 +127,7 @@ async def test_what_is_remembered_of_quotas_stays_until_a_new_leader_knows_bette
 async def test_the_memory_of_another_cluster_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = Bus(replace(STATE, cluster_uid="other", settled=SETTLED), sequence=1)
 
-    await speaking(bus, [STATE], monkeypatch, settled=None)
+    await speaking(bus, [STATE], monkeypatch, memory=None)
 
     assert [state.settled for state in bus.said] == [()]
 
@@ -137,8 +138,8 @@ def test_a_memory_that_nats_cannot_carry_is_left_out_and_nothing_else() -> None:
         SettledQuota(path=f"{path}{n}", max={}, delay_microseconds=1, mode="enforce") for n in range(3000)
     )
 
-    assert remembering(STATE, many) == STATE
-    assert remembering(STATE, SETTLED).settled == SETTLED
+    assert remembering(STATE, QuotaMemory(many)) == STATE
+    assert remembering(STATE, QuotaMemory(SETTLED)).settled == SETTLED
 
 
 async def test_a_new_leader_says_nothing_where_what_stands_is_right(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
-from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
+from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
@@ -164,6 +164,10 @@ async def fence() -> Fence:
     return FENCE
 
 
+async def gates(now: datetime) -> frozenset[str]:
+    return frozenset({"default-scheduler"})
+
+
 def loop_of(
     snapshot: Snapshot,
     bus: FakeBus,
@@ -177,7 +181,9 @@ def loop_of(
     told = told or asyncio.Event()
     metrics = PlannerMetrics(CollectorRegistry())
     return QuotaLoop(
-        QuotaSettings(cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=ready),
+        QuotaSettings(
+            cluster_uid="cluster", identity="planner", mode=lambda: "enforce", ready=ready, gates=gates
+        ),
         snapshot=snapshot,
         ledger=ledger,
         orders=bus,
@@ -325,7 +331,9 @@ async def test_a_new_leader_leaves_alone_what_the_one_before_has_settled() -> No
     assert before.due(built, NOW + timedelta(seconds=1)) == ["root.a", "root.b"]
     before.finish("root.a", EndedQuota("unsuccessful", NOW, "no pod could go"), NOW)
     bus = Evicting(snapshot)
-    bus.stored = ControlState(revision=1, mode="enforce", cluster_uid="cluster", settled=before.settled())
+    bus.stored = ControlState(
+        revision=1, mode="enforce", cluster_uid="cluster", settled=before.memory().settled
+    )
 
     await ended(snapshot, bus, "root.b")
 
@@ -337,17 +345,20 @@ async def test_what_has_settled_is_to_be_remembered() -> None:
     built = tree(replace(queue("a", maximum={"cpu": 5}), delay=AT_ONCE))
     snapshot = snapshot_of(built, *pods_in("root.a", "a1", "a2"))
     loop = loop_of(snapshot, Evicting(snapshot), Ledger())
-    remembered = asyncio.Queue[tuple[SettledQuota, ...] | None]()
-    loop.remember = lambda: remembered.put_nowait(loop.settled())
-    assert loop.settled() is None
+    remembered = asyncio.Queue[QuotaMemory | None]()
+    loop.remember = lambda: remembered.put_nowait(loop.memory())
+    assert loop.memory() is None
 
     leading = asyncio.create_task(loop.lead(fence))
     async with asyncio.timeout(3 * SECONDS):
-        while not (settled := await remembered.get()):
+        while not ((memory := await remembered.get()) and memory.settled):
             pass
     leading.cancel()
 
-    assert settled == (SettledQuota(path="root.a", max={"cpu": 5}, delay_microseconds=1000, mode="enforce"),)
+    assert memory.enforcing == ()
+    assert memory.settled == (
+        SettledQuota(path="root.a", max={"cpu": 5}, delay_microseconds=1000, mode="enforce"),
+    )
 
 
 MANY = tuple(f"p{number:03}" for number in range(40))

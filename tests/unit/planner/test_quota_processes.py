@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace as replace_struct
 
 from makeway.bus.messages import (
+    EnforcedQuota,
     EvictionOrder,
     Fence,
     Outcome,
@@ -15,7 +18,8 @@ from makeway.bus.messages import (
     VictimResult,
 )
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota.processes import MOST_FRUITLESS, MOST_IDLE, PATIENCE, EndedQuota, QuotaProcesses
+from makeway.planner.quota.processes import MOST_IDLE, PATIENCE, EndedQuota, QuotaMemory, QuotaProcesses
+from makeway.planner.quota.waiting import MOST_PAUSE
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
 
@@ -61,12 +65,18 @@ def outcome(
         evictor="evictor",
         started_at=NOW,
         finished_at=NOW,
-        reason="" if result == "succeeded" else "victim-spared",
+        reason={"succeeded": "", "failed": "incomplete"}.get(result, "victim-spared"),
         victims=tuple(
             VictimOutcome(namespace="shop", name=one.name, uid=one.uid, result=what, reason=reason)
             for one, what in zip(of.victims, results, strict=True)
         ),
     )
+
+
+def refused(of: EvictionOrder, reason: str, *, retry_at: datetime | None = None, room: int = 0) -> Outcome:
+    """The outcome of an order that is refused as a whole."""
+    found = outcome(of, "refused", ["notAttempted"] * len(of.victims))
+    return replace_struct(found, reason=reason, retry_at=retry_at, room=room)
 
 
 def fired() -> QuotaProcesses:
@@ -135,17 +145,42 @@ def test_victims_that_stayed_are_planned_for_again_after_a_pause() -> None:
     assert control.ended == {}
 
 
-def test_orders_that_evict_no_pod_end_the_process_after_a_while() -> None:
-    control = under_way("x")
-    for number in range(MOST_FRUITLESS):
-        assert PATH in control.processes
-        control.outcome(PATH, outcome(order("x"), "refused", ["notAttempted"]), NOW)
-        if PATH in control.processes:
-            control.ordered(PATH, order("x", number=number + 2), whole=True)
+def test_an_order_that_is_refused_as_a_whole_is_waited_for_and_ends_no_process() -> None:
+    control, now = under_way("x"), NOW
+    for number in range(1000):
+        control.outcome(PATH, refused(order("x"), "breaker-open"), now)
+        now = control.waits()[PATH].until
+        control.ordered(PATH, order("x", number=number + 2), whole=True)
 
-    ended = control.ended[PATH]
-    assert ended.result == "unsuccessful"
-    assert "victim-spared" in ended.message
+    control.outcome(PATH, refused(order("x"), "breaker-open"), now)
+    wait = control.waits()[PATH]
+    assert (wait.reason, wait.since, wait.until) == ("breaker-open", NOW, now + MOST_PAUSE)
+
+
+def test_a_cap_is_waited_for_until_it_lets_the_next_pod_go() -> None:
+    control, later = under_way("x"), NOW + timedelta(minutes=9)
+
+    control.outcome(PATH, refused(order("x"), "victims-share", retry_at=later, room=7), NOW)
+
+    assert control.due(TREE, later - timedelta(seconds=1)) == []
+    assert control.due(TREE, later) == [PATH]
+    assert control.processes[PATH].room == 7
+
+
+def test_an_outcome_that_names_a_time_far_off_is_not_waited_for_that_long() -> None:
+    control = under_way("x")
+
+    control.outcome(PATH, refused(order("x"), "victims-share", retry_at=NOW + timedelta(days=9)), NOW)
+
+    assert control.due(TREE, NOW + timedelta(minutes=15)) == [PATH]
+
+
+def test_a_reason_that_is_not_known_is_waited_for_under_another_name() -> None:
+    control = under_way("x")
+
+    control.outcome(PATH, refused(order("x"), "invented"), NOW)
+
+    assert control.waits()[PATH].reason == "other"
 
 
 def test_an_order_that_no_evictor_carried_out_is_planned_for_again() -> None:
@@ -174,8 +209,8 @@ def test_what_is_only_observed_is_said_to_be() -> None:
 
 def test_an_order_of_the_planner_before_is_awaited_and_the_timer_starts_again_then() -> None:
     control = QuotaProcesses()
+    control.resume([order("x", "y")])
     control.saved(TREE, "enforce", NOW)
-    control.resume([order("x", "y")], NOW)
 
     assert control.timer(PATH) is None
     assert control.leaving() == {"x", "y"}
@@ -185,6 +220,68 @@ def test_an_order_of_the_planner_before_is_awaited_and_the_timer_starts_again_th
     assert timer is not None
     assert timer.fires_at == NOW + timedelta(seconds=15)
     assert control.ended[PATH].evicted == 2
+
+
+def remembering(most: int, need: int) -> QuotaProcesses:
+    """What the next planner begins with, where the process of the one before had not ended."""
+    enforcing = (EnforcedQuota(path=PATH, max={"memory": most}, need={"memory": need}),)
+    return QuotaProcesses.remembering(QuotaMemory(enforcing=enforcing))
+
+
+def test_a_maximum_raised_while_an_order_of_the_planner_before_ran_starts_no_timer() -> None:
+    control = remembering(40, 100)  # the file says 50 by now
+    control.resume([order("x")])
+    control.saved(TREE, "enforce", NOW)
+
+    control.outcome(PATH, outcome(order("x")), NOW + timedelta(seconds=5))
+
+    assert control.timer(PATH) is None
+
+
+def test_a_process_that_had_not_ended_begins_again_after_its_delay_with_the_need_of_then() -> None:
+    control = remembering(50, 100)
+    control.saved(TREE, "enforce", NOW)
+    assert control.memory().enforcing[0].need == {"memory": 100}
+
+    assert control.due(TREE, NOW + timedelta(seconds=9)) == []
+    assert control.due(TREE, NOW + timedelta(seconds=10)) == [PATH]
+
+    control.planned(PATH, plan(40, 40), NOW)
+    assert control.processes[PATH].need == {"memory": 100}
+
+
+def test_a_maximum_raised_while_no_planner_led_starts_no_timer() -> None:
+    control = remembering(40, 100)
+
+    control.saved(TREE, "enforce", NOW)
+
+    assert control.timer(PATH) is None
+    assert [one.path for one in control.memory().settled] == [PATH]
+    assert control.memory().enforcing == ()
+
+
+def test_a_raised_maximum_or_a_quota_switched_off_calls_a_process_off_that_has_no_order() -> None:
+    raised = tree(queue("a", maximum=60, delay_seconds=10))
+    off = tree(queue("a", maximum=50, delay_seconds=10), quota_preemption=False)
+    control = fired()
+
+    assert control.called_off(TREE) == {}
+    assert control.called_off(tree(queue("a", maximum=40, delay_seconds=10))) == {}
+    assert "raised to memory 60" in control.called_off(raised)[PATH]
+    assert "quotapreemptionenabled" in control.called_off(off)[PATH]
+    assert control.called_off(None).keys() == {PATH}
+    assert under_way("x").called_off(off) == {}
+
+
+def test_a_queue_waits_for_those_below_it_as_long_as_these_wait_for_a_cap() -> None:
+    control = QuotaProcesses()
+    control.saved(NESTED, "enforce", NOW)
+    later = NOW + timedelta(seconds=10)
+    control.due(NESTED, later)
+    control.ordered("root.p.c", order("x"), whole=True)
+    control.outcome("root.p.c", refused(order("x"), "victims-share"), later)
+
+    assert control.due(NESTED, later + 4 * PATIENCE) == ["root.p.c"]
 
 
 def test_the_processes_of_other_queues_are_told_to_a_plan() -> None:
@@ -220,16 +317,16 @@ def test_a_queue_does_not_wait_for_ever_for_a_process_below_that_cannot_go_on() 
 
 def test_a_pod_that_was_refused_is_left_out_and_the_process_goes_on() -> None:
     control = under_way("x")
-    uids = [f"p{number}" for number in range(MOST_FRUITLESS + 2)]
+    uids = [f"p{number}" for number in range(5)]
     for uid in uids:
         control.ordered(PATH, order(uid), whole=True)
         control.outcome(PATH, outcome(order(uid), "failed", ["failed"]), NOW)
 
     assert PATH in control.processes
-    refused, stuck = control.left_out(PATH)
-    assert refused.keys() == set(uids)
-    assert refused["p0"].startswith("shop/p0: ")
-    assert not stuck
+    process = control.processes[PATH]
+    assert process.refused.keys() == set(uids)
+    assert process.refused["p0"].startswith("shop/p0: ")
+    assert not process.stuck
 
 
 def test_a_pod_whose_eviction_failed_for_a_reason_that_may_pass_is_not_taken_for_refused() -> None:
@@ -237,7 +334,18 @@ def test_a_pod_whose_eviction_failed_for_a_reason_that_may_pass_is_not_taken_for
 
     control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
 
-    assert [*map(list, control.left_out(PATH))] == [[], ["x"]]
+    process = control.processes[PATH]
+    assert (list(process.refused), list(process.stuck)) == ([], ["x"])
+    assert control.waits() == {}
+
+
+def test_pods_that_fail_again_for_a_reason_that_may_pass_are_waited_for() -> None:
+    control = under_way("x")
+    for _ in range(2):
+        control.ordered(PATH, order("x"), whole=True)
+        control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
+
+    assert control.waits()[PATH].reason == "unavailable"
 
 
 def test_orders_that_evict_no_pod_end_the_process_whatever_is_learned_from_them() -> None:

@@ -411,7 +411,7 @@ def test_a_recorded_pod_has_the_fields_that_planners_before_wrote() -> None:
     assert list(pod) == [
         *("namespace", "name", "uid", "node", "priority", "start_micros", "grace_period_seconds"),
         *("terminating", "requests", "labels", "facts", "kind", "ends_micros", "health"),
-        "group",
+        *("group", "scheduler_name", "controller"),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.core.policy.document import Policy
+from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.quotas import lowered, not_enforced
@@ -99,3 +99,23 @@ def test_a_maximum_that_is_lowered_without_effect_is_told() -> None:
     assert "quotapreemptionenabled" in told
     assert list(not_enforced(before, queues(3, 9))) == []
     assert simulated(before, queues(3, 9, delay="0")) == []
+
+
+def test_how_long_the_caps_make_a_quota_take_is_told_with_it() -> None:
+    slow = Policy(limits=PolicyLimits(victims_per_minute=1))
+
+    (quota,) = simulated(queues(9, 9), queues(3, 9), slow)
+
+    assert any(
+        "at most 1 go for one queue at once, so that 3 pods take at least 2 minutes" in n for n in quota.notes
+    )
+    (quick,) = simulated(queues(9, 9), queues(3, 9))
+    assert [note for note in quick.notes if "caps" in note] == []
+
+
+def test_a_simulation_says_that_it_does_not_know_whose_pods_the_queue_gate_holds() -> None:
+    (quota,) = simulated(queues(9, 9), queues(3, 9))
+
+    assert any(
+        note.startswith("only pods of scheduler profiles with the queue gate go") for note in quota.notes
+    )

@@ -6,15 +6,41 @@ milli-CPU, bytes, units; times in UTC.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import field
 
-from makeway.bus.messages import API_VERSION, Int64, Message, Obstacle, Text, Time
+from makeway.bus.messages import API_VERSION, MAY_PASS, Int64, Message, Obstacle, Text, Time
 
 Amounts: TypeAlias = dict[str, Int64]
 
-ProcessResult = Literal["notNeeded", "success", "bestEffort", "unsuccessful", "observed"]
+ProcessResult = Literal[
+    "notNeeded", "success", "bestEffort", "unsuccessful", "observed", "cancelled", "undone"
+]
+
+
+OTHER_WAIT: Final = "other"
+
+QUOTA_WAITS: Final = frozenset(
+    {
+        "victims-per-minute",
+        "victims-per-namespace",
+        "victims-share",
+        "breaker-open",
+        "mode-off",
+        "mode-observe",
+        "no-evictor",
+        "no-queue-gate",
+        "expired",
+        "deadline",
+        "read-refused",
+        "queues-not-read",
+        "quota-not-enforced",
+        *MAY_PASS,
+        OTHER_WAIT,
+    }
+)
+"""What a quota that is being enforced may wait for: reasons of outcomes, and those of the planner itself."""
 
 
 class QueueQuery(Message, frozen=True):
@@ -31,10 +57,23 @@ class QuotaTimer(Message, frozen=True):
     fires_at: Time
 
 
+class QuotaWaiting(Message, frozen=True):
+    """Something that may pass, which a process waits for.
+
+    `reason`: one of `QUOTA_WAITS`. `until`: when the process tries again.
+    """
+
+    reason: Text
+    message: Text
+    since: Time
+    until: Time
+
+
 class QuotaProcess(Message, frozen=True):
     """A quota that is being enforced. `order_id`: the order in flight, if there is one.
 
     `waits_for`: queues below it whose quotas are being enforced; it is planned when they have ended.
+    `waiting`: what else it waits for.
     """
 
     since: Time
@@ -42,6 +81,7 @@ class QuotaProcess(Message, frozen=True):
     victims: Int64 = 0
     evicted: Int64 = 0
     waits_for: tuple[str, ...] = ()
+    waiting: QuotaWaiting | None = None
 
 
 class QuotaEnd(Message, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from makeway.bus.comparison import Comparison
+from makeway.bus.queue_report import QUOTA_WAITS
 from makeway.core.policy.mode import MODES, Mode
 from makeway.planner.snapshot.bounds import LEFT_OUT
 
@@ -190,9 +191,17 @@ class PlannerMetrics:
         self.quota_processes = Counter(
             "makeway_planner_quota_processes",
             "Processes that enforce a lowered quota, ended. result: notNeeded (usage was not above it), "
-            "success, bestEffort (some of it is left over), unsuccessful (nobody was evicted), observed "
-            "(the mode is observe).",
+            "success, bestEffort (some of it is left over), unsuccessful (no pod was evicted), observed "
+            "(the mode is observe), cancelled (max was raised, or the quota switched off, before it was "
+            "done), undone (a minute after a success usage was above it again; that success counts as well).",
             ["result"],
+            registry=registry,
+        )
+        self.quota_waiting = Gauge(
+            "makeway_planner_quota_waiting_processes",
+            "Processes that enforce a lowered quota and wait for something that may pass. reason: "
+            f"{', '.join(sorted(QUOTA_WAITS))}.",
+            ["reason"],
             registry=registry,
         )
         self.quota_victims = Counter(

@@ -28,7 +28,7 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
-from makeway.bus.queue_report import QueueReport, QueueState
+from makeway.bus.queue_report import QueueReport, QueueState, QuotaProcess
 from makeway.cli.text import HIDDEN
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.story import Story
@@ -130,9 +130,14 @@ class TenantView:
         return replace(
             queue,
             namespaces=(self._own,) if queue.namespaces else (),
-            process=replace(process, order_id="", waits_for=()) if process else None,
+            process=self._process(process) if process else None,
             last=replace(last, message=self.text(last.message), blocked=()) if last else None,
         )
+
+    def _process(self, process: QuotaProcess) -> QuotaProcess:
+        wait = process.waiting
+        shown = replace(wait, message=self.text(wait.message)) if wait else None
+        return replace(process, order_id="", waits_for=(), waiting=shown)
 
     def _uid(self, uid: str) -> str:
         return self._hidden.setdefault(uid, f"{_STAND_IN}-{len(self._hidden) + 1}")

@@ -50,6 +50,8 @@ def _quotas(quotas: Sequence[SimulatedQuota]) -> Iterator[str]:
             queues = ", ".join(sorted({pod.queue for pod in victims}))
             violates = ", violates a PDB" if any(pod.pdb_violating for pod in victims) else ""
             yield f"  {number}. {told}, in {queues}{violates}"
+        for note in one.notes:
+            yield f"  {note}"
         if one.mode != "enforce" and one.victims:
             yield f"  mode {one.mode}: makeway would not do it by itself"
     total = sum(len(one.victims) for one in quotas)

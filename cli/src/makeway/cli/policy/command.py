@@ -67,7 +67,8 @@ def _lines(finding: Finding) -> list[str]:
     lines = [problem.describe(finding.source) for problem in finding.problems]
     if not finding.problems:
         lines.append(f"{finding.source}: {finding.kind} accepted, {finding.revision}")
-    return lines + [f"{finding.source}: warning: {warning}" for warning in finding.warnings]
+    lines += [f"{finding.source}: warning: {warning}" for warning in finding.warnings]
+    return lines + [f"{finding.source}: note: {note}" for note in finding.notes]
 
 
 def _as_data(findings: list[Finding]) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def _as_data(findings: list[Finding]) -> dict[str, Any]:
             "revision": finding.revision,
             "problems": [asdict(problem) for problem in finding.problems],
             "warnings": finding.warnings,
+            "notes": finding.notes,
         }
         for finding in findings
     ]

@@ -13,9 +13,11 @@ from typing import Any, Final
 from makeway.core.config.document import ConfigError, Problem, did_you_mean
 from makeway.core.config.yaml_tree import Mapping, Node, Scalar, YamlError, documents, split_documents
 from makeway.core.policy import document as policy
-from makeway.core.policy.document import lint_warnings, parse_policy
+from makeway.core.policy.document import Policy, PolicyLimits, lint_warnings, parse_policy
+from makeway.core.policy.rates import pace_of_quotas, rates_of
 from makeway.core.queues import parsing
-from makeway.core.queues.parsing import parse_queues
+from makeway.core.queues.parsing import Queues, parse_queues
+from makeway.core.queues.quota_order import unenforced
 from makeway.runtime.config import revision_of
 
 KEYS: Final = {policy.KEY: "policy", parsing.KEY: "queues"}
@@ -26,12 +28,14 @@ class Finding:
     """One configuration, or one document that is none. `source`: the file, and where it is in a ConfigMap.
 
     `kind` is policy or queues, or empty; `revision` names what was accepted. `alone`: in no ConfigMap.
+    `notes`: what it comes to, where that is easily overlooked.
     """
 
     source: str
     kind: str
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     revision: str = ""
     alone: bool = False
 
@@ -109,7 +113,16 @@ def _judged(kind: str, text: str, source: str, before: int | None) -> Finding:
         )
         return Finding(source, kind, problems)
     warnings = lint_warnings(text, source) if kind == "policy" else value.warnings
-    return Finding(source, kind, (), warnings, revision_of(text))
+    return Finding(source, kind, (), warnings, tuple(_notes(value)), revision_of(text))
+
+
+def _notes(value: Policy | Queues) -> Iterator[str]:
+    """Return how fast lowered quotas come down, where queues have any, or a policy has limits of its own."""
+    if isinstance(value, Policy):
+        if rates_of(value.limits, 0) != rates_of(PolicyLimits(), 0):
+            yield pace_of_quotas(value.limits)
+    elif any(not unenforced(value.tree, queue.path) for queue in value.tree):
+        yield f"by the default limits of the policy, {pace_of_quotas(PolicyLimits())}"
 
 
 def _fields(node: Node | None) -> dict[str, Node]:

@@ -26,6 +26,8 @@ _RESULTS = {
     "bestEffort": "partly enforced",
     "unsuccessful": "not enforced",
     "observed": "observed only",
+    "cancelled": "called off",
+    "undone": "undone: above its max again",
 }
 
 
@@ -63,6 +65,10 @@ def lines(queue: QueueState, now: datetime) -> Iterator[str]:
         order = f", order {process.order_id} with {process.victims} pods" if process.order_id else ""
         waits = f", waits for {', '.join(process.waits_for)}" if process.waits_for else ""
         yield f"Process:     since {api_time(process.since)}, {process.evicted} evicted so far{order}{waits}"
+        if (waiting := process.waiting) is not None:
+            again = f"since {api_time(waiting.since)}, tries again {api_time(waiting.until)}"
+            yield f"Waits:       {waiting.reason}, {again}"
+            yield f"             {waiting.message}"
     if (last := queue.last) is not None:
         yield f"Last quota:  {_RESULTS[last.result]} {api_time(last.at)}, {last.evicted} evicted"
         yield f"             {last.message}"
@@ -95,6 +101,9 @@ def _quota(queue: QueueState, now: datetime) -> str:
     if queue.process is not None:
         if queue.process.waits_for:
             return "enforced after the queues below"
+        if (waiting := queue.process.waiting) is not None:
+            left = max(0.0, (waiting.until - now).total_seconds())
+            return f"waits ({waiting.reason}), tries again in {left:.0f} s"
         return f"enforcing, {queue.process.victims} leaving"
     if queue.timer is not None:
         return f"enforced in {max(0.0, (queue.timer.fires_at - now).total_seconds()):.0f} s"

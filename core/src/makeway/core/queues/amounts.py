@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from makeway.core.k8s.names import is_qualified_name
@@ -16,6 +17,8 @@ from makeway.core.k8s.resources import CPU, PODS, is_counted
 
 Amounts: TypeAlias = Mapping[str, int]
 """By resource name as in `makeway.core.k8s.resources`: milli-CPU, bytes, units. Absent: 0, or no limit."""
+
+NO_AMOUNTS: Final[Amounts] = MappingProxyType({})
 
 VCORE: Final = "vcore"
 """YuniKorn's name of cpu."""
@@ -98,6 +101,11 @@ def over(usage: Amounts, limit: Amounts) -> dict[str, int]:
     YuniKorn's design calls this the preemptable resource: what has to go for a quota to come into effect.
     """
     return {name: usage.get(name, 0) - most for name, most in limit.items() if usage.get(name, 0) > most}
+
+
+def most_of(one: Amounts, other: Amounts) -> dict[str, int]:
+    """Return the higher of two amounts for each resource that either of them names."""
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def looser(one: Amounts, other: Amounts) -> dict[str, int]:

@@ -47,8 +47,9 @@ class Resources(QueuesSection, frozen=True):
             has no limit.
         quota_delay: How long after `max` was lowered running pods are evicted, so that it comes into
             effect: whole seconds, or a duration such as 5m. 0: never.
-        quota_miss: How much of what has to go may be left over, in percent, where guarantees and pods that
-            may not be evicted leave no other way; more than that, and nobody is evicted.
+        quota_miss: How much may be left over of what had to go when the process began, in percent, where
+            guarantees and pods that may not be evicted leave no other way; more than that, and no pod is
+            evicted.
     """
 
     guaranteed: dict[str, Amount] = {}

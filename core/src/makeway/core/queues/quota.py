@@ -1,8 +1,8 @@
 """What enforcing one lowered quota comes to: the need, the shares, the victims, and how well it does.
 
 * success: usage will be at or below the maximum,
-* best effort: it stays above by no more than `quota.preemption.miss` per cent of the need, for every
-  resource, and pods go,
+* best effort: it stays above by no more than `quota.preemption.miss` per cent of the need that the process
+  began with, for every resource, and pods go,
 * unsuccessful: no pod goes; what stood in the way is named.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from makeway.core.queues.amounts import Amounts, over, text_of, texts_of
+from makeway.core.queues.amounts import NO_AMOUNTS, Amounts, most_of, over, text_of, texts_of
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.core.queues.usage import Usage
 from makeway.core.queues.victims import Members, Selection, Steps, Surplus, Veto, selecting
@@ -50,6 +50,10 @@ class QuotaPlan:
     short: Amounts
     blocked: tuple[QuotaObstacle, ...]
 
+    def lacks(self, reason: str) -> bool:
+        """Report whether something of the need is not met, and pods stay for this reason among others."""
+        return bool(self.short) and any(one.reason == reason for one in self.blocked)
+
     @property
     def message(self) -> str:
         """A sentence for people: the numbers, and what stood in the way."""
@@ -74,6 +78,7 @@ def planning_quota(
     members: Members,
     *,
     maximum: Amounts | None = None,
+    began_need: Amounts = NO_AMOUNTS,
     running: Set[str] = frozenset(),
     veto: Veto | None = None,
     surplus: Surplus | None = None,
@@ -81,7 +86,8 @@ def planning_quota(
     """Decide which pods go so that a queue comes down to its maximum, or to another one that is given.
 
     Called when the queue's timer has fired, and again where an order left some of its victims. `usage`
-    and `members` are without the pods that are leaving already. O(pods below · (log + depth)).
+    and `members` are without the pods that are leaving already. `began_need`: what had to go when the process
+    began, of which `miss` is a per cent, where that is more. O(pods below · (log + depth)).
     """
     most = queue.maximum if maximum is None else maximum
     held = dict(usage.of(queue.number))
@@ -97,10 +103,11 @@ def planning_quota(
     result: Result = "success"
     victims = found.victims
     if short:
-        allowed = _within(short, need, queue.miss_percent)
+        began = most_of(need, began_need)
+        allowed = _within(short, began, queue.miss_percent)
         result = "bestEffort" if victims and allowed else "unsuccessful"
         if victims and not allowed:
-            blocked = (_miss(short, need, queue), *blocked)
+            blocked = (_miss(short, began, queue), *blocked)
         if result == "unsuccessful":
             victims, freed, short = (), {}, need
     return QuotaPlan(

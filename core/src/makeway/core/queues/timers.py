@@ -7,8 +7,9 @@ What starts, restarts and stops a timer (YuniKorn's rules, and what is decided h
 * A changed delay starts it from zero; other changes do not touch it.
 * A delay of 0, no maximum, or quota preemption turned off, or the mode off: no timer.
 * Another mode starts it from zero: what was only observed is carried out after the full delay.
-* A restart starts every timer again that ran, and every one whose process had not ended. What was settled by
-  then is remembered, and compared with what is saved, as if the planner had gone on.
+* A restart starts every timer again that ran, and every one whose process had not ended, unless the maximum
+  was only raised since that began. What was settled by then is remembered, and compared with what is saved,
+  as if the planner had gone on.
 * While a process runs for a queue, its changes wait. When it ends, the maximum and the delay that it began
   with are compared with the present ones, as if all had been changed then.
 
@@ -99,15 +100,21 @@ class Timers:
             del self._timers[path]
         return paths_in_order([queue for path in due if (queue := tree.find(path)) is not None])
 
-    def begin(self, path: str, *, resumed: bool = False) -> None:
-        """A process begins for a queue; its timer, if it has one, stops.
+    def begin(self, path: str) -> None:
+        """A process begins for a queue; its timer, if it has one, stops."""
+        self._begin(path, self._terms.get(path))
 
-        `resumed`: it was begun by another process of this program, so that its terms are not known, and
-        the timer starts again when it ends.
+    def resume(self, path: str, began_with: TimerSettings | None) -> None:
+        """A process goes on that another planner began, as `unfinished` has it; None where that is not known.
+
+        The timer starts again when it ends, unless the maximum was only raised by then.
         """
+        self._begin(path, began_with)
+
+    def _begin(self, path: str, terms: TimerSettings | None) -> None:
         self.changes += 1
         self._timers.pop(path, None)
-        self._running[path] = None if resumed else self._terms.get(path)
+        self._running[path] = terms
 
     def end(self, path: str, now: datetime) -> None:
         """The process of a queue has ended: what was changed meanwhile counts from now on."""
@@ -127,6 +134,11 @@ class Timers:
             self._timers.pop(path, None)
         elif old is None or before != new.maximum or (old.delay, old.mode) != (new.delay, new.mode):
             self._timers[path] = Timer(now, now + new.delay)
+
+
+def unfinished(maximum: Amounts, mode: Mode = "enforce") -> TimerSettings:
+    """Return the terms of a process that had not ended: any that are not a raised maximum start the timer."""
+    return TimerSettings(maximum, NEVER, mode)
 
 
 def timer_settings_of(tree: QueueTree | None, mode: Mode) -> dict[str, TimerSettings]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from makeway.core.policy.mode import Mode
+from makeway.core.policy.rates import rates_of, time_needed
 from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import run_to_end
@@ -87,4 +88,18 @@ def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: M
             )
             for one in found.victims
         ),
+        notes=tuple(_notes(snapshot, found)),
+    )
+
+
+def _notes(snapshot: Snapshot, found: QuotaAnswer) -> Iterator[str]:
+    if not found.victims:
+        return
+    rates = rates_of(snapshot.exemptions.policy.limits, len(snapshot.pods))
+    if slow := time_needed(rates, len(found.victims)):
+        yield slow
+    schedulers = {snapshot.queues.record(one.uid).scheduler_name or "none" for one in found.victims}
+    yield (
+        "only pods of scheduler profiles with the queue gate go, which is not known here; schedulers of "
+        f"these pods: {', '.join(sorted(schedulers))}"
     )

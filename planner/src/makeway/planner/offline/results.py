@@ -86,6 +86,7 @@ class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mode: how far the policy lets quotas go; only in `enforce` would this happen.
     message: the numbers, and what stands in the way, in a sentence.
     victims: in the order in which they are chosen.
+    notes: how long the caps make it take, and what a dump does not show.
     """
 
     queue: str
@@ -94,6 +95,7 @@ class SimulatedQuota(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
     quota: QuotaDecision
     victims: tuple[QuotaVictim, ...]
+    notes: tuple[str, ...]
 
 
 class SimulatedMember(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

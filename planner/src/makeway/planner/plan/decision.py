@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from makeway.bus import messages
 from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
@@ -48,7 +50,9 @@ class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
     """What was known besides the snapshot when a quota was planned for, as recordings hold it.
 
     `maximum`: what the queue is brought down to. `leaving`: UIDs that orders remove. `running`: queues that
-    other processes run for. `refused`, `stuck`: why pods could not be evicted before, by UID.
+    other processes run for. `refused`, `stuck`: why pods could not be evicted before, by UID. `began_need`:
+    what had to go when the process began. `gates`: the names of the scheduler profiles that have the queue
+    gate; None where that does not matter.
     """
 
     decision_id: str
@@ -60,6 +64,8 @@ class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
     running: frozenset[str]
     refused: dict[str, str]
     stuck: dict[str, str]
+    began_need: dict[str, int] = msgspec.field(default_factory=dict)
+    gates: frozenset[str] | None = None
 
 
 def record_of(decision: Decision) -> DecisionRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,7 +11,8 @@ from typing import Final
 from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDecision, Victim
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
-from makeway.core.queues.amounts import Amounts, over
+from makeway.core.policy.rates import rates_of
+from makeway.core.queues.amounts import NO_AMOUNTS, Amounts, over
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
 from makeway.core.queues.tree import Queue, QueueTree
@@ -30,7 +32,10 @@ NOT_EVICTED: Final = "not-evicted"
 """The rule that leaves out the pods that an earlier order of the same process could not evict."""
 
 VICTIMS_PER_ORDER: Final = "victims-per-order"
-"""The rule that keeps a group that goes whole and has more pods than the policy allows an order."""
+"""The rule that keeps a group that goes whole and has more pods than the policy lets go in one order."""
+
+NO_QUEUE_GATE: Final = "no-queue-gate"
+"""The rule that keeps pods whose scheduler profile has no queue gate: nothing would hold their successors."""
 
 GONE: Final = "gone"
 """The rule that leaves out pods that have left while a plan was made."""
@@ -82,6 +87,8 @@ def answering(
     mode: Mode,
     refused: Mapping[str, str] = _NONE,
     stuck: Mapping[str, str] = _NONE,
+    began_need: Amounts = NO_AMOUNTS,
+    gates: Set[str] | None = None,
 ) -> Steps[QuotaAnswer]:
     """Decide which pods go so that a queue comes down to a maximum; pause after every few thousand pods.
 
@@ -93,18 +100,27 @@ def answering(
 
     `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
     in any case. `running`: queues that another process runs for. `mode`: as `mode_of` returns it; namespaces
-    with a more restrictive one keep their pods. O(queues + pods below · (log + depth)).
+    with a more restrictive one keep their pods. `began_need`: as `planning_quota` has it. `gates`: the names
+    of the scheduler profiles that have the queue gate; pods of others stay, since what their owners make anew
+    would run at once. None: it is not asked. O(queues + pods below · (log + depth)).
     """
     usage, members = snapshot.queues.without(leaving)
     surplus = snapshot.queues.surplus(leaving)
 
     def without(left_out: Mapping[str, str]) -> Steps[QuotaPlan]:
-        veto = _veto(snapshot, leaving, mode, left_out)
-        steps = planning_quota(
-            tree, usage, queue, members, maximum=maximum, running=running, veto=veto, surplus=surplus
+        ungated: dict[str, str] = {}
+        plan = yield from planning_quota(
+            tree,
+            usage,
+            queue,
+            members,
+            maximum=maximum,
+            began_need=began_need,
+            running=running,
+            veto=_veto(snapshot, leaving, mode, left_out, gates=gates, ungated=ungated),
+            surplus=surplus,
         )
-        plan = yield from steps
-        return _with_causes(plan, left_out)
+        return _with_schedulers(_with_causes(plan, left_out), ungated)
 
     refused = {uid: why for uid, why in refused.items() if uid in snapshot.pods}
     stuck = {uid: why for uid, why in stuck.items() if uid in snapshot.pods}
@@ -157,7 +173,7 @@ def still_needed(
     if not need:
         return ()
     chosen = snapshot.queues.members_of(victim.uid for victim in victims if victim.uid not in leaving)
-    veto = _veto(snapshot, leaving, inputs.mode, inputs.refused)
+    veto = _veto(snapshot, leaving, inputs.mode, inputs.refused, gates=inputs.gates, ungated={})
     steps = selecting(
         tree,
         usage,
@@ -173,18 +189,35 @@ def still_needed(
     return tuple(one for unit in found.victims for one in _victims(snapshot, unit, violations.violates))
 
 
-def _veto(snapshot: Snapshot, leaving: Collection[str], mode: Mode, left_out: Mapping[str, str]) -> Veto:
-    """Return what forbids to take a pod now, besides its queue."""
+def _veto(
+    snapshot: Snapshot,
+    leaving: Collection[str],
+    mode: Mode,
+    left_out: Mapping[str, str],
+    *,
+    gates: Set[str] | None,
+    ungated: dict[str, str],
+) -> Veto:
+    """Return what forbids to take a pod now, besides its queue.
+
+    `ungated` takes in the pods that no queue gate holds, by UID, with their schedulers.
+    """
     policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, leaving)
+    rates = rates_of(policy.limits, len(snapshot.pods))
+    largest = min(policy.limits.victims_per_order, rates.minute, rates.ten_minutes)
 
     def veto(unit: Unit) -> str:
         if not left_out.keys().isdisjoint(unit.uids):
             return NOT_EVICTED
         if any(uid not in snapshot.queues for uid in unit.uids):
             return GONE
-        if unit.pods and unit.size > policy.limits.victims_per_order:
+        if unit.pods and unit.size > largest:
             return VICTIMS_PER_ORDER
-        namespace = snapshot.queues.record(unit.uids[0]).namespace
+        pods = [snapshot.queues.record(uid) for uid in unit.uids]
+        namespace = pods[0].namespace
+        if gates is not None and any(pod.scheduler_name not in gates for pod in pods):
+            ungated.update({pod.uid: pod.scheduler_name for pod in pods if pod.scheduler_name not in gates})
+            return NO_QUEUE_GATE
         if more_restrictive(mode, policy.mode_for(namespace)) != mode:
             return NAMESPACE_MODE
         if namespace in snapshot.exemptions.queue_exempt_namespaces:
@@ -213,6 +246,8 @@ def replay_in_chunks(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -
         mode=inputs.mode,
         refused=inputs.refused,
         stuck=inputs.stuck,
+        began_need=inputs.began_need,
+        gates=inputs.gates,
     )
 
 
@@ -254,6 +289,20 @@ def _with_causes(plan: QuotaPlan, left_out: Mapping[str, str]) -> QuotaPlan:
     more = f"; and {len(causes) - _SHOWN} more" if len(causes) > _SHOWN else ""
     obstacle = QuotaObstacle(NOT_EVICTED, f"{counted(len(causes), 'pod')} could not be evicted: {told}{more}")
     return replace(plan, blocked=(*(one for one in plan.blocked if one.reason != NOT_EVICTED), obstacle))
+
+
+def _with_schedulers(plan: QuotaPlan, ungated: Mapping[str, str]) -> QuotaPlan:
+    """Name the schedulers of the pods whose successors nothing holds, in place of the rule's count."""
+    if not any(one.reason == NO_QUEUE_GATE for one in plan.blocked):
+        return plan
+    pods = Counter(ungated.values())
+    told = ", ".join(f"{counted(pods[name], 'pod')} of scheduler {name}" for name in sorted(pods)[:_SHOWN])
+    more = f" and {counted(len(pods) - _SHOWN, 'scheduler')} more" if len(pods) > _SHOWN else ""
+    message = f"{told}{more} stay: no queue gate would hold the pods made anew for them"
+    obstacle = QuotaObstacle(NO_QUEUE_GATE, message)
+    return replace(
+        plan, blocked=tuple(obstacle if one.reason == NO_QUEUE_GATE else one for one in plan.blocked)
+    )
 
 
 def _victims(snapshot: Snapshot, unit: Unit, violates: Callable[[str], bool]) -> list[Victim]:

@@ -3,6 +3,9 @@
 One round a moment: note outcomes, plan for the queues that are due, commit an order each. What is remembered
 beyond the process stands in the streams: a new leader goes on with the orders that are live, leaves alone
 what the control state says is settled, and starts every other timer again.
+
+Where no scheduler tells of a queue gate, a quota is planned for and told, and no pod is ordered to go: what
+is evicted would be made anew, and run.
 """
 
 from __future__ import annotations
@@ -29,23 +32,31 @@ from makeway.bus.messages import (
     Fence,
     LiveOrder,
     Outcome,
-    SettledQuota,
     Victim,
 )
 from makeway.bus.publishing import AlreadyExists, Published
-from makeway.core.k8s.event import EventType
 from makeway.core.policy.mode import Mode
+from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import (
+    NAMESPACE_MODE,
+    NO_QUEUE_GATE,
     QuotaAnswer,
     first_part,
     record_of,
     replay_in_chunks,
     still_needed,
 )
-from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
+from makeway.planner.quota.processes import (
+    EndedQuota,
+    QuotaMemory,
+    QuotaProcesses,
+    memory_in,
+)
+from makeway.planner.quota.telling import QuotaTelling, ResultReporter
+from makeway.planner.quota.waiting import Cause
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -57,13 +68,6 @@ ORDER_LIFE: Final = timedelta(seconds=120)
 
 MOST_VICTIMS: Final = 500
 """Victims of one order, about 150 kB; a process goes on with the rest when it has ended."""
-
-_EVENTS: Final[dict[str, tuple[EventType, str]]] = {
-    "success": ("Normal", "QuotaEnforced"),
-    "bestEffort": ("Warning", "QuotaPartlyEnforced"),
-    "unsuccessful": ("Warning", "QuotaNotEnforced"),
-    "observed": ("Normal", "QuotaObserved"),
-}
 
 _log = structlog.get_logger()
 
@@ -115,24 +119,22 @@ class DecisionWriter(Protocol):
         """Take a record, and what the decision was made from besides the snapshot."""
 
 
-class ResultReporter(Protocol):
-    """What reports results: Events on the ConfigMap of the queues."""
-
-    def __call__(self, event_type: EventType, reason: str, note: str) -> None:
-        """Tell without waiting."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class QuotaSettings:
     """What does not change while the process lives. `mode()`: the cluster's at this moment.
 
-    `ready()`: whether pods, orders, outcomes and configuration have been read, and applied.
+    `ready()`: whether pods, orders, outcomes and configuration have been read, and applied. `gates(now)`: the
+    names of the scheduler profiles that have the queue gate; raises BusError. `braked()`: what the brake
+    holds, empty for nothing. `now()`: the time, UTC.
     """
 
     cluster_uid: str
     identity: str
     mode: Callable[[], Mode]
     ready: Callable[[], bool]
+    gates: Callable[[datetime], Awaitable[frozenset[str]]]
+    braked: Callable[[], str] = lambda: ""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 class QuotaLoop:
@@ -155,31 +157,33 @@ class QuotaLoop:
         self._orders = orders
         self._decisions = decisions
         self._metrics = metrics
-        self._tell = tell
         self._remembered = 0
         self._in_force: tuple[str, Mode] | None = None
         self._changed = asyncio.Event()
+        self._telling = QuotaTelling(snapshot, metrics, tell)
+        self._now = settings.now
         self.control: QuotaProcesses | None = None
         self.remember: Callable[[], None] = lambda: None
-        """Called when `settled` may return something else."""
+        """Called when `memory` may return something else."""
 
     def changed(self) -> None:
         """Look at once: the configuration may be another."""
         self._changed.set()
 
-    def settled(self) -> tuple[SettledQuota, ...] | None:
+    def memory(self) -> QuotaMemory | None:
         """Return what the next leader has to know; None while this planner does not know it itself."""
-        return self.control.settled() if self.control is not None else None
+        return self.control.memory() if self.control is not None else None
 
     async def lead(self, fence: Callable[[], Awaitable[Fence]]) -> NoReturn:
         """Enforce quotas while this planner leads. `fence`: of its orders; asked before the first."""
         self.control, self._in_force, self._remembered = None, None, 0
+        self._telling.begin()
         try:
             while True:
                 self._changed.clear()
                 if self._settings.ready():
                     try:
-                        await self._round(fence)
+                        await self.one_round(fence)
                     except BusError as error:
                         _log.warning("quota_round_failed", error=str(error))
                 with contextlib.suppress(TimeoutError):
@@ -188,23 +192,26 @@ class QuotaLoop:
         finally:
             self.control = None
 
-    async def _round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
+    async def one_round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
         """Do what is due. Raises BusError; what was not done is due again.
 
         What cannot be read makes the queue wait that it is about, and no other.
         """
         control = self.control or await self._begin()
-        now = datetime.now(UTC)
+        now = self._now()
         self._up_to_date(control, now)
         for path, order in list(control.awaited().items()):
             await self._read_outcome(control, path, order)
-        tree = self._snapshot.queues.tree
-        for path in control.due(tree, now):
+        for path, why in control.called_off(self._snapshot.queues.tree).items():
+            self._call_off(control, path, why, now)
+        for path in control.due(self._snapshot.queues.tree, now):
             try:
                 await self._enforce(control, path, fence)
             except Malformed as error:
                 _log.warning("quota_round_failed", error=f"{path}: {error}")
-                control.wait(path, now)
+                control.again(path, now)
+        self._telling.look_again(control, now)
+        self._telling.tell_of_waits(control)
         if control.timers.changes != self._remembered:
             self._remembered = control.timers.changes
             self.remember()
@@ -212,12 +219,11 @@ class QuotaLoop:
     async def _begin(self) -> QuotaProcesses:
         """Take over what the planner before has settled, and the orders that are live. Raises BusError."""
         told, _ = await self._orders.control()
-        ours = told is not None and told.cluster_uid == self._settings.cluster_uid
-        control = QuotaProcesses.remembering(told.settled if told is not None and ours else ())
-        now = datetime.now(UTC)
-        self._up_to_date(control, now)
+        control = QuotaProcesses.remembering(memory_in(told, self._settings.cluster_uid))
+        now = self._now()
         resumed = self._ledger.quota_orders(now)
-        control.resume(resumed, now)
+        control.resume(resumed)
+        self._up_to_date(control, now)
         for order in resumed:
             _log.info("quota_process_resumed", queue=order.queue, order_id=order.order_id)
         self.control = control
@@ -232,7 +238,7 @@ class QuotaLoop:
 
     async def _read_outcome(self, control: QuotaProcesses, path: str, order: EvictionOrder) -> None:
         found = await self._outcome(order)
-        now = datetime.now(UTC)
+        now = self._now()
         if found is None and now < order.not_after + PAST_DEADLINE:
             return
         outcome = None if found is None else found.message
@@ -241,7 +247,7 @@ class QuotaLoop:
             self._ledger.ended(outcome)
             gone = sum(victim.result in ("deleted", "terminating", "gone") for victim in outcome.victims)
             self._metrics.quota_victims.inc(gone)
-        before = control.ended.get(path)
+        process, before = control.processes[path], control.ended.get(path)
         control.outcome(path, outcome, now)
         _log.info(
             "quota_order_ended",
@@ -251,13 +257,22 @@ class QuotaLoop:
         )
         ended = control.ended.get(path)
         if ended is not None and ended is not before:
-            self._report(path, ended)
+            self._telling.ended(path, process, ended)
+
+    def _call_off(self, control: QuotaProcesses, path: str, why: str, now: datetime) -> None:
+        """End a process that the configuration does not ask for any more."""
+        process = control.processes[path]
+        ended = EndedQuota(
+            "cancelled", now, f"{path}: its quota is not enforced further: {why}", process.evicted
+        )
+        control.finish(path, ended, now)
+        self._telling.ended(path, process, ended)
 
     async def _enforce(
         self, control: QuotaProcesses, path: str, fence: Callable[[], Awaitable[Fence]]
     ) -> None:
         """Plan for one queue, and order what was planned."""
-        now = datetime.now(UTC)
+        now = self._now()
         last = await self._orders.last_quota_order(path)
         if isinstance(last, Last) and await self._is_live(last.message, now):
             # An earlier attempt of ours that was not answered, or another planner's.
@@ -265,20 +280,19 @@ class QuotaLoop:
             self._ledger.ordered(last.message)
             control.ordered(path, last.message, whole=False)
             return
-        tree = self._snapshot.queues.tree
-        queue = tree.find(path) if tree is not None else None
-        if tree is None or queue is None:
-            control.finish(path, EndedQuota("notNeeded", now, f"{path} is no queue any more"), now)
-            return
         mode = self._settings.mode()
         if mode == "off":
-            control.finish(path, EndedQuota("notNeeded", now, f"{path}: the mode is off"), now)
+            control.wait(path, Cause("mode-off", f"{path}: the mode is off, by the policy or the brake"), now)
             return
+        gates = await self._settings.gates(now)
+        tree = self._snapshot.queues.tree
+        if tree is None or path in control.called_off(tree):
+            return  # the next round ends it
         if not self._settings.ready():
-            control.wait(path, now)
+            control.again(path, now)
             return
+        process, queue = control.processes[path], tree.at(path)
         began = time.perf_counter()
-        refused, stuck = control.left_out(path)
         inputs = QuotaInputs(
             decision_id=decision_id(now),
             at=now,
@@ -287,15 +301,17 @@ class QuotaLoop:
             mode=mode,
             leaving=frozenset(self._leaving(control, now)),
             running=control.running(path),
-            refused=dict(refused),
-            stuck=dict(stuck),
+            refused=dict(process.refused),
+            stuck=dict(process.stuck),
+            began_need=dict(process.need),
+            gates=gates or None,
         )
         # The revision does not tell that pods were matched with their budgets meanwhile.
         revision, decided = self._snapshot.revision, not self._snapshot.undecided
         planned = await self._plan(control, tree, inputs, now)
         seconds = time.perf_counter() - began
         if planned is None:
-            control.wait(path, now)
+            control.again(path, now)
             return
         found, victims = planned
         self._metrics.quota_plan_seconds.observe(seconds)
@@ -307,21 +323,32 @@ class QuotaLoop:
             planner=self._settings.identity,
             duration_seconds=seconds,
         )
-        if decided and self._snapshot.revision == revision:
+        held_back = bool(found.victims) and mode == "enforce" and not gates
+        if held_back and process.waiting is not None and process.waiting.reason == NO_QUEUE_GATE:
+            pass  # told already
+        elif decided and self._snapshot.revision == revision:
             self._decisions.put_quota(record, inputs)
         else:
             self._decisions.put(record)  # no snapshot of a recording is the one that it was made from
+        braked = self._settings.braked() if found.plan.lacks(NAMESPACE_MODE) else ""
+        if braked and mode == "enforce" and not found.victims:
+            control.wait(path, Cause("mode-off", f"{found.plan.message}; the brake holds {braked}"), now)
+            return
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
-            self._report(path, ended)
+            self._telling.ended(path, process, ended)
             return
         control.planned(path, found.plan, now)
+        if held_back:
+            why = "no pod is evicted, since no scheduler tells that it would hold those made anew"
+            control.wait(path, Cause(NO_QUEUE_GATE, f"{found.plan.message}; {why}"), now)
+            return
         order = self._order(path, victims, record, await fence())
         await failpoint("planner.before-quota-order")
         answered = await self._orders.publish_order(order, last.sequence if last is not None else 0)
         await failpoint("planner.after-quota-order")
         if isinstance(answered, AlreadyExists):
-            control.wait(path, now)
+            control.again(path, now)
             return
         self._metrics.quota_orders.labels("committed").inc()
         self._ledger.ordered(order)
@@ -347,7 +374,7 @@ class QuotaLoop:
             await asyncio.sleep(0)
             if snapshot.queues.tree is not tree or not self._settings.ready():
                 return None
-        first = first_part(found.victims, self._most_victims())
+        first = first_part(found.victims, self._most_victims(control.processes[inputs.queue].room))
         if snapshot.revision == began or not first:
             return found, first
         if snapshot.exemptions.revision != policy or self._settings.mode() != inputs.mode:
@@ -369,14 +396,17 @@ class QuotaLoop:
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
 
-    def _most_victims(self) -> int:
-        return min(MOST_VICTIMS, self._snapshot.exemptions.policy.limits.victims_per_order)
+    def _most_victims(self, room: int) -> int:
+        """Return how many pods an order may have. `room`: what the caps allow, 0 where that was not told."""
+        limits = self._snapshot.exemptions.policy.limits
+        allowed = room or rates_of(limits, len(self._snapshot.pods)).at_once
+        return min(MOST_VICTIMS, limits.victims_per_order, allowed)
 
     def _order(
         self, path: str, victims: tuple[Victim, ...], record: DecisionRecord, fence: Fence
     ) -> EvictionOrder:
         # The time of being written, not of the round: an order that waited for its turn has its full life.
-        now = datetime.now(UTC)
+        now = self._now()
         return EvictionOrder(
             order_id=order_id(now),
             kind="quota",
@@ -390,19 +420,3 @@ class QuotaLoop:
             victims=victims,
             pdb_violations=sum(victim.pdb_violating for victim in victims),
         )
-
-    def _report(self, path: str, ended: EndedQuota) -> None:
-        """Tell of a result: metric, log, and an Event unless nothing had to be done."""
-        self._metrics.quota_processes.labels(ended.result).inc()
-        _log.info(
-            "quota_process_ended",
-            queue=path,
-            result=ended.result,
-            message=ended.message,
-            evicted=ended.evicted,
-            blocked=[obstacle.reason for obstacle in ended.blocked],
-        )
-        if ended.result in _EVENTS:
-            event_type, reason = _EVENTS[ended.result]
-            note = ended.message if not ended.evicted else f"{ended.message}; evicted {ended.evicted} in all"
-            self._tell(event_type, reason, note)

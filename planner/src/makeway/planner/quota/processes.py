@@ -2,8 +2,11 @@
 
 A process begins when a queue's timer has fired, and ends with a result. In between it orders evictions
 and waits for their outcome; where some victims stayed, or were too many for one order, it plans again.
-It is never interrupted: changes of its queue count when it has ended, but for a maximum that was raised
-meanwhile, down to which no pod has to go any more.
+An order is never interrupted. Between two of them the configuration may end a process: where it does not
+enforce the queue's quota any more, or has only raised its maximum. Other changes count when it has ended.
+
+A cause that may pass ends no process: caps, a breaker, the brake, no evictor, an API server that is away. The
+process waits and tries again. What ends it is that nothing more can go.
 
 A process plans only when no process runs for a queue below its own: what those evict counts for the queue
 above as well. A pod that could not be evicted is left out for the rest of the process, so that the next plan
@@ -17,28 +20,27 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome, SettledQuota
+from makeway.bus.messages import MAY_PASS, ControlState, EnforcedQuota, EvictionOrder, Outcome, SettledQuota
 from makeway.core.policy.mode import Mode
-from makeway.core.queues.amounts import Amounts, looser
+from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
-from makeway.core.queues.timers import Timer, Timers, TimerSettings
+from makeway.core.queues.quota_order import unenforced
+from makeway.core.queues.timers import Timer, Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
-
-MOST_FRUITLESS: Final = 3
-"""Orders in a row that evict no pod and leave none out that was not left out before, after which a process
-ends: evictors refuse the orders, or none runs."""
+from makeway.planner.quota.decide import NAMESPACE_MODE
+from makeway.planner.quota.waiting import RETRY, Cause, QuotaWait, cause_of, tries_again
 
 MOST_IDLE: Final = 100
-"""Orders in a row that evict no pod, whatever is learned from them, after which a process ends."""
+"""Orders in a row that evict no pod, though each shows of further pods that they stay, after which a process
+ends."""
 
 PATIENCE: Final = timedelta(minutes=15)
-"""How long a process waits for those of queues below its own. They are bounded, but not where their orders
-cannot be read or written."""
+"""How long a process waits for those of queues below its own whose orders cannot be read or written. Where
+those wait for something themselves, it waits as long as they do."""
 
-RETRY: Final = timedelta(seconds=2)
-"""Before a process plans again whose order did not do what it should; doubled with every further one."""
-
-Result: TypeAlias = Literal["notNeeded", "success", "bestEffort", "unsuccessful", "observed"]
+Result: TypeAlias = Literal[
+    "notNeeded", "success", "bestEffort", "unsuccessful", "observed", "cancelled", "undone"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +58,29 @@ class EndedQuota:
 class RunningQuota:
     """A process that runs.
 
-    `maximum`: what it began with; None where another planner began it. `order`: the one in flight.
-    `whole`: that order has all victims of its plan. `plan`: the last. `plan_at`: when it plans next.
-    `refused`: why each pod could not be evicted that would be refused again, by UID; `stuck`: the same of
-    those whose eviction failed for a reason that may pass. `fruitless`, `idle`: orders in a row, counted as
-    `MOST_FRUITLESS` and `MOST_IDLE` say.
+    `maximum`: what it began with; None where another planner began it. `need`: what had to go when it first
+    planned. `order`: the one in flight. `whole`: that order has all victims of its plan. `plan`: the last.
+    `plan_at`: when it plans next. `refused`: why each pod could not be evicted that would be refused again,
+    by UID; `stuck`: the same of those whose eviction failed for a reason that may pass. `idle`: orders in a
+    row, counted as `MOST_IDLE` says. `waiting`: for what, and `tried`: how often in a row it has tried.
+    `room`: how many pods the caps let its next order have, 0 where that is not known.
     """
 
     began_at: datetime
     maximum: Amounts | None
+    need: Amounts = field(default_factory=dict)
     plan_at: datetime | None = None
     order: EvictionOrder | None = None
     whole: bool = True
     plan: QuotaPlan | None = None
-    orders: int = 0
     evicted: int = 0
-    fruitless: int = 0
     idle: int = 0
     trouble: tuple[QuotaObstacle, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     stuck: Mapping[str, str] = field(default_factory=dict)
+    waiting: QuotaWait | None = None
+    tried: int = 0
+    room: int = 0
 
     @property
     def victims(self) -> frozenset[str]:
@@ -85,32 +90,60 @@ class RunningQuota:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaMemory:
+    """What the next planner has to know.
+
+    So that it does not enforce again what is settled, and judges what is not by the need that it began with.
+    """
+
+    settled: tuple[SettledQuota, ...] = ()
+    enforcing: tuple[EnforcedQuota, ...] = ()
+
+
 @dataclass
 class QuotaProcesses:
-    """All queues of one leading planner. Of the planner before it knows what was settled, and live orders."""
+    """All queues of one leading planner. Of the planner before it knows `QuotaMemory`, and live orders.
+
+    `unended`: the processes of the planner before that have not begun again.
+    """
 
     timers: Timers = field(default_factory=Timers)
     processes: dict[str, RunningQuota] = field(default_factory=dict)
     ended: dict[str, EndedQuota] = field(default_factory=dict)
+    unended: dict[str, EnforcedQuota] = field(default_factory=dict)
 
     @classmethod
-    def remembering(cls, settled: Iterable[SettledQuota]) -> QuotaProcesses:
-        """Return the control of a planner that begins to lead, with what the one before has settled."""
-        return cls(Timers({one.path: _timer_settings(one) for one in settled}))
+    def remembering(cls, memory: QuotaMemory) -> QuotaProcesses:
+        """Return the control of a planner that begins to lead, with what the one before remembered."""
+        terms = {one.path: unfinished(one.max) for one in memory.enforcing}
+        terms |= {one.path: _timer_settings(one) for one in memory.settled}
+        return cls(Timers(terms), unended={one.path: one for one in memory.enforcing})
 
     # ------------------------------------------------------------------------------------ events
 
     def saved(self, tree: QueueTree | None, mode: Mode, now: datetime) -> None:
-        """A configuration, or a mode, has come into force."""
+        """A configuration, or a mode, has come into force: what waits looks whether it may go on."""
         self.timers.saved(tree, now, mode)
+        self._forget_settled()
+        for path, process in self.processes.items():
+            if process.waiting is not None and process.order is None:
+                self.processes[path] = replace(process, plan_at=now)
 
-    def resume(self, orders: Iterable[EvictionOrder], now: datetime) -> None:
-        """Go on with the processes whose orders are live: another planner has begun them."""
+    def called_off(self, tree: QueueTree | None) -> dict[str, str]:
+        """Return the queues whose process the configuration asks for no more, with why.
+
+        None that has an order in flight: orders are not cut off.
+        """
+        found = {path: _called_off(process, path, tree) for path, process in self.processes.items()}
+        return {path: why for path, why in found.items() if why}
+
+    def resume(self, orders: Iterable[EvictionOrder]) -> None:
+        """Go on with the processes whose orders are live, before any configuration: another planner's."""
         for order in orders:
-            self.timers.begin(order.queue, resumed=True)
-            self.processes[order.queue] = RunningQuota(
-                began_at=order.created_at, maximum=None, order=order, orders=1
-            )
+            before = self.unended.get(order.queue)
+            self.timers.resume(order.queue, unfinished(before.max) if before is not None else None)
+            self.processes[order.queue] = RunningQuota(began_at=order.created_at, maximum=None, order=order)
 
     def due(self, tree: QueueTree | None, now: datetime) -> list[str]:
         """Return the queues to plan for now, in order, and begin the processes of those that have fired.
@@ -121,29 +154,34 @@ class QuotaProcesses:
             return []
         for path in self.timers.fired(tree, now):
             self.timers.begin(path)
-            self.processes[path] = RunningQuota(began_at=now, maximum=tree.at(path).maximum, plan_at=now)
+            maximum, before = tree.at(path).maximum, self.unended.pop(path, None)
+            need = before.need if before is not None and before.max == maximum else {}
+            self.processes[path] = RunningQuota(began_at=now, maximum=maximum, need=need, plan_at=now)
         return [
             path
             for path, process in self.processes.items()
-            if process.plan_at is not None
-            and process.plan_at <= now
-            and not (self.waits_for(path) and now < process.began_at + PATIENCE)
+            if process.plan_at is not None and process.plan_at <= now and not self._held_below(path, now)
         ]
 
     def planned(self, path: str, plan: QuotaPlan, now: datetime) -> None:
-        """Take note of a plan that an order is being made of."""
-        self.processes[path] = replace(self.processes[path], plan=plan, plan_at=now)
+        """Take note of a plan that pods have to go by."""
+        process = self.processes[path]
+        need = most_of(process.need, plan.need)
+        if process.maximum is not None and need != process.need:
+            self.timers.changes += 1
+        self.processes[path] = replace(process, plan=plan, plan_at=now, need=need)
 
     def ordered(self, path: str, order: EvictionOrder, *, whole: bool) -> None:
         """An order is in its stream."""
-        process = self.processes[path]
-        self.processes[path] = replace(
-            process, order=order, whole=whole, plan_at=None, orders=process.orders + 1
-        )
+        self.processes[path] = replace(self.processes[path], order=order, whole=whole, plan_at=None, room=0)
 
-    def wait(self, path: str, now: datetime) -> None:
-        """Plan again in a while: the order could not be committed."""
+    def again(self, path: str, now: datetime) -> None:
+        """Plan again in a moment: the order could not be committed, or the plan holds no more."""
         self.processes[path] = replace(self.processes[path], order=None, plan_at=now + RETRY)
+
+    def wait(self, path: str, cause: Cause, now: datetime) -> None:
+        """Wait until what may pass has passed, and try again then."""
+        self.processes[path] = _waiting(self.processes[path], cause, now)
 
     def outcome(self, path: str, outcome: Outcome | None, now: datetime) -> None:
         """The order in flight has ended, or is over without an outcome: plan again, or be done."""
@@ -152,7 +190,7 @@ class QuotaProcesses:
         everybody = outcome is not None and outcome.result == "succeeded"
         evicted = process.evicted + gone
         if process.maximum is None:
-            # What the planner before was about is not known. The timer starts again and sees to the rest.
+            # What is left of its plan is not known. The timer starts again and sees to the rest.
             message = (
                 f"{path}: the order of the planner before removed {evicted} of {len(process.victims)} pods"
             )
@@ -165,30 +203,28 @@ class QuotaProcesses:
             return
         refused, stuck = _left_out(process, outcome)
         learned = len(refused) + len(stuck) > len(process.refused) + len(process.stuck)
-        fruitless = 0 if gone or learned else process.fruitless + 1
-        idle = 0 if gone else process.idle + 1
-        trouble = () if everybody else (_trouble(outcome),)
-        pause = timedelta(0) if everybody else RETRY * 2 ** min(fruitless, 4)
+        cause = cause_of(outcome, moved=bool(gone) or learned)
         process = replace(
             process,
             order=None,
             evicted=evicted,
-            fruitless=fruitless,
-            idle=idle,
-            trouble=trouble,
+            idle=process.idle + 1 if not gone and cause is None else 0,
+            trouble=() if everybody or cause is not None else (_trouble(outcome),),
             refused=refused,
             stuck=stuck,
-            plan_at=now + pause,
+            plan_at=now if everybody else now + RETRY,
+            tried=0 if gone else process.tried,
+            waiting=process.waiting if cause is not None else None,
         )
-        self.processes[path] = process
+        self.processes[path] = process = process if cause is None else _waiting(process, cause, now)
         plan = process.plan
-        if everybody and process.whole and plan is not None:
+        if everybody and process.whole and plan is not None and not plan.lacks(NAMESPACE_MODE):
             result: Result = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, EndedQuota(result, now, plan.message, evicted, plan.blocked), now)
-        elif fruitless >= MOST_FRUITLESS or idle >= MOST_IDLE:
-            message = f"{path}: {trouble[0].message}" if trouble else f"{path}: nobody could be evicted"
+        elif process.idle >= MOST_IDLE:
+            message = f"{path}: {process.trouble[0].message}" if process.trouble else f"{path}: no pod went"
             result = "bestEffort" if evicted else "unsuccessful"
-            self.finish(path, EndedQuota(result, now, message, evicted, trouble), now)
+            self.finish(path, EndedQuota(result, now, message, evicted, process.trouble), now)
 
     def concluded(self, path: str, plan: QuotaPlan, now: datetime, *, observed: bool = False) -> EndedQuota:
         """A plan that nothing is ordered for: the process ends with it."""
@@ -209,6 +245,7 @@ class QuotaProcesses:
         del self.processes[path]
         self.timers.end(path, now)
         self.ended[path] = ended
+        self._forget_settled()
 
     # ----------------------------------------------------------------------------------- reading
 
@@ -221,14 +258,21 @@ class QuotaProcesses:
         """Return the UIDs that orders in flight remove."""
         return {uid for process in self.processes.values() for uid in process.victims}
 
-    def left_out(self, path: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return `refused` and `stuck` of a queue's process."""
-        process = self.processes[path]
-        return process.refused, process.stuck
+    def waits(self) -> dict[str, QuotaWait]:
+        """Return what processes without an order in flight wait for, by queue."""
+        return {
+            path: one.waiting
+            for path, one in self.processes.items()
+            if one.waiting is not None and one.order is None
+        }
 
-    def settled(self) -> tuple[SettledQuota, ...]:
-        """Return what the next planner has to know so that it does not enforce again what is settled."""
-        return tuple(
+    def memory(self) -> QuotaMemory:
+        """Return what the next planner has to know. O(queues)."""
+        enforcing = dict(self.unended)
+        for path, process in self.processes.items():
+            if process.maximum is not None:
+                enforcing[path] = EnforcedQuota(path=path, max=dict(process.maximum), need=dict(process.need))
+        settled = tuple(
             SettledQuota(
                 path=path,
                 max=dict(terms.maximum),
@@ -237,6 +281,7 @@ class QuotaProcesses:
             )
             for path, terms in self.timers.settled().items()
         )
+        return QuotaMemory(settled, tuple(enforcing[path] for path in sorted(enforcing)))
 
     def running(self, path: str) -> frozenset[str]:
         """Return the queues that other processes run for."""
@@ -246,6 +291,16 @@ class QuotaProcesses:
         """Return the queues below a queue for which processes run."""
         return tuple(other for other in self.processes if other.startswith(f"{path}."))
 
+    def _forget_settled(self) -> None:
+        for path in self.unended.keys() & self.timers.settled().keys():
+            del self.unended[path]
+
+    def _held_below(self, path: str, now: datetime) -> bool:
+        """Report whether a process has to wait for those of queues below its own."""
+        below = [self.processes[other] for other in self.waits_for(path)]
+        patient = now < self.processes[path].began_at + PATIENCE
+        return any(patient or one.waiting is not None for one in below)
+
     def timer(self, path: str) -> Timer | None:
         """Return a queue's timer, where one runs."""
         return self.timers.timer(path)
@@ -253,6 +308,40 @@ class QuotaProcesses:
     def awaited(self) -> Mapping[str, EvictionOrder]:
         """Return the orders in flight, by queue."""
         return {path: one.order for path, one in self.processes.items() if one.order is not None}
+
+
+def memory_in(told: ControlState | None, cluster_uid: str) -> QuotaMemory:
+    """Return what a control state remembers of the quotas of a cluster; of none, or another's, nothing."""
+    if told is None or told.cluster_uid != cluster_uid:
+        return QuotaMemory()
+    return QuotaMemory(told.settled, told.enforcing)
+
+
+def _waiting(process: RunningQuota, cause: Cause, now: datetime) -> RunningQuota:
+    before = process.waiting
+    since = before.since if before is not None and before.reason == cause.reason else now
+    again = tries_again(cause, process.tried, now)
+    return replace(
+        process,
+        order=None,
+        plan_at=again,
+        tried=process.tried + 1,
+        room=cause.room,
+        waiting=QuotaWait(cause.reason, cause.message, since, again),
+    )
+
+
+def _called_off(process: RunningQuota, path: str, tree: QueueTree | None) -> str:
+    if process.order is not None:
+        return ""
+    if tree is None:
+        return "there is no configuration of queues any more"
+    if why := unenforced(tree, path):
+        return why
+    most = tree.at(path).maximum
+    if process.maximum is not None and is_raised(process.maximum, most):
+        return f"its max was raised to {texts_of(most)}"
+    return ""
 
 
 def _timer_settings(settled: SettledQuota) -> TimerSettings:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from makeway.bus.messages import API_VERSION, Obstacle
-from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer
+from makeway.bus.queue_report import (
+    QueueReport,
+    QueueState,
+    QuotaEnd,
+    QuotaProcess,
+    QuotaTimer,
+    QuotaWaiting,
+)
 from makeway.core.k8s.resources import PODS
 from makeway.core.queues.tree import Queue
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
+from makeway.planner.quota.waiting import QuotaWait
 from makeway.planner.snapshot.queue_usage import QueueUsage
 
 
@@ -50,18 +58,23 @@ def _state(queues: QueueUsage, control: QuotaProcesses, queue: Queue) -> QueueSt
         delay_seconds=int(queue.delay.total_seconds()),
         miss_percent=queue.miss_percent,
         timer=None if timer is None else QuotaTimer(since=timer.since, fires_at=timer.fires_at),
-        process=None if process is None else _process(process, control.waits_for(queue.path)),
+        process=None
+        if process is None
+        else _process(process, control.waits_for(queue.path), control.waits().get(queue.path)),
         last=None if ended is None else _end(ended),
     )
 
 
-def _process(process: RunningQuota, below: tuple[str, ...]) -> QuotaProcess:
+def _process(process: RunningQuota, below: tuple[str, ...], wait: QuotaWait | None) -> QuotaProcess:
     return QuotaProcess(
         since=process.began_at,
         order_id=process.order.order_id if process.order is not None else "",
         victims=len(process.victims),
         evicted=process.evicted,
         waits_for=below if process.order is None else (),
+        waiting=None
+        if wait is None
+        else QuotaWaiting(reason=wait.reason, message=wait.message, since=wait.since, until=wait.until),
     )
 
 

@@ -22,6 +22,7 @@ from makeway.planner.plan.promised import ComingNodes, wait_for_promise
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import mode_of
+from makeway.planner.quota.gates import QueueGates
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
@@ -237,12 +238,18 @@ def _seen(context: PlannerContext) -> ClusterState:
 
 def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
     bus, cluster_uid, configuration = context.bus, context.cluster_uid, seen.configuration
+
+    def braked() -> str:
+        return configuration.brake.current.scope()
+
     quotas = QuotaLoop(
         QuotaSettings(
             cluster_uid=cluster_uid,
             identity=context.identity,
             mode=lambda: mode_of(configuration.in_force, context.mode),
             ready=lambda: not seen.unsynced(),
+            gates=QueueGates(bus.components, cluster_uid).names,
+            braked=braked,
         ),
         snapshot=seen.snapshot,
         ledger=seen.ledger,
@@ -256,7 +263,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
         cluster_uid,
         lambda: configuration.control_state(context.mode, cluster_uid),
         seen.metrics,
-        quotas.settled,
+        quotas.memory,
         pods=lambda: len(seen.snapshot.pods),
     )
     quotas.remember = control.changed

@@ -90,6 +90,12 @@ class QueueUsage:
         """Return the number of the queue that a bound pod counts in; NOWHERE where it is in none."""
         return self._leaves.get(uid, NOWHERE)
 
+    def staying_in(self, queue: Queue) -> Iterator[PodRecord]:
+        """Return the bound pods in and below a queue that are not being deleted. O(bound pods)."""
+        for uid, leaf in self._leaves.items():
+            if queue.number <= leaf < queue.below and not (pod := self._records[uid]).terminating:
+                yield pod
+
     def record(self, uid: str) -> PodRecord:
         """Return a bound pod; KeyError where it is not known."""
         return self._records[uid]

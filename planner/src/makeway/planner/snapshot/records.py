@@ -40,7 +40,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `ends_micros` is that, when its grace period ends, in microseconds. `facts`: what rules look at.
     `signature`: what other pods' constraints look at. `health`: as the eviction API has it, for hard
     disruption budgets. `group`: the name of its PodGroup; `priority` is that of its groups then, here and in
-    `facts`, once the snapshot has entered it.
+    `facts`, once the snapshot has entered it. `scheduler_name`: whose pod it is; `controller`: what made it,
+    as `ReplicaSet shop/web-1`. Both are empty in recordings that do not say.
     """
 
     namespace: str
@@ -58,6 +59,8 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ends_micros: int = 0
     health: Health = READY
     group: str = ""
+    scheduler_name: str = ""
+    controller: str = ""
 
     @property
     def importance(self) -> Importance:
@@ -126,6 +129,7 @@ class PodRecords:
                 status.resources,
                 is_resize_infeasible(pod),
                 spec.scheduling_group,
+                spec.scheduler_name,
             )
         )
         known = self._alike.get(workload)
@@ -193,7 +197,15 @@ def _counted(
         ends_micros=microseconds(metadata.deletion_timestamp) if metadata.deletion_timestamp else 0,
         health=health_of(pod),
         group=sys.intern(group_of(pod)),
+        scheduler_name=sys.intern(spec.scheduler_name or ""),
+        controller=sys.intern(_controller_of(pod)),
     )
+
+
+def _controller_of(pod: Pod) -> str:
+    owners = pod.metadata.owner_references or ()
+    found = next((one for one in owners if one.controller), None)
+    return "" if found is None else f"{found.kind} {pod.metadata.namespace}/{found.name}"
 
 
 def node_record(node: Node) -> NodeRecord:

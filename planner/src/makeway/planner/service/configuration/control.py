@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from makeway.bus import codec
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.quota.processes import QuotaMemory, memory_in
 
 POLL_SECONDS: Final = 5.0
 """Between two reads of what is stored, where nothing changes."""
@@ -119,13 +120,13 @@ def about(told: int, pods: int) -> int:
     return told if abs(pods - told) * 10 <= told else pods
 
 
-def remembering(state: ControlState, settled: tuple[SettledQuota, ...]) -> ControlState:
+def remembering(state: ControlState, memory: QuotaMemory) -> ControlState:
     """Return a control state with the memory of the quotas, without it where NATS would not carry both. Pure.
 
     A planner that finds no memory starts every timer again.
     """
-    told = replace(state, settled=settled)
-    return told if not settled or len(codec.encode(told)) <= MOST_BYTES else state
+    told = replace(state, settled=memory.settled, enforcing=memory.enforcing)
+    return told if told == state or len(codec.encode(told)) <= MOST_BYTES else state
 
 
 def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: datetime) -> int:
@@ -142,7 +143,7 @@ def next_revision(stored: ControlState | None, cluster_uid: str, own: int, now: 
 class Control:
     """`state()`: what should be in force, with any revision; None while that is not known.
 
-    `settled()`: what is remembered of the quotas; None while that is not known, and what is stored stays.
+    `memory()`: what is remembered of the quotas; None while that is not known, and what is stored stays.
     `pods()`: how many are bound.
     """
 
@@ -152,7 +153,7 @@ class Control:
         cluster_uid: str,
         state: Callable[[], ControlState | None],
         metrics: PlannerMetrics,
-        settled: Callable[[], tuple[SettledQuota, ...] | None] = lambda: None,
+        memory: Callable[[], QuotaMemory | None] = lambda: None,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         pods: Callable[[], int] = lambda: 0,
@@ -160,7 +161,7 @@ class Control:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._state = state
-        self._settled = settled
+        self._memory = memory
         self._now = now
         self._pods = pods
         self._metrics = metrics
@@ -202,12 +203,11 @@ class Control:
         stored, sequence = await self._bus.control()
         if stored is not None and codec.is_ahead(stored.revision, self._now()):
             stored = None  # no follower takes it, even where it says what it should
-        settled = self._settled()
-        if settled is None:
-            ours = stored is not None and stored.cluster_uid == self._cluster_uid
-            settled = stored.settled if stored is not None and ours else ()
+        memory = self._memory()
+        if memory is None:
+            memory = memory_in(stored, self._cluster_uid)
         counted = replace(in_force, pods=about(stored.pods if stored is not None else 0, self._pods()))
-        whole = remembering(counted, settled)
+        whole = remembering(counted, memory)
         wanted = within_bounds(whole)
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._note_published(stored)

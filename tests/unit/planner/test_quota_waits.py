@@ -1,0 +1,221 @@
+"""A lowered quota comes down though caps, a breaker, the brake or a missing evictor keep it waiting."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from makeway.bus.messages import ControlState
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.evictor.verdicts import Refused
+from makeway.planner.snapshot.changes import Enforce
+from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
+
+MINUTE = timedelta(minutes=1)
+
+
+def pods(number: int) -> list:  # type: ignore[type-arg]
+    return [pod_in_a(f"p{place:05}") for place in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "used", "most"), [(400, 300, 100), (2000, 700, 400), (10_000, 3000, 1500)]
+)
+async def test_a_quota_comes_down_wholly_whatever_the_default_caps_let_go_at_once(
+    cluster: int, used: int, most: int
+) -> None:
+    world = Enforcing(pods(used), most, others=cluster - used)
+
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted) == ("success", used - most)
+    assert world.staying() == most
+    assert {reason for reason, _ in world.told[:-1]} == {"QuotaWaits"}
+    assert world.told[-1][0] == "QuotaEnforced"
+    assert any("waits (victims-share)" in note for _, note in world.told)
+    allowed = world.evictor.mode_guard.rates().ten_minutes
+    seconds = sorted(
+        victim.deleted_at.timestamp()
+        for last in world.evictor.records.outcomes.values()
+        for victim in last.victims
+        if victim.deleted_at is not None
+    )
+    assert all(later - first > 600 for first, later in zip(seconds, seconds[allowed:], strict=False))
+
+
+async def test_what_a_quota_waits_for_and_until_when_is_told() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+
+    await world.run(DELAY + MINUTE)
+
+    (wait,) = world.control.waits().values()
+    assert wait.reason == "victims-share"
+    assert "80 of the last ten minutes: the policy allows 100" in wait.message
+    assert timedelta(minutes=9) <= wait.until - world.orders[0].created_at <= timedelta(minutes=11)
+    assert world.registry.get_sample_value(
+        "makeway_planner_quota_waiting_processes", {"reason": "victims-share"}
+    )
+    assert [len(order.victims) for order in world.orders] == [80, 80]
+
+
+async def test_a_breaker_keeps_a_quota_waiting_until_it_is_reset() -> None:
+    world = Enforcing(pods(10), 4)
+    world.evictor.breaker = lambda order: Refused("breaker-open", "everywhere: signatures")
+
+    await world.run(timedelta(hours=2))
+
+    assert world.ended is None
+    assert world.control.waits()[PATH].reason == "breaker-open"
+    assert len(world.orders) < 130
+    world.evictor.breaker = lambda order: None
+    ended = await world.until_ended(2 * MINUTE)
+    assert (ended.result, ended.evicted, world.staying()) == ("success", 6, 4)
+
+
+async def test_no_evictor_keeps_a_quota_waiting_until_one_is_there() -> None:
+    world = Enforcing(pods(10), 4)
+    world.answers = False
+
+    await world.run(timedelta(hours=1))
+
+    assert world.ended is None
+    assert world.control.processes[PATH].waiting is not None
+    assert ("QuotaWaits" in {reason for reason, _ in world.told}) is True
+    world.answers = True
+    assert (await world.until_ended(5 * MINUTE)).result == "success"
+
+
+async def test_the_brake_keeps_a_quota_waiting_and_no_order_is_written_under_it() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+    await world.run(DELAY + MINUTE)
+    written = len(world.orders)
+    world.mode = "off"
+    world.evictor.cluster.brake = Brake(everywhere=True)
+
+    await world.run(timedelta(hours=1))
+
+    assert (world.ended, len(world.orders)) == (None, written)
+    assert world.control.waits()[PATH].reason == "mode-off"
+    world.mode = "enforce"
+    world.evictor.cluster.brake = Brake()
+    ended = await world.until_ended()
+    assert (ended.result, ended.evicted) == ("success", 200)
+
+
+async def test_the_brake_on_a_namespace_keeps_a_quota_waiting_for_the_pods_there() -> None:
+    braked = [pod_in_a(f"b{place}", namespace="shop") for place in range(3)]
+    world = Enforcing([*braked, *pods(3)], 1)
+    world.braked = "shop"
+    world.snapshot.apply(Enforce(Policy(namespace_modes={"shop": "off"}), "braked"))
+
+    await world.run(timedelta(hours=1))
+
+    assert (world.ended, world.staying()) == (None, 3)
+    assert world.control.waits()[PATH].reason == "mode-off"
+    assert "the brake holds shop" in world.control.waits()[PATH].message
+    world.snapshot.apply(Enforce(Policy(), "released"))
+    world.braked = ""
+    assert (await world.until_ended(2 * MINUTE)).result == "success"
+
+
+async def test_a_maximum_raised_while_a_quota_waits_ends_its_process_with_what_was_done() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+    await world.run(DELAY + MINUTE)
+    written = len(world.orders)
+
+    world.save(150)
+    ended = await world.until_ended(MINUTE)
+    await world.run(timedelta(hours=1))
+
+    assert (ended.result, ended.evicted, len(world.orders)) == ("cancelled", 80, written)
+    assert "its max was raised to pods 150" in ended.message
+    assert world.told[-1][0] == "QuotaCancelled"
+    assert world.control.timer(PATH) is None
+
+
+async def test_no_further_order_is_written_once_the_quota_is_switched_off() -> None:
+    world = Enforcing(pods(300), 100, policy=Policy(limits=PolicyLimits(victims_per_order=10)))
+    world.evictor.cluster.before("delete", "p00003", lambda: world.save(100, enabled=False))
+
+    ended = await world.until_ended(10 * MINUTE)
+
+    assert len(world.orders) == 1
+    assert ended.result == "cancelled"
+    assert "quotapreemptionenabled is not true" in ended.message
+
+
+async def test_what_may_be_left_over_is_a_share_of_what_had_to_go_at_first() -> None:
+    kept = [pod_in_a(f"k{place}", kept=True) for place in range(10)]
+    limits = PolicyLimits(victims_per_order=40, victims_percent_per_ten_minutes=100)
+    world = Enforcing([*kept, *pods(100)], 0, miss=10, policy=Policy(limits=limits))
+
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted, world.staying()) == ("bestEffort", 100, 10)
+
+
+async def test_what_had_to_go_at_first_is_known_to_the_next_planner() -> None:
+    kept = [pod_in_a(f"k{place}", kept=True) for place in range(10)]
+    world = Enforcing([*kept, *pods(100)], 0, miss=10)
+    await world.run(DELAY + MINUTE)
+    memory = world.loop.memory()
+    assert memory is not None
+    assert world.staying() == 30
+
+    world.stored = ControlState(
+        revision=1,
+        mode="enforce",
+        cluster_uid="cluster-1",
+        settled=memory.settled,
+        enforcing=memory.enforcing,
+    )
+    world.restart()
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted, world.staying()) == ("bestEffort", 20, 10)
+
+
+async def test_where_no_scheduler_holds_successors_it_is_told_who_would_go_and_no_pod_goes() -> None:
+    world = Enforcing(pods(6), 2)
+    world.gates = frozenset()
+
+    await world.run(timedelta(hours=1))
+
+    assert world.orders == []
+    assert world.control.waits()[PATH].reason == "no-queue-gate"
+    assert "4 pods with pods 4" in world.told[0][1]
+    assert [len(record.victims) for record in world.decisions] == [4]
+    world.gates = frozenset({"default-scheduler"})
+    assert (await world.until_ended(2 * MINUTE)).result == "success"
+
+
+async def test_pods_whose_scheduler_has_no_gate_stay_and_are_named() -> None:
+    world = Enforcing([pod_in_a("v0", scheduler="volcano"), pod_in_a("v1", scheduler="volcano"), *pods(4)], 1)
+
+    ended = await world.until_ended()
+
+    assert (ended.result, ended.evicted) == ("bestEffort", 4)
+    assert "2 pods of scheduler volcano" in ended.message
+    assert {victim.name for order in world.orders for victim in order.victims} == {
+        f"p{place:05}" for place in range(4)
+    }
+
+
+async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_made_the_pods() -> None:
+    world = Enforcing(pods(6), 2)
+    assert (await world.until_ended()).result == "success"
+
+    began = int(world.clock.now().timestamp() * 1_000_000)
+    for place in range(4):
+        world.make(pod_in_a(f"n{place}", created=began, controller="ReplicaSet default/web"))
+    await world.run(2 * MINUTE)
+
+    ended = world.ended
+    assert ended is not None
+    assert ended.result == "undone"
+    assert [one.message for one in ended.blocked] == ["4 pods made anew by ReplicaSet default/web"]
+    assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
+    assert len(world.orders) == 1
+    assert world.control.timer(PATH) is None
