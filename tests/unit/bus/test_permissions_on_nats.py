@@ -182,7 +182,9 @@ async def test_a_planner_answers_people_and_speaks_in_no_other_inbox(guarded: Na
     await viewer.close()
 
 
-async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded: NatsServer) -> None:
+async def test_people_and_planners_may_ask_every_component_how_it_is_and_each_answers(
+    guarded: NatsServer,
+) -> None:
     sample = MESSAGES["component-status.full"]
     assert isinstance(sample, ComponentStatus)
     buses = [await _bus(guarded, user) for user in ("planner", "evictor", "scheduler", "shadow")]
@@ -191,7 +193,7 @@ async def test_people_may_ask_every_component_how_it_is_and_each_answers(guarded
         await bus.components.answer(partial(_same, own))
         await bus.connection.client.flush()
 
-    for user in ("viewer", "operator"):
+    for user in ("viewer", "operator", "planner"):
         asking = await _bus(guarded, user)
         answers = await asking.components.ask(1.0)
         assert sorted(one.identity for one in answers) == sorted(bus.source for bus in buses)
