@@ -727,6 +727,27 @@ async def test_a_unit_goes_whole_for_a_quota() -> None:
     assert world.records.begun_orders
 
 
+def in_queue(pod: Pod, path: str) -> Pod:
+    return changed(pod, "metadata", labels={"queue": path})
+
+
+async def test_a_unit_goes_for_the_quota_of_any_queue_that_has_a_pod_of_it() -> None:
+    pods = [in_queue(member("a"), "root.nolimit"), member("b", "node-b"), member("c", "node-c")]
+
+    outcome = await world_of(*pods).carry_out(quota_of("a", "b", "c"))
+
+    assert results(outcome) == {"a": "deleted", "b": "deleted", "c": "deleted"}
+
+
+async def test_a_unit_of_which_no_pod_is_in_the_queue_stays() -> None:
+    world = world_of(*(in_queue(member(name, f"node-{name}"), "root.nolimit") for name in "abc"))
+
+    outcome = await world.carry_out(quota_of("a", "b", "c"))
+
+    assert (outcome.result, world.cluster.deletes()) == ("refused", [])
+    assert "the pod is in root.nolimit, the order is for root.default" in outcome.message
+
+
 async def test_of_a_unit_no_pod_goes_for_a_quota_where_one_may_not() -> None:
     for keep in (leave_out, cycle):
         world = world_of(*spread("a", "b"))

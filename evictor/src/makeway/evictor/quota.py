@@ -10,6 +10,7 @@ what is left.
 
 Pods of groups that go whole are in orders of their own, which are carried out as those for a preemptor are:
 all of them are read, marked and tried before the first delete, and one that may not go refuses the order.
+Such a group may have pods in other queues; it is enough that one of them is in the order's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -25,6 +27,8 @@ import structlog
 from makeway.bus.messages import EvictionOrder, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.rules import PreemptorFacts
+from makeway.core.queues.quota_exemption import QuotaExemption
+from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
 from makeway.evictor import decide
 from makeway.evictor.caps import party_of
 from makeway.evictor.execution import Execution, Halt, VictimProgress, refused_by_cap, side_by_side
@@ -46,6 +50,7 @@ class QuotaExecution(Execution):
         super().__init__(order, **parts)
         self._queue_guard = queue_guard
         self._over: OverCap | None = None
+        self._units_in_queue = frozenset[str]()
 
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
@@ -97,16 +102,34 @@ class QuotaExecution(Execution):
             raise TemporaryError("unavailable", f"the queues cannot be read: {stale}")
         return Proceed(_NOBODY)
 
+    async def _read_classes_of(self, pods: Iterable[Pod | None]) -> None:
+        """Note which groups have a pod in the queue. No class exempts from that, so none is read."""
+        unit_of = {victim.uid: victim.unit for victim in self.order.victims if victim.unit}
+        self._units_in_queue |= {
+            unit_of[pod.metadata.uid]
+            for pod in pods
+            if pod is not None
+            and pod.metadata.uid in unit_of
+            and self._queue_guard.bar_of(self.order, pod) is None
+        }
+
     def _judge(self, victim: Victim, pod: Pod | None) -> VictimVerdict:
-        """No class exempts a pod from what its queue may not hold, so none is read."""
         return decide.judge_for_quota(
             victim,
             pod,
             self._mode_guard.policy.protection,
-            partial(self._queue_guard.bar_of, self.order),
+            partial(self._bar_of, victim.unit),
             self._daemonsets,
             group=self._membership(victim, pod),
         )
+
+    def _bar_of(self, unit: str, pod: Pod) -> QuotaExemption | None:
+        """What in the queues keeps a pod; none of a group that has begun or has a pod in the queue."""
+        found = self._queue_guard.bar_of(self.order, pod)
+        goes_with_others = unit in self._units_in_queue or unit in self._units.begun
+        if found is not None and goes_with_others and found.rule in (NOT_IN_QUEUE, NOT_LIMITED):
+            return None
+        return found
 
     def _stays(self, stop: Failed | Refused) -> None:
         """One that stays keeps no others, unless the order is of groups that go whole; `progress` has it."""
