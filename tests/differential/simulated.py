@@ -14,11 +14,19 @@ from makeway.planner.offline.world import World
 
 
 def world_of(case: Case) -> World:
-    """Read the cluster as `simulate` does; a pod that is only placed in memory is on its node."""
+    """Read the cluster as `simulate` does; a pod that is only placed in memory is on its node.
+
+    A claim without a volume is given one: the scheduler here asks no binder of volumes, and `simulate`
+    refuses what would wait for one.
+    """
     world = World()
     world.enforce(UPSTREAM, "upstream")
+    claims = [
+        one if one.spec.volume_name else replace(one, spec=replace(one.spec, volume_name="bound"))
+        for one in case.claims
+    ]
     for items in (
-        *(case.namespaces, case.nodes, case.budgets, case.claims, case.volumes),
+        *(case.namespaces, case.nodes, case.budgets, claims, case.volumes),
         *(case.composite_pod_groups, case.pod_groups),
     ):
         for item in items:
