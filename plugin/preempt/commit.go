@@ -63,7 +63,11 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 		}
 	}
 	for _, a := range o.chosen.awaited {
-		e.awaited[a.pod.UID] = a.orderID
+		if a.orderID == "" {
+			e.terminating = append(e.terminating, a.pod.UID)
+		} else {
+			e.awaited[a.pod.UID] = a.orderID
+		}
 		e.remaining[a.pod.UID] = time.Time{}
 	}
 	return e
@@ -275,7 +279,9 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		message.Victims = append(message.Victims, e.wireVictim(v, order))
 	}
 	for _, a := range order.chosen.awaited {
-		message.Awaited = append(message.Awaited, wire.Awaited{UID: string(a.pod.UID), OrderID: a.orderID})
+		if a.orderID != "" {
+			message.Awaited = append(message.Awaited, a.onTheWire())
+		}
 	}
 	return message, inMemory, nil
 }

@@ -105,7 +105,25 @@ func terminatingByPreemption(pod *v1.Pod) bool {
 // overdue reports whether a pod that is being deleted should have left: its deletionTimestamp, which is when
 // the grace period ends, is more than a minute ago. Its kubelet may be dead.
 func overdue(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && !now.Before(pod.DeletionTimestamp.Add(leavingSlack))
+	return pod.DeletionTimestamp != nil && !now.Before(overdueAt(pod))
+}
+
+// overdueAt is from when on a pod that is being deleted is overdue.
+func overdueAt(pod *v1.Pod) time.Time { return pod.DeletionTimestamp.Add(leavingSlack) }
+
+// terminating reports whether a pod is being deleted and still expected to leave.
+func terminating(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Before(overdueAt(pod))
+}
+
+// lastOverdueAt is when the last of some terminating pods is no longer expected to leave.
+func lastOverdueAt(pods []*v1.Pod) (last time.Time) {
+	for _, pod := range pods {
+		if at := overdueAt(pod); at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 // holds reports whether the cycle's snapshot has a pod on a node.

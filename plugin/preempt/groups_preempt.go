@@ -348,6 +348,11 @@ func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanRe
 		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.places))}
 	}
+	if len(verified.victims)+len(verified.awaited) == 0 {
+		until := lastOverdueAt(verified.terminating)
+		e.retry.postpone(a.one(), until)
+		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.terminating, fmt.Sprintf("for %d members", len(verified.places)), until)}
+	}
 	order := &pendingOrder{
 		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID,
 		pod:    a.group.Waiting[0],

@@ -203,9 +203,9 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 			pod := info.GetPod()
 			out := &outgoing{infos: []fwk.PodInfo{info}, nodes: []string{node}}
 			switch orderID := awaited[uid]; {
+			case terminating(pod, now) && !t.isOwn(pod):
 			case orderID != "" && t.engine.inflight.removes(orderID, uid):
 				out.awaited = &awaitedPod{pod: pod, orderID: orderID}
-			case pod.DeletionTimestamp != nil && !overdue(pod, now) && !t.isOwn(pod):
 			default:
 				continue
 			}

@@ -54,7 +54,7 @@ type inFlightPreemption struct {
 
 	victims []types.UID          // of this order
 	awaited map[types.UID]string // pods that other orders remove, with those orders' ids
-	// terminating are pods that are being deleted anyway, and whose room a group needs.
+	// terminating are pods that are being deleted anyway, and whose room is needed.
 	terminating []types.UID
 	// remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
 	// at which the pod informer reported them deleted (zero where it has not).

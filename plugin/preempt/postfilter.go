@@ -204,9 +204,16 @@ func (a *attempt) left() potential {
 }
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
-// leaves the rest to a goroutine.
+// leaves the rest to a goroutine. Where terminating pods alone make the room there is nothing to order: the pod is nominated,
+// and nothing holds it. The scheduler's own events wake it as they leave, and it is tried again when they are overdue.
 func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preemptResult {
 	now := a.engine.clock.Now()
+	if leaving := best.terminatingAlone(); len(leaving) > 0 {
+		until := lastOverdueAt(leaving)
+		a.engine.reverted.forget(a.pod.UID)
+		a.engine.retry.postpone(refOf(a.pod), until)
+		return preemptResult{kind: endAwaiting, node: best.node, message: roomOnItsWay(leaving, "on node "+best.node, until)}
+	}
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
 		requestID:  reply.RequestID,
@@ -226,6 +233,26 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preem
 	return preemptResult{kind: endNominated, node: best.node}
 }
 
+// terminatingAlone are the pods that make the room, where all of them are terminating; none otherwise.
+func (c *verifiedCandidate) terminatingAlone() (pods []*v1.Pod) {
+	if len(c.victims) > 0 {
+		return nil
+	}
+	for _, one := range c.awaited {
+		if one.orderID != "" {
+			return nil
+		}
+		pods = append(pods, one.pod)
+	}
+	return pods
+}
+
+// roomOnItsWay says what a pod or group waits for that no pod has to be evicted for.
+func roomOnItsWay(leaving []*v1.Pod, where string, until time.Time) string {
+	return fmt.Sprintf("no pod is evicted: room %s is on its way, from %d terminating pods; where they are still there at %s, other room is looked for",
+		where, len(leaving), until.UTC().Format(time.RFC3339))
+}
+
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
 // the next, and the room in its queue that it was activated for too, where it is not the gate that kept it out. What the
 // cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that. Where the fallback
@@ -241,7 +268,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 	default:
 		e.gate.CycleFailed(pod.UID)
 	}
-	if !goesOn && end.kind != endNominated && result != nil {
+	if !goesOn && end.kind != endNominated && end.kind != endAwaiting && result != nil {
 		e.endReservation(pod.UID) // its nomination ends
 	}
 	e.inflight.cycled(pod.UID)

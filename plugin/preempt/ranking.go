@@ -14,7 +14,7 @@ import (
 // so that the same input leads to the same node. The planner ranks by the same ones; both are tested with the cases of
 // bus/testdata/ranking.
 //
-// The pods that go are the new victims and the awaited: those that another order already removes.
+// The pods that go are the new victims and those that another order already removes. A terminating pod costs nothing.
 // `now` stands in for the start of a pod that has not started.
 func rank(candidates []*verifiedCandidate, now time.Time) {
 	keys := make(map[*verifiedCandidate]rankKey, len(candidates))
@@ -56,7 +56,9 @@ func newRankKey(c *verifiedCandidate, now time.Time) rankKey {
 		}
 	}
 	for _, awaited := range c.awaited {
-		count(awaited.pod)
+		if awaited.pod.DeletionTimestamp == nil {
+			count(awaited.pod)
+		}
 	}
 	return key
 }

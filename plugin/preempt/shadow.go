@@ -280,7 +280,7 @@ func asCandidates(passed []*verifiedCandidate, reply *wire.PlanReply, most int) 
 		}
 		var awaited []wire.Awaited
 		for _, one := range found.awaited {
-			awaited = append(awaited, wire.Awaited{UID: string(one.pod.UID), OrderID: one.orderID})
+			awaited = append(awaited, one.onTheWire())
 		}
 		candidate.Removable, candidate.Awaited, candidate.PDBViolations = removable, awaited, violations
 		candidates = append(candidates, candidate)

@@ -14,6 +14,10 @@ const (
 	// not run.
 	endNominated outcomeKind = "nominated"
 
+	// The same. The pod is nominated to a node where terminating pods make the room: no order is written, and nothing holds
+	// the pod, which the scheduler tries again as they leave.
+	endAwaiting outcomeKind = "room_on_its_way"
+
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
 	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
 	// failed the scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
@@ -62,7 +66,7 @@ const (
 // preemptResult is how one PostFilter call ended, with the words for the pod's condition.
 type preemptResult struct {
 	kind    outcomeKind
-	node    string // with endNominated
+	node    string // with endNominated and endAwaiting
 	message string
 	clear   bool // a nomination that the ending would keep was taken back in memory
 }
@@ -82,6 +86,8 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 	switch e.kind {
 	case endNominated:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
+	case endAwaiting:
+		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endInFlight, endLeaving, endLimited, endDelayed:
@@ -96,7 +102,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 // members and keep those of others. UnschedulableAndUnresolvable stops the chain, and after Unschedulable a MakeWayFallback may act.
 func (e preemptResult) groupStatus() *fwk.Status {
 	switch e.kind {
-	case endNominated, endInFlight, endLeaving:
+	case endNominated, endAwaiting, endInFlight, endLeaving:
 		return e.status(fwk.Success)
 	}
 	_, status := e.statusPair()
@@ -119,7 +125,7 @@ func (e preemptResult) refuses() bool {
 // keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e preemptResult) keepsNomination() bool {
 	switch e.kind {
-	case endNominated, endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable, endInFlight, endLeaving:
+	case endNominated, endAwaiting, endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable, endInFlight, endLeaving:
 		return false
 	}
 	return true

@@ -41,10 +41,19 @@ type victim struct {
 	apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
 }
 
-// awaitedPod is a pod that another order already removes.
+// awaitedPod is a pod that leaves anyway: another order removes it, or it is terminating and has no orderID.
 type awaitedPod struct {
 	pod     *v1.Pod
 	orderID string
+}
+
+// onTheWire names the pod as messages do.
+func (a awaitedPod) onTheWire() wire.Awaited {
+	if a.orderID != "" {
+		return wire.Awaited{UID: string(a.pod.UID), OrderID: a.orderID}
+	}
+	until := wire.At(overdueAt(a.pod))
+	return wire.Awaited{UID: string(a.pod.UID), Namespace: a.pod.Namespace, Name: a.pod.Name, Until: &until}
 }
 
 // verifiedCandidate is a candidate that passed the scheduler's own filters. Its victims are minimal: none of
@@ -180,13 +189,17 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !ok {
 			continue
 		}
-		if !v.removes(awaited.OrderID, info.GetPod().UID) {
+		one := awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID}
+		switch {
+		case terminating(one.pod, v.now):
+			one.orderID = ""
+		case one.orderID == "" || !v.removes(one.orderID, one.pod.UID):
 			return nil, failure{cause: causeAwaited}
 		}
 		if !dry.remove(ctx, info) {
 			return nil, dry.failure(ctx)
 		}
-		result.awaited = append(result.awaited, awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID})
+		result.awaited = append(result.awaited, one)
 	}
 
 	var removed []removal
@@ -234,8 +247,15 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 			}
 		}
 	}
+	plannedAwaited := len(result.awaited)
 	for _, together := range going {
-		result.victims = append(result.victims, together.victims...)
+		for _, one := range together.victims {
+			if terminating(one.pod, v.now) { // since the plan was made
+				result.awaited = append(result.awaited, awaitedPod{pod: one.pod})
+			} else {
+				result.victims = append(result.victims, one)
+			}
+		}
 	}
 	if len(result.victims)+len(result.awaited) == 0 {
 		return nil, failure{cause: causeNoNeed}
@@ -243,7 +263,7 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	if candidate.MaxVictims > 0 && len(result.victims) > candidate.MaxVictims {
 		return nil, failure{cause: causeTooMany}
 	}
-	result.asPlanned = !all && len(result.victims) == plannedCount
+	result.asPlanned = !all && len(result.victims)+len(result.awaited)-plannedAwaited == plannedCount
 	return result, failure{}
 }
 

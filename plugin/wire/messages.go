@@ -78,10 +78,14 @@ type LiveOrder struct {
 	Victims      []string `json:"victims,omitempty"`
 }
 
-// Awaited is a pod that another live order already removes.
+// Awaited is a pod that leaves anyway. OrderID is of the live order that removes it; one that is terminating has none, but its
+// Namespace and Name, and Until, from when on it is no longer expected to leave. Orders name those of orders alone.
 type Awaited struct {
-	UID     string `json:"uid"`
-	OrderID string `json:"orderId" check:"token"`
+	UID       string `json:"uid"`
+	OrderID   string `json:"orderId,omitempty" check:"token"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Until     *Time  `json:"until,omitempty"`
 }
 
 // Preemptor is the pod that room is made for.

@@ -76,6 +76,9 @@ _PODS_AT_ONCE = 2000
 _NODES_AT_ONCE = 100
 """A reply names so many pods and unmodelled nodes at most; to see every node, they are asked in parts."""
 
+_NO_VICTIM = -(2**40)
+"""In place of the highest priority where terminating pods alone make the room: better than any."""
+
 Score = tuple[int, int, int, int, int]
 
 
@@ -253,6 +256,8 @@ class Ranking:
     def of(self, victims: Victims) -> Score:
         """Give the score of a node with these victims."""
         pods = [self._pods[uid] for uid in victims.uids]
+        if not pods:
+            return 0, _NO_VICTIM, 0, 0, 0
         highest = max(priority for priority, _ in pods)
         start = min(start for priority, start in pods if priority == highest)
         return (

@@ -43,7 +43,9 @@ def disagreements(case: Case) -> Iterator[Disagreement]:
         return
     answer, ranking = case.answer, Ranking(case)
     ours = Simulation(world_of(case), NOW, namespace="default").run(NewPod(case.written, "written"))
-    theirs = "fits" if answer.fits else "preempts" if answer.candidates else "refused"
+    theirs = "fits" if answer.fits else "refused"
+    if answer.candidates and not answer.fits:
+        theirs = "preempts" if answer.candidates[answer.chosen].uids else "waits"
     if (ours.result, ours.nodes_fitting) != (theirs, len(answer.fits)):
         detail = (
             f"theirs {theirs} with {len(answer.fits)} nodes, ours {ours.result} with {ours.nodes_fitting}"

@@ -65,7 +65,9 @@ def make_pod(
         requests={**{k: v for k, v in amounts.items() if v}, "pods": 1},
         labels=dict(labels or {}),
         signature=PodSignature(
-            namespace=namespace, labels=tuple(sorted((labels or {}).items())), terminating=terminating
+            namespace=namespace,
+            labels=tuple(sorted((labels or {}).items())),
+            terminating=terminating or ends is not None,
         ),
         facts=msgspec.structs.replace(facts or PodFacts(), namespace=namespace, priority=priority),
         health=health,

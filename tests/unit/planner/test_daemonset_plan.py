@@ -177,10 +177,16 @@ def test_pods_of_higher_priority_stay() -> None:
 def test_room_that_is_on_its_way_is_waited_for() -> None:
     pods = [running(5, 5, 5, ends=20) if pod.uid == "5" else pod for pod in mixed_pods()]
 
-    refusal = why(on_node(76, pods), bound(5))
+    candidate = the(on_node(76, pods), bound(5))
 
-    assert refusal.reason == "DaemonSetRoomOnItsWay"
-    assert refusal.retry_at == NOW + timedelta(seconds=20 + 60)
+    assert (victims(candidate), [one.pod.uid for one in candidate.awaited]) == (set(), ["5"])
+
+
+def test_room_that_is_long_on_its_way_is_waited_for_only_where_no_pod_may_go() -> None:
+    pods = [running(5, 5, 5, ends=600), running(4, 5, 5)]
+
+    assert victims(the(on_node(10, pods), bound(5))) == {"4"}
+    assert victims(the(on_node(10, [*pods[:1], running(4, 5, 30)]), bound(5))) == set()
 
 
 def test_a_pod_that_should_have_left_long_ago_makes_no_room_and_does_not_go_again() -> None:
@@ -189,33 +195,24 @@ def test_a_pod_that_should_have_left_long_ago_makes_no_room_and_does_not_go_agai
     assert victims(the(on_node(76, pods), bound(5))) == {"4"}
 
 
-def test_who_is_leaving_anyway_is_named_beside_the_victims_it_spares_others_for() -> None:
-    snapshot = on_node(20, [running("leaving", 10, ends=20), running("stays", 10)])
+@pytest.mark.parametrize("priority", [10, 30])
+def test_who_is_leaving_anyway_is_awaited_beside_the_victims_it_spares_others_for(priority: int) -> None:
+    snapshot = on_node(20, [running("leaving", 10, priority, ends=20), running("stays", 10)])
 
     candidate = the(snapshot, bound(15))
 
     assert {pod.pod.uid: pod.detail for pod in candidate.victims} == {
-        "stays": "regular, gives cpu 10m of 5m needed; one of 1, at most 10",
-        "leaving": "it is being deleted already, and its room counts",
+        "stays": "regular, gives cpu 10m of 5m needed; one of 1, at most 10"
     }
-    assert candidate.max_victims == 11
+    assert [(one.pod.uid, one.order_id) for one in candidate.awaited] == [("leaving", "")]
+    assert candidate.max_victims == 10
 
 
-def test_a_leaving_pod_that_is_never_a_victim_keeps_the_others_only_where_its_room_is_enough() -> None:
-    leaving = [running("important", 10, 30, ends=20), running("agent", 10, facts=DAEMON, ends=20)]
+def test_a_refusal_names_the_overdue_pod_on_the_node() -> None:
+    refusal = why(on_node(10, [running("stuck", 10, ends=-3600)]), bound(10))
 
-    for one in leaving:
-        snapshot = on_node(20, [one, running("stays", 10)])
-        assert why(snapshot, bound(10)).reason == "DaemonSetRoomOnItsWay"
-        assert victims(the(snapshot, bound(15))) == {"stays", one.uid}
-
-
-def test_a_leaving_pod_is_told_of_in_plain_words() -> None:
-    one = why(on_node(20, [running("a", 20, ends=20)]), bound(10)).message
-    two = why(on_node(20, [running(uid, 10, ends=20) for uid in ("a", "b")]), bound(20)).message
-
-    assert "waits for 1 pod on it that is being deleted already; if it is still there at 2026" in one
-    assert "waits for 2 pods on it that are being deleted already; if they are still there at 2026" in two
+    assert "kept: 1 by terminating" in refusal.message
+    assert "default/stuck on n1 (its grace period ended at 2026-01-01T11:00:00Z)" in refusal.message
 
 
 def test_a_pod_of_equal_priority_goes_and_one_of_another_daemonset_does_not() -> None:
@@ -428,7 +425,7 @@ def test_victims_together_leave_their_queue_its_guarantee() -> None:
 def test_what_is_leaving_anyway_counts_no_longer_towards_the_guarantee() -> None:
     pods = [in_queue("leaving", "root.a", ends=20), in_queue("a0", "root.a"), in_queue("b0", "root.b", 5)]
 
-    assert victims(the(with_guarantee(10, *pods), bound(20))) == {"leaving", "b0"}
+    assert victims(the(with_guarantee(10, *pods), bound(20))) == {"b0"}
 
 
 def of_queue(path: str, cpu: int, priority: int = 20) -> PodRecord:
@@ -481,7 +478,9 @@ def test_a_full_queue_without_pods_on_the_node_is_named_in_the_refusal() -> None
 def test_what_is_leaving_the_full_queue_is_room_in_it() -> None:
     pods = [in_queue("a0", "root.a.deep", 5, ends=20), in_queue("b0", "root.b")]
 
-    assert why(with_maximum(10, *pods), of_queue("root.a.deep", 5)).reason == "DaemonSetRoomOnItsWay"
+    candidate = the(with_maximum(10, *pods), of_queue("root.a.deep", 5))
+
+    assert (victims(candidate), [one.pod.uid for one in candidate.awaited]) == (set(), ["a0"])
 
 
 in_queues = st.lists(

@@ -57,6 +57,9 @@ func ask(ctx context.Context, c *Case) (*Answer, error) {
 	if len(potential) == 0 {
 		return answer, nil
 	}
+	if slices.ContainsFunc(c.Pods, isTerminating) {
+		return answer, askAsRuled(ctx, c, answer)
+	}
 
 	evaluator := w.evaluator
 	all, _, err := evaluator.DryRunPreemption(ctx, state, c.Preemptor, potential, c.Budgets, 0, int32(len(potential)))
@@ -64,11 +67,7 @@ func ask(ctx context.Context, c *Case) (*Answer, error) {
 		return nil, err
 	}
 	for _, candidate := range all {
-		victims := Victims{Violations: candidate.Victims().NumPDBViolations}
-		for _, pod := range candidate.Victims().Pods {
-			victims.UIDs = append(victims.UIDs, string(pod.UID))
-		}
-		answer.Candidates[candidate.Name()] = victims
+		answer.Candidates[candidate.Name()] = victimsOf(candidate)
 	}
 	answer.Chosen = best(ctx, evaluator, all)
 
@@ -81,6 +80,14 @@ func ask(ctx context.Context, c *Case) (*Answer, error) {
 	}
 	answer.Sampled = best(ctx, evaluator, some)
 	return answer, nil
+}
+
+func victimsOf(candidate preemption.Candidate) Victims {
+	victims := Victims{Violations: candidate.Victims().NumPDBViolations}
+	for _, pod := range candidate.Victims().Pods {
+		victims.UIDs = append(victims.UIDs, string(pod.UID))
+	}
+	return victims
 }
 
 // countsSpreadsByOrder reports whether a topology spread may come out differently for the same pods: it follows the two

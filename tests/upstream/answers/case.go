@@ -29,7 +29,7 @@ type Case struct {
 	Answer *Answer `json:"answer,omitempty"`
 }
 
-// Answer is what kube-scheduler's filters and DefaultPreemption say.
+// Answer is what kube-scheduler's filters and DefaultPreemption say; of terminating pods what they would say by makeway's rule.
 type Answer struct {
 	// Fits are the nodes where the pod has room as they are.
 	Fits []string `json:"fits,omitempty"`

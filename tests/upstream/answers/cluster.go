@@ -195,8 +195,9 @@ func (m *maker) place(pod *v1.Pod, node string) {
 		pod.Status.StartTime = &metav1.Time{Time: began.Add(time.Duration(m.IntN(20)) * time.Second)}
 	}
 	// Spreads do not count them.
-	if (m.has(terminating) || m.has(topologySpread)) && m.chance(5) {
-		pod.DeletionTimestamp = &metav1.Time{Time: began.Add(time.Hour)}
+	// A pod of a group that goes whole is drawn without: makeway takes the rest of it, kube-scheduler all.
+	if (m.has(terminating) || m.has(topologySpread)) && !m.has("pod-groups") && m.chance(5) {
+		pod.DeletionTimestamp = &metav1.Time{Time: pick(m.Rand, ends...)}
 		pod.DeletionGracePeriodSeconds = new(int64(30))
 		if m.chance(2) {
 			pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}

@@ -101,7 +101,7 @@ class GroupPlan(Message, frozen=True):
 
     `placements` are in an order in which the members can be placed one after the other, since affinity and
     spread look at members that are there. `victims` of one unit stand next to one another. `awaited`
-    are already leaving by other orders. `domains`: where the group was to stay within a topology domain.
+    leave anyway. `domains`: where the group was to stay within a topology domain.
     `price`: absent where there are no victims.
     """
 

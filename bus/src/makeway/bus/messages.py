@@ -60,6 +60,9 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,128}(?![\s\S])")]
 """An id that becomes one token of a subject."""
 
+OptionalToken = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{0,128}(?![\s\S])")]
+"""The same, or empty."""
+
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """A moment; one without an offset is refused."""
 
@@ -131,10 +134,17 @@ class LiveOrder(Message, frozen=True):
 
 
 class Awaited(Message, frozen=True):
-    """A pod that another live order already removes: counted on, never ordered a second time."""
+    """A pod that leaves anyway: counted on, never ordered a second time.
+
+    `order_id`: of the live order that removes it. One that is terminating has none, but its `namespace` and
+    `name`, and `until`, from when on it is no longer expected to leave. Orders name those of orders alone.
+    """
 
     uid: Text
-    order_id: Token
+    order_id: OptionalToken = ""
+    namespace: str = ""
+    name: str = ""
+    until: Time | None = None
 
 
 class Preemptor(Message, frozen=True):

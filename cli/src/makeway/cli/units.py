@@ -1,13 +1,17 @@
-"""Victims as people read them: what goes together as one, with its size. Pure."""
+"""Pods that go as people read them: what goes together as one, with its size; what is awaited. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from makeway.bus.comparison import Choice, Comparison
-from makeway.bus.messages import EvictionOrder, Victim
+from makeway.bus.messages import Awaited, EvictionOrder, Victim
+from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
+
+_NAMED = 3
+"""Terminating pods that are named."""
 
 
 class _Going(Protocol):
@@ -73,3 +77,16 @@ def names_of(victims: Iterable[Victim]) -> list[str]:
         unit_text(unit, pods) if unit else f"{pods[0].namespace}/{pods[0].name}"
         for unit, pods in in_units(victims)
     ]
+
+
+def awaited_lines(awaited: Iterable[Awaited]) -> Iterator[str]:
+    """Say, a line each, which terminating pods a plan waits for and until when, and pods of other orders."""
+    pods = list(awaited)
+    leaving = [pod for pod in pods if not pod.order_id]
+    if until := [pod.until for pod in leaving if pod.until is not None]:
+        named = ", ".join(f"{pod.namespace}/{pod.name}" for pod in leaving[:_NAMED])
+        more = f" and {len(leaving) - _NAMED} more" if len(leaving) > _NAMED else ""
+        which = "which is" if len(leaving) == 1 else "which are"
+        yield f"  waits for {named}{more}, {which} terminating, until {api_time(max(until))}"
+    if ordered := len(pods) - len(leaving):
+        yield f"  waits for {counted(ordered, 'pod')} that other orders remove"

@@ -102,6 +102,7 @@ _PREEMPTOR: Final = Preemptor(
     namespace="shop", name="urgent", uid=_URGENT, priority=1000, scheduler_name="default-scheduler"
 )
 _AWAITED: Final = Awaited(uid=_OTHER, order_id=_OTHER_ORDER)
+_TERMINATING: Final = Awaited(uid=_BATCH_B, namespace="batch", name="batch-b", until=_AT)
 _VICTIM_A: Final = Victim(
     namespace="batch",
     name="batch-a",
@@ -186,7 +187,7 @@ _REPLY_CANDIDATES: Final = PlanReply(
                     uid=_OTHER, rule="lower-group-priority", unit="PodGroup batch/train", node="node-7"
                 ),
             ),
-            awaited=(_AWAITED,),
+            awaited=(_AWAITED, _TERMINATING),
             pdb_violations=1,
             max_victims=10,
         ),
@@ -450,7 +451,7 @@ _DECISION_FULL: Final = DecisionRecord(
         RankedCandidate(
             node="node-1",
             victims=(_VICTIM_A, _VICTIM_B),
-            awaited=(_AWAITED,),
+            awaited=(_AWAITED, _TERMINATING),
             pdb_violations=1,
             highest_priority=-100,
             priority_sum=4_294_967_196,

@@ -56,9 +56,11 @@ class Commits:
         self._shown: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, order: EvictionOrder, stored: StoredPod) -> OrderInFlight:
-        """Begin to commit an order for a pod as it was read."""
-        begun = self._in_flight.begin(order)
+    def begin(
+        self, order: EvictionOrder, stored: StoredPod, waits_until: datetime | None = None
+    ) -> OrderInFlight:
+        """Begin to commit an order for a pod as it was read; one that waits is never stored."""
+        begun = self._in_flight.begin(order, waits_until=waits_until)
         self._start(self._commit(begun, stored), "commit")
         return begun
 
@@ -106,6 +108,9 @@ class Commits:
             await failpoint("nominator.after-nominate", order.order_id)
             if not await self._shows(one, shown):
                 await self._take_back(one, "not_stored", "the nomination did not show in the API")
+                return
+            if one.waits:
+                one.stored = True
                 return
             await failpoint("nominator.before-publish", order.order_id)
             # The time it took to show is not the evictor's: it counts from now on.

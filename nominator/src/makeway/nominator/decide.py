@@ -255,7 +255,7 @@ def order_of(
         node_uid=node_uid,
         decision_id=decision_id,
         victims=victims,
-        awaited=candidate.awaited,
+        awaited=tuple(one for one in candidate.awaited if one.order_id),
         nominations_to_clear=to_clear,
         pdb_violations=candidate.pdb_violations,
     )
@@ -270,6 +270,13 @@ def outnominated(
         for one in pods
         if one.nominated == node and one.priority < preemptor.priority and one.uid != preemptor.uid
     )
+
+
+def waits_until(candidate: Candidate) -> datetime | None:
+    """Return until when a candidate is waited for whose room terminating pods alone make; None for others."""
+    if any(one.victim for one in candidate.removable) or any(one.order_id for one in candidate.awaited):
+        return None
+    return max((one.until for one in candidate.awaited if one.until is not None), default=None)
 
 
 def settles_until(order: EvictionOrder, outcome: Outcome, now: datetime) -> datetime:

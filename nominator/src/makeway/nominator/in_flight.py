@@ -17,6 +17,7 @@ class OrderInFlight:
     `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
     gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
     "yielded" to a pod of higher priority; empty while it stands.
+    `waits`: terminating pods alone make the room, until `until`; then no order is written.
     `looked_at`: when it was last seen to be in its stream. `preemption`: its trace, until its outcome.
     """
 
@@ -25,6 +26,7 @@ class OrderInFlight:
     stored: bool = False
     made: bool = False
     lost: str = ""
+    waits: bool = False
     looked_at: datetime | None = None
     preemption: OpenSpan = field(default_factory=OpenSpan)
 
@@ -49,9 +51,12 @@ class OrdersInFlight:
         """Each of them."""
         return iter(tuple(self._by_uid.values()))
 
-    def begin(self, order: EvictionOrder, *, stored: bool = False) -> OrderInFlight:
-        """Take note of an order."""
-        begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, stored)
+    def begin(
+        self, order: EvictionOrder, *, stored: bool = False, waits_until: datetime | None = None
+    ) -> OrderInFlight:
+        """Take note of an order. `waits_until`: terminating pods alone make the room, and may until then."""
+        begun = OrderInFlight(order, waits_until or order.not_after + PAST_DEADLINE, stored)
+        begun.waits = begun.made = waits_until is not None
         self._by_uid[begun.uid] = self._by_id[order.order_id] = begun
         return begun
 

@@ -301,6 +301,7 @@ class Nominator:
             attempts.pause(now)
             self._log_refusal(pod, "PlanChanged", str(stale), decision_id)
             return None
+        waits = decide.waits_until(candidate)
         order = decide.order_of(
             self._writer,
             order_id=order_id(now),
@@ -309,10 +310,10 @@ class Nominator:
             candidate=candidate,
             node_uid=node_uid,
             victims=victims,
-            to_clear=decide.outnominated(self._pods.nominated(), candidate.node, pod),
+            to_clear=() if waits else decide.outnominated(self._pods.nominated(), candidate.node, pod),
             now=now,
         )
-        return self._commits.begin(order, stored)
+        return self._commits.begin(order, stored, waits)
 
     # -------------------------------------------------------------------------- orders in flight
 
@@ -337,11 +338,12 @@ class Nominator:
             else:
                 self._over(one, outcome.result, now, outcome)
                 return
-        if outcome is None and now - (one.looked_at or order.created_at) >= LOOKS_AGAIN_AFTER:
+        unseen = now - (one.looked_at or order.created_at)
+        if outcome is None and not one.waits and unseen >= LOOKS_AGAIN_AFTER:
             one.looked_at = now
             self._commits.keep(one)
         if one.made and (one.lost or now >= one.until):
-            self._over(one, "succeeded", now)
+            self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
             self._unanswered += 1
             self._over(one, "expired", now)
@@ -367,10 +369,11 @@ class Nominator:
         attempts = self._attempts.of(one.uid, now)
         if outcome is not None:
             attempts.learn(outcome, now)
-        elif one.made and one.lost != "yielded":
+        elif one.made and one.lost != "yielded" and not one.waits:
             attempts.made_in_vain(one.order.node, now)
         else:
-            # No evictor was heard, or a pod of higher priority took the room: another node next time.
+            # No evictor was heard, a pod of higher priority took the room, or a terminating pod stayed:
+            # another node next time.
             attempts.avoid(one.order.node, now)
             attempts.pause(now)
         self._nominations.expect(one.uid, now)

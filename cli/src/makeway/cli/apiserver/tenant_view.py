@@ -174,7 +174,13 @@ class TenantView:
         return queue if room_for is None or room_for.namespace == self._own else ""
 
     def _awaited(self, awaited: Iterable[Awaited]) -> tuple[Awaited, ...]:
-        return tuple(Awaited(uid=self._uid(one.uid), order_id=_STAND_IN) for one in awaited)
+        return tuple(one if one.namespace == self._own else self._of_others(one) for one in awaited)
+
+    def _of_others(self, awaited: Awaited) -> Awaited:
+        if awaited.order_id:
+            return Awaited(uid=self._uid(awaited.uid), order_id=_STAND_IN)
+        uid = self._uid(awaited.uid)
+        return Awaited(uid=uid, namespace=HIDDEN, name=HIDDEN, until=awaited.until)
 
     def _refusal(self, refusal: Refusal | None) -> Refusal | None:
         if refusal is None:

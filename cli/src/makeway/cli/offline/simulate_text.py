@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from makeway.bus.messages import RankedCandidate, Spared, Victim
-from makeway.cli.units import in_units, unit_text
+from makeway.cli.units import awaited_lines, in_units, unit_text
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
@@ -26,10 +26,13 @@ def lines(report: SimulationReport, *, of_quotas: bool = False, all_candidates: 
     for pod in report.pods:
         yield from _pod(pod, all_candidates=all_candidates)
     simulated: list[SimulatedGroup | SimulatedPod] = [*report.groups, *report.pods]
-    counts = [
-        (sum(one.result == result for one in simulated), text)
-        for result, text in (("fits", "fit"), ("preempts", "would preempt"), ("refused", "refused"))
-    ]
+    results = (
+        ("fits", "fit"),
+        ("waits", "would wait"),
+        ("preempts", "would preempt"),
+        ("refused", "refused"),
+    )
+    counts = [(sum(one.result == result for one in simulated), text) for result, text in results]
     victims = sum(len(one.victims) for one in simulated)
     told = ", ".join(f"{number} {text}" for number, text in counts if number)
     pods, nodes = counted(len(report.pods), "pod"), counted(report.nodes, "node")
@@ -65,6 +68,8 @@ def _group(group: SimulatedGroup) -> Iterator[str]:
     of_all = f"{len(placed)} of {counted(len(group.members), 'pod')}"
     if group.result == "fits":
         yield f"{name} fits without preemption: {of_all}{within}"
+    elif group.result == "waits":
+        yield f"{name} would wait for {of_all}{within}"
     elif group.result == "preempts":
         violating = group.price.pdb_violations if group.price is not None else 0
         violations = f", {counted(violating, 'PDB violation')}" if violating else ""
@@ -77,6 +82,7 @@ def _group(group: SimulatedGroup) -> Iterator[str]:
     nodes = Counter(member.node for member in placed if member.node is not None)
     if nodes:
         yield f"  on {', '.join(f'{node} {count}' for node, count in sorted(nodes.items()))}"
+    yield from awaited_lines(group.awaited)
     for unit, pods in in_units(group.victims):
         yield f"  - {_unit(unit, pods) if unit else f'{_victim(pods[0])} on {pods[0].node}'}"
     if group.mode != "enforce" and group.result == "preempts":
@@ -89,6 +95,9 @@ def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
     if pod.result == "fits":
         others = f", one of {pod.nodes_fitting} that have room" if pod.nodes_fitting > 1 else ""
         yield f"{name} fits without preemption: on {pod.node}{others}"
+    elif pod.result == "waits":
+        yield f"{name} would wait for {pod.nominated_node}: no running pod would leave"
+        yield from _candidates(pod, all_candidates=all_candidates)
     elif pod.result == "preempts":
         violations = f", {counted(pod.pdb_violations, 'PDB violation')}" if pod.pdb_violations else ""
         leaving = counted(len(pod.victims), "pod")
@@ -114,6 +123,7 @@ def _pod(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
 def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
     """Say why this node, and which others there are."""
     best, *rest = pod.candidates
+    yield from awaited_lines(best.awaited)
     if pod.candidates_total == 1:
         yield "  the only node on which that makes room"
     elif best.decided_by:
@@ -134,7 +144,7 @@ def _other(one: RankedCandidate) -> str:
         for unit, pods in in_units(one.victims)
     )
     violations = f"; {counted(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
-    return f"{victims}{violations}"
+    return f"{victims or 'no running pod'}{violations}"
 
 
 def _unit(unit: str, pods: Sequence[Victim]) -> str:

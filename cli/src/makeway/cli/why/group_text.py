@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, TopologyDomain
-from makeway.cli.units import in_units, names_of, unit_text
+from makeway.cli.units import awaited_lines, in_units, names_of, unit_text
 from makeway.core.comparison import PRIORITY_SHIFT
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
@@ -39,6 +39,7 @@ def of_group(record: DecisionRecord) -> Iterator[str]:
     if len(units) > _SHOWN:
         yield f"  and {len(units) - _SHOWN} more"
     if record.group_plan is not None:
+        yield from awaited_lines(record.group_plan.awaited)
         yield from decided(record, record.group_plan)
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, QuotaDecision, Refusal, Victim
 from makeway.cli.offline.simulate_text import by_number, spared
-from makeway.cli.units import compared_text, group_text, in_units, names_of, place_text, unit_text
+from makeway.cli.units import (
+    awaited_lines,
+    compared_text,
+    group_text,
+    in_units,
+    names_of,
+    place_text,
+    unit_text,
+)
 from makeway.cli.why.group_text import decided as group_decided
 from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.cli.why.story import Story
@@ -187,6 +195,8 @@ def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
     if record.preemptor is not None:
         who = f"{record.preemptor.namespace}/{record.preemptor.name} (priority {record.preemptor.priority})"
     said = "refused" if record.status == "refused" else "no order came of it"
+    if record.candidates and not record.victims:
+        said = f"no running pod is evicted for room on {record.nominated_node}"
     if record.mode == "observe":
         said = "mode observe: it was not to be carried out"
     yield f"decision {record.decision_id} of {api_time(record.at)}: for {who}: {said}"
@@ -224,6 +234,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     else:
         by = f", by {best.decided_by}" if best.decided_by else ""
         yield f"{at}: {best.node} was best of {record.candidates_total} nodes{by}"
+    yield from awaited_lines(best.awaited)
     shown = rest[:_SHOWN]
     for one in shown:
         names = ", ".join(
@@ -310,11 +321,15 @@ def waiting(
         elif held is None and not delayed:
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
             yield from _quoted(condition)
+    elif answer.result == "waits":
+        yield f"{lead} room for it is on its way on {answer.nominated_node}"
+        yield from awaited_lines(answer.candidates[0].awaited)
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
         for unit, pods in in_units(answer.victims):
             what = unit_text(unit, pods) if unit else names_of(pods)[0]
             yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
+        yield from awaited_lines(answer.candidates[0].awaited if answer.candidates else ())
         if brake:
             yield f"  {brake}: no pod is evicted until it is released (`makeway mode --release`)"
         elif answer.mode != "enforce":

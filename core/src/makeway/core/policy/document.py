@@ -193,6 +193,8 @@ class Policy(PolicySection, frozen=True):
         protection: Pods that are never victims.
         daemon_sets: Room for pods of DaemonSets.
         limits: Bounds that hold for every preemption.
+        await_terminating: A pod that is being deleted is no victim, and its room is waited for while at most
+            so much of its grace period is left; with more left, only where nothing else makes room.
         when_unplanned: What happens to a pod that the planner has no plan for: it is away, late, or has not
             read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
             and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
@@ -207,6 +209,7 @@ class Policy(PolicySection, frozen=True):
     protection: Protection = Protection()
     daemon_sets: DaemonSets = DaemonSets()
     limits: PolicyLimits = PolicyLimits()
+    await_terminating: timedelta = timedelta(seconds=60)
     when_unplanned: WhenUnplanned = "fallback"
     queues: QueueRules = QueueRules()
     groups: Groups = Groups()

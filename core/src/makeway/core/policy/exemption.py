@@ -28,6 +28,9 @@ NEVER_EVICT: Final = "never-evict"
 DELETE_REFUSED: Final = "delete-refused"
 """The API server refused the pod's deletion for good a moment ago; of one preemptor, for a while."""
 
+TERMINATING: Final = "terminating"
+"""It is being deleted already, so that evicting it frees nothing sooner."""
+
 RULES: Final = (
     PREEMPTION_TOLERATION,
     MIRROR_POD,
@@ -35,6 +38,7 @@ RULES: Final = (
     PROTECTED_PRIORITY,
     NEVER_EVICT,
     DELETE_REFUSED,
+    TERMINATING,
 )
 """The rules that exempt pods, by number."""
 

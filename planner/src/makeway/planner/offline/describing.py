@@ -50,7 +50,9 @@ def described(
         )
     )
     queue = snapshot.queues.queue_of(pod)
-    outcome: Result = "fits" if result is None else "preempts" if record.nominated_node else "refused"
+    outcome: Result = "fits" if result is None else "refused"
+    if record.nominated_node:
+        outcome = "preempts" if record.victims else "waits"
     return SimulatedPod(
         namespace=pod.namespace,
         name=pod.name,

@@ -18,8 +18,8 @@ from makeway.core.k8s.pod_groups import ONE_BY_ONE, GroupRecord, PodGroup, group
 from makeway.core.policy.document import GroupPreemptors
 from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.offline.manifests import Manifest, ManifestError
-from makeway.planner.offline.results import SimulatedGroup, SimulatedMember
-from makeway.planner.plan.decision import victim_of
+from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember
+from makeway.planner.plan.decision import awaited_of, victim_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.reply import group_price
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
@@ -137,10 +137,14 @@ def described_group(
     victims = (
         tuple(victim_of(one.pod.node, one) for one in result.victims) if isinstance(result, GangPlan) else ()
     )
+    awaited = awaited_of(result.awaited) if isinstance(result, GangPlan) else ()
+    outcome: Result = "fits" if planned else "refused"
+    if victims or awaited:
+        outcome = "preempts" if victims else "waits"
     return SimulatedGroup(
         namespace=key.namespace,
         name=key.name,
-        result="preempts" if victims else "fits" if planned else "refused",
+        result=outcome,
         priority=group.record.priority,
         min_count=group.record.min_count,
         mode=snapshot.exemptions.policy.mode_for(key.namespace),
@@ -148,6 +152,7 @@ def described_group(
             SimulatedMember(name=one.preemptor.name, node=nodes.get(one.preemptor.uid)) for one in members
         ),
         victims=victims,
+        awaited=awaited,
         price=group_price(result.price) if isinstance(result, GangPlan) else None,
         domains=dict(result.domains) if isinstance(result, GangPlan) else {},
         diagnosis=Refusal(reason=result.reason, message=result.message)

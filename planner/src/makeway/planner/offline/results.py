@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from makeway.bus.messages import (
+    Awaited,
     GroupPrice,
     NearNode,
     Preemptor,
@@ -21,14 +22,15 @@ from makeway.bus.messages import (
 )
 from makeway.core.policy.mode import Mode
 
-Result = Literal["fits", "preempts", "refused"]
+Result = Literal["fits", "waits", "preempts", "refused"]
 
 
 class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What would become of one pod. No field is ever left out.
 
-    result: "fits": there is room without preemption, and no pod goes; "preempts": room is made on
-        `nominated_node`; "refused": neither, and `diagnosis` says why.
+    result: "fits": there is room without preemption, and no pod goes; "waits": pods that leave anyway make
+        the room on `nominated_node`, the first candidate's `awaited`; "preempts": room is made there;
+        "refused": none of these, and `diagnosis` says why.
     node: where the pod is taken to be from then on; None where it was refused. Of several nodes that fit, the
         one that keeps most CPU and memory free.
     nominated_node: the node on which room is made; None where no preemption happens.
@@ -108,8 +110,9 @@ class SimulatedMember(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 class SimulatedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What would become of a PodGroup and its pods. No field is ever left out.
 
-    result: "fits": so many as must run together have room, and no pod goes; "preempts": room is made for
-        them; "refused": neither, and `diagnosis` says why.
+    result: "fits": so many as must run together have room, and no pod goes; "waits": pods that leave anyway,
+        the `awaited`, make the room; "preempts": room is made for them; "refused": none of these, and
+        `diagnosis` says why.
     priority: that of the group, which holds for all its pods.
     victims: all pods that it takes, on all nodes. `price`: what they cost; None without any.
     domains: the value of each label within which the members stay.
@@ -125,6 +128,7 @@ class SimulatedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mode: Mode
     members: tuple[SimulatedMember, ...]
     victims: tuple[Victim, ...]
+    awaited: tuple[Awaited, ...]
     price: GroupPrice | None
     domains: dict[str, str]
     diagnosis: Refusal | None

@@ -111,7 +111,7 @@ class Simulation:
         asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
         answer = described(asked, judged.result, judged.found, node=judged.node)
         if judged.best is not None:
-            self._let_go([victim.pod for victim in judged.best.victims])
+            self._let_go(judged.best.gone)
         if answer.node is not None:
             self._place(question.preemptor, answer.node)
         return answer
@@ -152,7 +152,7 @@ class Simulation:
         found = held(planned, group, snapshot.exemptions.policy.groups.preemptors)
         nodes: dict[str, str] = {}
         if isinstance(found, GangPlan):
-            self._let_go([victim.pod for victim in found.victims])
+            self._let_go(found.gone)
             left = [iter(alike) for alike in classes]
             for placement in found.placements:
                 for _ in range(placement.count):
@@ -203,12 +203,12 @@ class Simulation:
         known = tuple(one for one in constraints.binds if one not in unknown)
         return replace(question, constraints=replace(constraints, claims=known, binds=known, zoned=known))
 
-    def _let_go(self, victims: Sequence[PodRecord]) -> None:
-        """Remove pods; their budgets and quotas have lost them."""
-        for victim in victims:
-            self._world.admission.release(victim)
-            self._world.snapshot.apply(RemovePod(victim.uid))
-        self._leaving |= {victim.uid for victim in victims}
+    def _let_go(self, pods: Sequence[PodRecord]) -> None:
+        """Remove pods; their quotas, and the budgets of those that do not leave anyway, have lost them."""
+        for pod in pods:
+            self._world.admission.release(pod)
+            self._world.snapshot.apply(RemovePod(pod.uid))
+        self._leaving |= {pod.uid for pod in pods if not pod.terminating}
 
     def _put_daemonset(self, pod: PodRecord) -> None:
         """Let the DaemonSet that a simulated pod names control it, where the cluster has none of that UID."""

@@ -177,7 +177,11 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
             in_flight[row].nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
-        if known is not None and known.node:
+        if known is not None and known.node and not known.terminating:
+            in_flight[rows[known.node]].awaited.append(known)
+    for uid in question.terminating:
+        known = pods.get(uid)
+        if known is not None and known.node and known.terminating:
             in_flight[rows[known.node]].awaited.append(known)
     for uid in question.refused - question.in_flight.keys():
         known = pods.get(uid)
@@ -232,7 +236,7 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPo
                 budgets=snapshot.budget_set(pod.uid),
                 signature=snapshot.signature(pod.uid),
                 requests=pod.requests,
-                exemption=snapshot.exemptions.exemption_of(pod.facts),
+                exemption=snapshot.exemptions.exemption_of(pod),
                 group=group.number if (group := snapshot.groups.of(pod)) is not None else 0,
             )
         for pod in in_flight.refused:

@@ -18,7 +18,7 @@ from makeway.planner.plan.evaluate import Evaluation, reprieve
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, joined, score
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import AwaitedPod, ExemptPods, PlanCandidate, RemovablePod
+from makeway.planner.plan.result import ExemptPods, PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -113,11 +113,9 @@ class EvaluatedBatch:
         return PlanCandidate(
             node=self.snapshot.names[int(self.batch.rows[place])],
             removable=tuple(removable),
-            awaited=tuple(
-                AwaitedPod(pod, self.question.in_flight[pod.uid]) for pod in ranked.awaited.get(at, ())
-            ),
+            awaited=self.question.awaited(ranked.awaited.get(at, ())),
             pdb_violations=sum(one.victim and one.pdb_violating for one in removable),
-            highest_priority=int(scores.highest[at]),
+            highest_priority=int(scores.highest[at]) if scores.count[at] else 0,
             priority_sum=int(scores.priority_sum[at]),
             start_micros=int(scores.start[at]),
             decided_by=decided_by,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
+    AwaitedPod,
     ExemptPods,
     NearestNode,
     Plan,
@@ -20,6 +22,7 @@ from makeway.planner.plan.result import (
     PlanRefusal,
     RemovablePod,
 )
+from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.changes import RecordingEntry
 
 
@@ -118,9 +121,19 @@ def refusal_of(refusal: PlanRefusal) -> messages.Refusal:
     )
 
 
-def awaited_of(candidate: PlanCandidate) -> tuple[messages.Awaited, ...]:
-    """Name the pods that are leaving already, each with the order that removes it."""
-    return tuple(messages.Awaited(uid=one.pod.uid, order_id=one.order_id) for one in candidate.awaited)
+def awaited_of(pods: Iterable[AwaitedPod]) -> tuple[messages.Awaited, ...]:
+    """Name pods that leave anyway: each with the order that removes it, or how long it is waited for."""
+    return tuple(
+        messages.Awaited(uid=one.pod.uid, order_id=one.order_id)
+        if one.order_id
+        else messages.Awaited(
+            uid=one.pod.uid,
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            until=overdue_at([one.pod]),
+        )
+        for one in pods
+    )
 
 
 def victims_of(candidate: PlanCandidate) -> tuple[messages.Victim, ...]:
@@ -149,7 +162,7 @@ def _ranked(candidate: PlanCandidate) -> messages.RankedCandidate:
     return messages.RankedCandidate(
         node=candidate.node,
         victims=victims_of(candidate),
-        awaited=awaited_of(candidate),
+        awaited=awaited_of(candidate.awaited),
         pdb_violations=candidate.pdb_violations,
         highest_priority=candidate.highest_priority,
         priority_sum=candidate.priority_sum,

@@ -161,6 +161,8 @@ def evaluate(
         breaks_affinity = ~layers.required_affinity.kept(removable, elsewhere)
     fits = _all(room - leaving >= 0)
     waits = _all(room >= 0) & ~fits
+    if layers.required_affinity is not None and batch.awaited:
+        waits &= layers.required_affinity.kept(np.zeros_like(removable))
     helps = _all(emptied >= 0) & ~breaks_affinity & ~fits & ~waits & removable.any(axis=0)
 
     violating = np.zeros_like(removable)

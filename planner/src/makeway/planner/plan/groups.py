@@ -229,7 +229,7 @@ class PlanGroups:
             return
         for uid in self.question.in_flight:
             unit = self._unit(uid)
-            if unit is not None:
+            if unit is not None and not self.snapshot.pods[uid].terminating:
                 self._leaving[unit.number] += 1
         self._leaving_gangs = self.snapshot.groups.losing(
             self.snapshot.pods.get(uid) for uid in self.question.in_flight
@@ -402,7 +402,7 @@ class PlanGroups:
         for pod in members:
             if pod.uid in question.refused:
                 return f"{whole}, and pod {pod.namespace}/{pod.name} is kept by {DELETE_REFUSED}", NOT_EXEMPT
-            exemption = exemptions.exemption_of(pod.facts)
+            exemption = exemptions.exemption_of(pod)
             if exemption.applies(question.preemptor.priority, self.now_micros) and (
                 longest == NOT_EXEMPT or exemption.until > longest.until
             ):

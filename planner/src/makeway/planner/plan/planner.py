@@ -31,6 +31,7 @@ from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
+from makeway.planner.plan.terminating import awaited
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -96,11 +97,23 @@ def _attempt(
     at_most: int,
     allowance: Allowance,
 ) -> Plan | PlanRefusal | None:
-    """Plan as `_decide` does; None also where the tallies' allowance did not suffice."""
+    """Plan as `_decide` does; None also where the tallies' allowance did not suffice.
+
+    The room of terminating pods with much of their grace period left counts only where there is no plan
+    without it.
+    """
+    soon, any_time = awaited(snapshot, now), awaited(snapshot, now, patient=True)
     try:
-        return _decide(snapshot, question, now, cache, at_most=at_most, allowance=allowance)
+        found = _decide(
+            snapshot, replace(question, terminating=soon), now, cache, at_most=at_most, allowance=allowance
+        )
+        if not isinstance(found, PlanRefusal) or len(any_time) == len(soon):
+            return found
+        patient = replace(question, terminating=any_time, patient=True)
+        later = _decide(snapshot, patient, now, cache, at_most=at_most, allowance=allowance)
     except AllowanceUsedUp:
         return None
+    return found if isinstance(later, PlanRefusal) else later
 
 
 def _decide(
@@ -300,6 +313,7 @@ class Evaluator:
             self.queues.key,
             self._devices,
             policy_groups.surplus_first,
+            self.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
         micros = microseconds(self._now)

@@ -139,8 +139,13 @@ def score(
 
 
 def count_awaited(scores: Scores, place: int, awaited: list[PodRecord]) -> None:
-    """Count pods that are already being removed as victims of the node at `place`, though not as new."""
+    """Count pods that other orders remove as victims of the node at `place`, though not as new.
+
+    One that is terminating costs nothing.
+    """
     for pod in awaited:
+        if pod.terminating:
+            continue
         if pod.priority > scores.highest[place]:
             scores.highest[place] = pod.priority
             scores.start[place] = pod.start_micros

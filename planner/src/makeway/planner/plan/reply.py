@@ -66,7 +66,7 @@ def _candidate(candidate: PlanCandidate) -> messages.Candidate:
             )
             for one in candidate.removable
         ),
-        awaited=awaited_of(candidate),
+        awaited=awaited_of(candidate.awaited),
         pdb_violations=candidate.pdb_violations,
         max_victims=candidate.max_victims,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -15,6 +15,7 @@ from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.constraints.pods import Constraints, constraints_of, read_arguments
+from makeway.planner.plan.result import AwaitedPod
 from makeway.planner.snapshot.records import PodRecord, PodRecords
 
 FIT = "NodeResourcesFit"
@@ -53,6 +54,8 @@ class Question:
     victims whose order ended a moment ago, for budgets that do not show it yet.
     `daemonset_node`: the one node that a DaemonSet has bound it to, as it says itself; else empty.
     `unfit_since`: since when it has not fitted, as far as is known.
+    `terminating`: pods that are being deleted and whose room is awaited, by UID; the plan finds them.
+    `patient`: also of those with much of their grace period left.
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
     `turn`: a number that differs from request to request; it picks the sample of a refusal.
@@ -73,6 +76,8 @@ class Question:
     assumed: tuple[Placement, ...] = ()
     in_flight: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
+    terminating: Mapping[str, PodRecord] = field(default_factory=dict)
+    patient: bool = False
     daemonset_node: str = ""
     unfit_since: datetime | None = None
     refused: frozenset[str] = frozenset()
@@ -80,6 +85,10 @@ class Question:
     turn: int = 0
     restored: tuple[PodRecord, ...] = ()
     allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def awaited(self, pods: Iterable[PodRecord]) -> tuple[AwaitedPod, ...]:
+        """Return pods that leave anyway, each with the order that removes it where one does."""
+        return tuple(AwaitedPod(pod, "" if pod.terminating else self.in_flight[pod.uid]) for pod in pods)
 
 
 def question_of(

@@ -29,7 +29,10 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class AwaitedPod:
-    """A pod that another live order removes and that this plan counts on."""
+    """A pod that leaves anyway and that this plan counts on.
+
+    `order_id`: the live order that removes it; empty of one that is terminating.
+    """
 
     pod: PodRecord
     order_id: str
@@ -76,6 +79,11 @@ class PlanCandidate:
     def victims(self) -> tuple[RemovablePod, ...]:
         """Return the pods that must go, in the order of reprieve."""
         return tuple(pod for pod in self.removable if pod.victim)
+
+    @property
+    def gone(self) -> list[PodRecord]:
+        """Return all pods that the plan counts on to leave."""
+        return [*(one.pod for one in self.victims), *(one.pod for one in self.awaited)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable
 
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy
-from makeway.core.policy.exemption import Exemption
-from makeway.core.policy.facts import PodFacts, opts_out
+from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
+from makeway.core.policy.facts import opts_out
 from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.policy.toleration_record import CONFIGMAP, NO_RECORD, TolerationRecord
@@ -21,6 +21,8 @@ from makeway.planner.snapshot.records import PodRecord
 Source = tuple[str, str, str]
 """Kind, namespace and name of the object that holds the policy."""
 
+
+_TERMINATING = exempt_from_all(TERMINATING)
 
 _REMEMBERED = 16384
 """How many different exemptions are remembered."""
@@ -32,6 +34,7 @@ class Exemptions:
     `record`: what counts of classes that are gone.
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
+    `terminating`: the bound pods that are being deleted, by UID.
     """
 
     def __init__(self) -> None:
@@ -42,6 +45,7 @@ class Exemptions:
         self.classes: dict[str, PriorityClass] = {}
         self.record: TolerationRecord = NO_RECORD
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
+        self.terminating: dict[str, PodRecord] = {}
         self._uids: dict[str, set[str]] = {}
         self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
 
@@ -50,11 +54,14 @@ class Exemptions:
         """Makeway's namespace, which is where the policy is; empty where that is not known."""
         return self.source[1] if self.source else ""
 
-    def exemption_of(self, facts: PodFacts) -> Exemption:
+    def exemption_of(self, pod: PodRecord) -> Exemption:
         """Return a pod's exemption. O(1).
 
         Remembered for pods that are alike, where their age does not matter.
         """
+        if pod.terminating:
+            return _TERMINATING
+        facts = pod.facts
         alike = facts.namespace, facts.priority, facts.priority_class, facts.mirror, facts.never_evict
         known = self._known.get(alike)
         if known is None:
@@ -67,12 +74,16 @@ class Exemptions:
         return known
 
     def add(self, pod: PodRecord) -> None:
-        """Note a pod under its class."""
+        """Note a pod under its class, and that it is terminating."""
+        if pod.terminating and pod.node:
+            self.terminating[pod.uid] = pod
         if pod.facts.priority_class:
             self._uids.setdefault(pod.facts.priority_class, set()).add(pod.uid)
 
     def discard(self, pod: PodRecord) -> None:
-        """Forget a pod under its class."""
+        """Forget a pod under its class, and as terminating."""
+        if pod.terminating:
+            self.terminating.pop(pod.uid, None)
         name = pod.facts.priority_class
         if name:
             self._uids[name].discard(pod.uid)

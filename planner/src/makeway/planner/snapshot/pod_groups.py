@@ -88,8 +88,8 @@ class WholeGroup:
 
     @property
     def size(self) -> int:
-        """How many pods would go."""
-        return sum(len(group.bound) for group in self.groups.values())
+        """How many pods would go: those that are not terminating."""
+        return sum(len(group.bound) - group.leaving for group in self.groups.values())
 
     @property
     def start(self) -> int:
@@ -102,9 +102,9 @@ class WholeGroup:
         return COMPOSITE_RANK if self.key.composite else GROUP_RANK
 
     def members(self) -> Iterator[PodRecord]:
-        """Yield its bound pods, group by group in the order of names."""
+        """Yield its bound pods that are not terminating, group by group in the order of names."""
         for key in sorted(self.groups):
-            yield from self.groups[key].bound.values()
+            yield from (pod for pod in self.groups[key].bound.values() if not pod.terminating)
 
 
 class PodGroups:
@@ -222,7 +222,10 @@ class PodGroups:
         return pod if facts == pod.facts else replace(pod, priority=facts.priority, facts=facts)
 
     def join(self, pod: PodRecord, row: int | None) -> int:
-        """Count a pod as a member; return its group's number. `row`: of its node, None while pending."""
+        """Count a pod as a member; return its group's number. `row`: of its node, None while pending.
+
+        One that is terminating is no part of what goes together: plans see it as a pod by itself.
+        """
         if not pod.group or not self.followed:
             return NO_GROUP
         group = self._group(pod)
@@ -235,7 +238,7 @@ class PodGroups:
             if group.unit is not None:
                 group.unit.rows[row] += 1
             self._tell_surplus(group)
-        return group.number
+        return NO_GROUP if pod.terminating else group.number
 
     def leave(self, pod: PodRecord, row: int | None) -> None:
         """Count a pod no longer. O(pods of its group) where it was the one running longest."""

@@ -702,11 +702,11 @@ class Snapshot:
             budgets=budgets,
             signature=signature,
             requests=pod.requests,
-            exemption=self.exemptions.exemption_of(pod.facts),
+            exemption=self.exemptions.exemption_of(pod),
             group=group,
         )
         self.changed[row] = self.revision
-        if group:
+        if pod.group:
             self._touch_rows(self.groups.touched_by(pod))
 
     def _take_out(self, pod: PodRecord) -> None:
@@ -737,7 +737,7 @@ class Snapshot:
         row = self.rows[pod.node]
         slot = self._slot(row, pod)
         self.slots[row][slot] = pod
-        exemption = self.exemptions.exemption_of(pod.facts)
+        exemption = self.exemptions.exemption_of(pod)
         self.columns.replace(
             row, slot, budgets=budgets, signature=signature, requests=pod.requests, exemption=exemption
         )
@@ -826,7 +826,7 @@ class Snapshot:
             return
         self.queues.renew(uid)
         row = self.rows[pod.node]
-        if self.columns.set_exemption(row, self._slot(row, pod), self.exemptions.exemption_of(pod.facts)):
+        if self.columns.set_exemption(row, self._slot(row, pod), self.exemptions.exemption_of(pod)):
             self.changed[row] = self.revision
             self._touch_rows(self.groups.touched_by(pod))
 

@@ -437,7 +437,7 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
     """At most `min + maxSkew - self` in a domain, where `min` is the least that another domain holds.
 
     A domain that holds no more than the others never violates it, so its own count need not lower `min`.
-    A node that lacks the label of any constraint can never do.
+    Terminating pods do not count. A node that lacks the label of any constraint can never do.
     """
     selector, namespace, signatures = spread.selector, constraints.namespace, builder.snapshot.signatures
     selected = Term("", frozenset({namespace}), None, selector)
@@ -445,12 +445,12 @@ def _spread(builder: _LayerBuilder, constraints: Constraints, spread: Spread) ->
     def weigh(numbers: Ints) -> Ints:
         weights = np.zeros(signatures.size, np.int64)
         weights[signatures.selected_by(selected, numbers)] = 1
-        return weights[numbers]
+        return np.where(signatures.terminating[numbers], 0, weights[numbers])
 
     def counted(numbers: Ints) -> Ints:
         if selector is None or selector.empty:
             return np.zeros(numbers.size, np.int64)
-        return np.where(signatures.terminating[numbers], 0, weigh(numbers))
+        return weigh(numbers)
 
     tally = builder.tally(("spread", namespace, selector), weigh, counted)
     nodes = builder.snapshot.columns.nodes

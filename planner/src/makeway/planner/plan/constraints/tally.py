@@ -41,8 +41,8 @@ class Tally:
     """What pods count, by signature, and what they come to, by node.
 
     `use`: int64[signatures], what removing the pod frees. `held`: int64[nodes], the sum of what is counted
-    there now, which differs where `counted` does (spread does not count a pod that is terminating, but
-    its removal frees all the same, as upstream has it). `cost`: steps that weighing one signature takes.
+    there now, which differs where `counted` does (a spread without a selector counts no pod, but
+    their removal frees all the same, as upstream has it). `cost`: steps that weighing one signature takes.
     """
 
     def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> None:

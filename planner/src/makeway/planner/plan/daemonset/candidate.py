@@ -12,7 +12,7 @@ from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE
 from makeway.core.daemonset.selection import strategy_names
 from makeway.planner.plan.daemonset.node import DaemonSetNode
 from makeway.planner.plan.ranking import ONLY_CANDIDATE, count_awaited, score
-from makeway.planner.plan.result import AwaitedPod, PlanCandidate, RemovablePod
+from makeway.planner.plan.result import PlanCandidate, RemovablePod
 from makeway.planner.snapshot.columns import Flags
 
 
@@ -61,22 +61,21 @@ def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCa
     return PlanCandidate(
         node=node.name,
         removable=tuple(removable),
-        awaited=tuple(AwaitedPod(pod, node.question.in_flight[pod.uid]) for pod in awaited),
+        awaited=node.question.awaited(awaited),
         pdb_violations=int(scores.violations[0]),
-        highest_priority=int(scores.highest[0]),
+        highest_priority=int(scores.highest[0]) if scores.count[0] else 0,
         priority_sum=int(scores.priority_sum[0]),
         start_micros=int(scores.start[0]),
         decided_by=ONLY_CANDIDATE,
         exempt=node.exempt,
-        max_victims=node.most_victims + len(node.ending & chosen.removable),
+        max_victims=node.most_victims,
     )
 
 
 def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]) -> Flags:
-    """Return bool[slots]: pods that would violate a budget, the victims counted first; no ending one."""
+    """Return bool[slots]: pods that would violate a budget, the victims counted first."""
     flags = np.zeros(len(node.pods), np.bool_)
-    counted = removable - node.ending
-    order = np.array([*sorted(victims & counted), *sorted(counted - victims)], np.int64)
+    order = np.array([*sorted(victims), *sorted(removable - victims)], np.int64)
     sets = node.batch.columns.budgets[order, int(node.batch.nodes[0])]
     flags[order] = node.snapshot.budgets.violating(sets[:, None], node.debits)[:, 0]
     return flags

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
 from makeway.core.daemonset.occupant import Occupant, PodClass
 from makeway.core.daemonset.rule import HIGHER_PRIORITY, rules_for
 from makeway.core.daemonset.selection import strategy_names
-from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.policy.document import DaemonSets
 from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, judge
 from makeway.core.unit import Unit
@@ -32,14 +31,12 @@ from makeway.planner.plan.constraints.tally import BoundedTallies
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET, MOST_PODS, REFUSED, budget_detail
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
+from makeway.planner.plan.terminating import verdict_of
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-
-OVERDUE_AFTER = timedelta(seconds=60)
-"""After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +47,10 @@ class DaemonSetNode:
       port; `free`: what is free of that now.
     * `maxima`: those of the constraints that are maxima of the pod's own queues; what is asked and free of
       them are amounts of their resources.
-    * `occupants`: the pods on it by slot; `awaited`: those that live orders remove, which are in no slot.
+    * `occupants`: the pods on it by slot; `awaited`: those that leave anyway, which are in no slot.
     * `allowance`: how many pods each budget of the node's pods lets go; empty where budgets are soft.
-    * `ending`: pods that are being deleted by others, and are not overdue.
-    * `may_go`: pods that every rule lets go, and the guarantees of queues all of them together, also if
-      they are ending. `stay`: the others that are not overdue, the least important first, each with what
-      keeps it.
-    * `overdue`: how many should have left; they neither make room nor may they go.
+    * `may_go`: pods that every rule lets go, and the guarantees of queues all of them together. `stay`: the
+      others, the least important first, each with what keeps it.
     """
 
     snapshot: Snapshot
@@ -71,10 +65,8 @@ class DaemonSetNode:
     maxima: Mapping[str, QueueMaximum]
     occupants: list[Occupant]
     awaited: list[Occupant]
-    ending: frozenset[int]
     may_go: frozenset[int]
     stay: tuple[ExemptPod, ...]
-    overdue: int
     slots: Mapping[str, int]
 
     @property
@@ -118,10 +110,6 @@ class DaemonSetNode:
                 missing[name] = amount - room
         return missing
 
-    def overdue_at(self, pods: Iterable[Occupant]) -> datetime:
-        """Return when the last of some ending pods is no longer expected to leave."""
-        return moment_of(max(self.pods[self.slots[pod.uid]].ends_micros for pod in pods)) + OVERDUE_AFTER
-
 
 def daemonset_node_of(
     snapshot: Snapshot, question: Question, now: datetime, tallies: BoundedTallies
@@ -161,15 +149,11 @@ def daemonset_node_of(
     # A layer's room is what is left with the pod there: 0 is as good as 1 asked for and 1 free.
     left = required.room[:, 0] - required.leaving[:, 0] + 1
     pods = batch.slots[node]
-    late = microseconds(now - OVERDUE_AFTER)
-    terminating = {slot for slot, pod in enumerate(pods) if pod.terminating}
-    overdue = {slot for slot in terminating if pods[slot].ends_micros <= late}
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
     if queues.margins:
-        # Pods that are being deleted no longer count in their queues.
-        going = set(range(len(pods))) - terminating - stay.keys()
+        going = set(range(len(pods))) - stay.keys()
         stay |= _guaranteed(queues, snapshot, question, batch, going)
     return DaemonSetNode(
         snapshot=snapshot,
@@ -188,10 +172,8 @@ def daemonset_node_of(
         maxima=maxima,
         occupants=[occupant(pod) for pod in pods],
         awaited=[occupant(pod) for pod in batch.awaited.get(0, ())],
-        ending=frozenset(terminating - overdue),
-        may_go=frozenset(range(len(pods))) - overdue - stay.keys(),
-        stay=tuple(stay[slot] for slot in sorted(stay, reverse=True) if slot not in overdue),
-        overdue=len(overdue),
+        may_go=frozenset(range(len(pods))) - stay.keys(),
+        stay=tuple(stay[slot] for slot in sorted(stay, reverse=True)),
         slots={pod.uid: slot for slot, pod in enumerate(pods)},
     )
 
@@ -237,6 +219,8 @@ def _kept(
     kept = {}
     for slot, pod in enumerate(pods):
         verdict = judge(rules, PreemptionPair(preemptor, snapshot.daemonsets.facts_of(pod), now))
+        if pod.terminating:
+            verdict = verdict_of(pod, now)
         if verdict.removable and pod.uid in question.refused:
             verdict = REFUSED
         if verdict.removable and (grouped := snapshot.units.of(pod).kept):
@@ -246,7 +230,7 @@ def _kept(
             for namespace, name in snapshot.budgets.kept(snapshot.budget_set(pod.uid), allowance)
         ]
         undecided = pod.namespace in snapshot.undecided and policy.has_hard_budgets(pod.namespace)
-        if verdict.removable and (spent or undecided) and not pod.terminating:
+        if verdict.removable and (spent or undecided):
             detail = f"PodDisruptionBudget {', '.join(spent)} allows no more"
             verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod) if undecided else detail)
         if not verdict.removable:

@@ -43,13 +43,10 @@ def plan_daemonset(
 
 
 def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
-    """Choose victims for what is missing once all that are leaving anyway have left."""
-    ending, settings = node.of(node.ending), node.settings
-    need = node.lacking(node.awaited, ending)
-    if not need:
-        return text.room_expected(scope, node, needed_of(ending, node.lacking(node.awaited)))
+    """Choose victims for what is missing once all that leave anyway have left."""
+    settings, need = node.settings, node.lacking(node.awaited)
     found = select(
-        node.of(node.may_go - node.ending),
+        node.of(node.may_go),
         need,
         node.request,
         settings,
@@ -64,26 +61,18 @@ def _chosen(node: DaemonSetNode, scope: Scope) -> Plan | PlanRefusal:
     else:
         rule = DAEMONSET_MULTIPLE
         details = {pod.uid: text.of_multiple(pod, found, need, node) for pod in victims}
-
-    # Of the pods that are ending, the needed ones are named as well, whatever rules keep: the scheduler's
-    # filters see them still, and the evictor finds nothing left to do for them. Where the order would have
-    # too many victims, it waits for them.
-    leaving = needed_of(ending, node.lacking(node.awaited, victims))
-    limit = node.snapshot.exemptions.policy.limits.victims_per_order
-    if leaving and len(victims) + len(leaving) > limit:
-        return text.room_expected(scope, node, leaving)
     chosen = DaemonSetVictims(
         rule=rule,
-        victims=(*victims, *leaving),
-        details={**details, **{pod.uid: text.ENDING for pod in leaving}},
-        awaited=needed_of(node.awaited, node.lacking(victims, leaving)),
-        removable=_removable(node, need) | {node.slots[pod.uid] for pod in leaving},
+        victims=victims,
+        details=details,
+        awaited=needed_of(node.awaited, node.lacking(victims)),
+        removable=_removable(node, need),
     )
     return _planned(node, chosen, scope)
 
 
 def _removable(node: DaemonSetNode, need: Mapping[str, int]) -> frozenset[int]:
-    """Return the slots of all pods that the configured strategies might choose, and of ending ones."""
+    """Return the slots of all pods that the configured strategies might choose."""
     if "multiple" in strategy_names(node.settings):
         return node.may_go
     most = node.settings.single_max_deviation_percent
@@ -92,7 +81,7 @@ def _removable(node: DaemonSetNode, need: Mapping[str, int]) -> frozenset[int]:
         pod = node.occupants[slot]
         return pod.covers(need) and deviation(pod, need, node.request) * 100 <= most
 
-    return frozenset(slot for slot in node.may_go if slot in node.ending or near(slot))
+    return frozenset(slot for slot in node.may_go if near(slot))
 
 
 def _planned(node: DaemonSetNode, chosen: DaemonSetVictims, scope: Scope) -> Plan:

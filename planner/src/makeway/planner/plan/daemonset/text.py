@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 
@@ -24,13 +24,11 @@ from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal.text import MARGIN, amount_of, tried_again
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
+from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.snapshot.exemptions import Source
 
 TOO_EARLY = "DaemonSetStartDelay"
-ROOM_EXPECTED = "DaemonSetRoomOnItsWay"
 NO_VICTIMS = "DaemonSetNoVictims"
-
-ENDING = "it is being deleted already, and its room counts"
 
 
 def too_early(
@@ -45,17 +43,6 @@ def too_early(
     )
     depends_on = () if source is None else (source,)
     return PlanRefusal(scope, TOO_EARLY, message, {"Start delay": 1}, due, depends_on)
-
-
-def room_expected(scope: Scope, node: DaemonSetNode, leaving: Sequence[Occupant]) -> PlanRefusal:
-    """Refuse because pods that no longer have to be evicted are about to make the room."""
-    overdue = node.overdue_at(leaving)
-    pods = counted(len(leaving), "pod")
-    message = (
-        f"{_where(node)} waits for {pods} on it that {_are(len(leaving))} being deleted "
-        f"already; if {_they_are(len(leaving))} still there at {api_time(overdue)}, others are looked for"
-    )
-    return PlanRefusal(scope, ROOM_EXPECTED, message, {"Pods are leaving": 1}, overdue)
 
 
 def no_victims(scope: Scope, node: DaemonSetNode, need: Mapping[str, int], found: NoSelection) -> PlanRefusal:
@@ -123,10 +110,9 @@ def _who_may_go(node: DaemonSetNode) -> str:
     total = len(node.pods) + len(node.awaited)
     kept = _by_rule(node)
     told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
-    if node.overdue:
-        told.append(f"{node.overdue} should have left")
     others = f" (kept: {', '.join(told)})" if told else ""
-    return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}"
+    late = overdue_text(node.snapshot, {node.name}, node.now)
+    return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}{f'; {late}' if late else ''}"
 
 
 def _by_rule(node: DaemonSetNode) -> Counter[str]:
@@ -183,14 +169,6 @@ def _subject(question: Question) -> str:
 
 def _class(pod: Occupant) -> str:
     return pod.pod_class.name.lower().replace("_", " ")
-
-
-def _they_are(count: int) -> str:
-    return "it is" if count == 1 else "they are"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _missing(amounts: Mapping[str, int], node: DaemonSetNode) -> str:

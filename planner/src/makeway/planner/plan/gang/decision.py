@@ -7,7 +7,6 @@ from datetime import datetime
 
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import (
-    Awaited,
     DecisionRecord,
     GroupDecision,
     MemberPlacement,
@@ -17,7 +16,7 @@ from makeway.bus.messages import (
 )
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.decision import victim_of
+from makeway.planner.plan.decision import awaited_of, victim_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.reply import group_price, refusal_of
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
@@ -119,10 +118,7 @@ def gang_record_of(decision: GangDecision) -> DecisionRecord:
                 MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
                 for one in (planned.placements if planned else ())
             ),
-            awaited=tuple(
-                Awaited(uid=one.pod.uid, order_id=one.order_id)
-                for one in (planned.awaited if planned else ())
-            ),
+            awaited=awaited_of(planned.awaited if planned else ()),
             domains=_domains(planned.domains) if planned else (),
             price=group_price(planned.price) if planned else None,
             priced=tuple(

@@ -10,7 +10,7 @@ import msgspec
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement, PlanRequest
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.snapshot.records import PodRecords
+from makeway.planner.snapshot.records import PodRecord, PodRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ class GangQuestion:
     def total(self) -> int:
         """Return how many members wait."""
         return sum(one.count for one in self.classes)
+
+    def awaiting(self, pods: Mapping[str, PodRecord]) -> GangQuestion:
+        """Return the question with the room of terminating pods awaited, by UID."""
+        classes = (replace(one, question=replace(one.question, terminating=pods)) for one in self.classes)
+        return replace(self, classes=tuple(classes))
 
 
 def gang_question_of(

@@ -57,10 +57,12 @@ def maxima_of(
     if tree is None or queues.held is None:
         return ()
     pods = [one.question.preemptor for one in gang.classes]
-    in_flight = gang.classes[0].question.in_flight
+    first = gang.classes[0].question
     nominated = [snapshot.pods.get(one.uid) for one in gang.classes[0].question.nominations]
     coming_pods = {one.uid: one for one in (*assumed, *nominated) if one is not None and not one.node}
-    awaited = [pod for uid in in_flight if (pod := snapshot.pods.get(uid)) is not None and pod.node]
+    ordered = (snapshot.pods.get(uid) for uid in first.in_flight)
+    awaited = [pod for pod in ordered if pod is not None and pod.node and not pod.terminating]
+    awaited += first.terminating.values()
     exempt = snapshot.exemptions.queue_exempt_namespaces
     held_back = [not is_queue_exempt(pod.namespace, pod.priority, exempt) for pod in pods]
     own = [queues.queue_of(pod) for pod in pods]

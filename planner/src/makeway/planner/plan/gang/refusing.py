@@ -13,6 +13,7 @@ from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.refusal.text import FORBIDDEN, NO_ROOM, NOT_FOUND, REFUSED_AGAIN, amount_of
 from makeway.planner.plan.result import Scope
+from makeway.planner.plan.terminating import overdue_text
 
 
 def refused(
@@ -48,6 +49,8 @@ def refused(
     missing = _lacks(nearest) if nearest is not None else {}
     if missing:
         message += f"; missing even then: {', '.join(f'{k} {amount_of(k, v)}' for k, v in missing.items())}"
+    if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
+        message += f"; {late}"
     return GangRefusal(scope, NO_ROOM, message, placeable, left_out, retry_at=retry_at, missing=missing)
 
 

@@ -9,13 +9,13 @@ from makeway.bus.group_plan import (
 )
 from makeway.bus.messages import (
     API_VERSION,
-    Awaited,
     Dependency,
     GroupPrice,
     MemberPlacement,
     Refusal,
     TopologyDomain,
 )
+from makeway.planner.plan.decision import awaited_of
 from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 
@@ -99,7 +99,7 @@ def _plan(plan: GangPlan) -> GroupPlan:
             )
             for one in plan.victims
         ),
-        awaited=tuple(Awaited(uid=one.pod.uid, order_id=one.order_id) for one in plan.awaited),
+        awaited=awaited_of(plan.awaited),
         domains=tuple(TopologyDomain(key=key, value=value) for key, value in plan.domains),
         price=group_price(plan.price),
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
+from makeway.planner.snapshot.records import PodRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class GangPlan:
     def placed(self) -> int:
         """Return how many members get a node."""
         return sum(one.count for one in self.placements)
+
+    @property
+    def gone(self) -> list[PodRecord]:
+        """Return all pods that the plan counts on to leave."""
+        return [*(one.pod for one in self.victims), *(one.pod for one in self.awaited)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Awaited
     """Yield the pods that are leaving and that the plan counts on. With rules, all on its nodes."""
     if not model.awaited:
         return
-    in_flight = gang.classes[0].question.in_flight
+    question = gang.classes[0].question
     ruled = bool(model.rooms or model.spreads or model.affinities)
     going: defaultdict[int, list[int]] = defaultdict(list)
     for slot, node in draft.singles:
@@ -188,4 +188,4 @@ def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Awaited
             if not ruled and (takes <= left).all():
                 left = left - takes
             else:
-                yield AwaitedPod(pod, in_flight[pod.uid])
+                yield from question.awaited((pod,))

@@ -18,6 +18,7 @@ from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, guarantee_
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPod, ExemptPods
+from makeway.planner.plan.terminating import verdict_of
 from makeway.planner.snapshot.columns import Flags
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.records import PodRecord
@@ -55,7 +56,9 @@ def exempt_pods_of(
     preemptor = PreemptorFacts(priority=priority, namespace=question.preemptor.namespace)
     pods = []
     for slot, pod in kept[: -MOST_PODS - 1 : -1]:
-        if pod.uid in question.refused:
+        if pod.terminating:
+            verdict = verdict_of(pod, now)
+        elif pod.uid in question.refused:
             verdict = REFUSED
         elif budgeted[slot]:
             verdict = Verdict(False, HARD_BUDGET, budget_detail(snapshot, pod))

@@ -27,6 +27,7 @@ from makeway.planner.plan.refusal.statistics import (
 )
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
+from makeway.planner.plan.terminating import overdue_text
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
@@ -117,6 +118,8 @@ def refusal(
     if lacking := [text for _, text in near if text]:
         message += "; nearest: " + "; ".join(lacking)
     message += below_guarantee(snapshot, question)
+    if late := overdue_text(snapshot, {snapshot.names[row] for row in rows.tolist()}, now):
+        message += f"; {late}"
     helps = stats.first_help(rows)
     retry_at = None if helps is None else moment_of(helps) + MARGIN
     return PlanRefusal(

@@ -1,0 +1,189 @@
+"""Terminating pods in plans: no victims, room on its way within the policy's time, none once overdue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from makeway.core.policy.document import Policy
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.planner import plan as plan_once
+from makeway.planner.plan.reply import reply_of
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner import test_plan_groups as groups
+from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot
+from unit.planner.building import planned as plan_of
+from unit.planner.building import refused as refusal_of
+
+PREEMPTOR = make_pod("p", priority=HIGH, size=XL)
+
+
+def awaited(candidate: PlanCandidate) -> list[tuple[str, str]]:
+    return [(one.pod.uid, one.order_id) for one in candidate.awaited]
+
+
+def two_nodes(ends: float, priority: int = MID, policy: Policy | None = None) -> Snapshot:
+    """Node n1 full with a terminating pod, node n2 with a running one of lower priority."""
+    pods = [make_pod("leaving", "n1", priority, XL, ends=ends), make_pod("runs", "n2", LOW, XL)]
+    return make_snapshot(["n1", "n2"], pods, policy=policy)
+
+
+def test_no_running_pod_goes_where_a_terminating_one_makes_the_room() -> None:
+    plan = plan_of(two_nodes(ends=20), ask(PREEMPTOR))
+
+    assert choices(plan) == [("n1", set()), ("n2", {"runs"})]
+    assert awaited(plan.candidates[0]) == [("leaving", "")]
+    assert (plan.candidates[0].highest_priority, plan.candidates[0].priority_sum) == (0, 0)
+
+
+def test_the_room_of_a_more_important_terminating_pod_is_awaited_as_well() -> None:
+    assert choices(plan_of(two_nodes(ends=20, priority=HIGH + 1), ask(PREEMPTOR)))[0] == ("n1", set())
+
+
+def test_only_what_terminating_pods_leave_missing_is_taken_from_running_ones() -> None:
+    pods = [
+        make_pod("leaving", "n1", LOW, 300, ends=20),
+        make_pod("a", "n1", MID, 100, start=2),
+        make_pod("b", "n1", MID, 100, start=1),
+    ]
+
+    [candidate] = plan_of(make_snapshot(["n1"], pods), ask(make_pod("p", priority=HIGH, size=400))).candidates
+
+    assert [(one.pod.uid, one.victim) for one in candidate.removable] == [("b", False), ("a", True)]
+    assert awaited(candidate) == [("leaving", "")]
+
+
+def test_a_terminating_pod_that_need_not_leave_is_not_named() -> None:
+    pods = [make_pod("leaving", "n1", LOW, 100, ends=20), make_pod("a", "n1", LOW, 400)]
+
+    [candidate] = plan_of(make_snapshot(["n1"], pods), ask(make_pod("p", priority=HIGH, size=400))).candidates
+
+    assert (choices(plan_of(make_snapshot(["n1"], pods), ask(PREEMPTOR))), awaited(candidate)) == (
+        [("n1", {"a"})],
+        [],
+    )
+
+
+def test_with_more_of_its_grace_period_left_it_counts_only_where_nothing_else_helps() -> None:
+    snapshot = two_nodes(ends=61)
+
+    assert choices(plan_of(snapshot, ask(PREEMPTOR))) == [("n2", {"runs"})]
+
+    snapshot.apply(PutPod(make_pod("runs", "n2", HIGH, XL)))
+    plan = plan_of(snapshot, ask(PREEMPTOR))
+
+    assert choices(plan) == [("n1", set())]
+    assert awaited(plan.candidates[0]) == [("leaving", "")]
+
+
+@pytest.mark.parametrize(("seconds", "best"), [(0, "n2"), (19, "n2"), (20, "n1"), (600, "n1")])
+def test_the_policy_says_how_much_of_the_grace_period_may_be_left(seconds: int, best: str) -> None:
+    policy = Policy(await_terminating=timedelta(seconds=seconds))
+
+    assert plan_of(two_nodes(ends=20, policy=policy), ask(PREEMPTOR)).candidates[0].node == best
+
+
+def test_an_overdue_pod_makes_no_room_and_is_no_victim() -> None:
+    assert choices(plan_of(two_nodes(ends=-60), ask(PREEMPTOR))) == [("n2", {"runs"})]
+    assert choices(plan_of(two_nodes(ends=-59), ask(PREEMPTOR)))[0] == ("n1", set())
+
+
+def test_a_refusal_names_the_overdue_pods_in_the_way() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod("stuck", "n1", LOW, XL, ends=-3600)])
+
+    refusal = refusal_of(snapshot, ask(PREEMPTOR))
+
+    assert "default/stuck on n1 (its grace period ended at 2026-01-01T11:00:00Z)" in refusal.message
+    assert refusal.exempt == {"terminating": 1}
+    [spared] = refusal.nearest[0].exempt.pods
+    assert (spared.verdict.rule, spared.verdict.detail) == (
+        "terminating",
+        "its grace period ended at 2026-01-01T11:00:00Z, and it has not left",
+    )
+
+
+def test_what_was_planned_before_does_not_outlive_a_pods_time() -> None:
+    snapshot, cache = two_nodes(ends=70), PlanCache()
+
+    def best(seconds: float) -> str:
+        found = plan_once(snapshot, ask(PREEMPTOR), NOW + timedelta(seconds=seconds), cache)
+        assert isinstance(found, Plan)
+        return found.candidates[0].node
+
+    assert [best(seconds) for seconds in (0, 9, 10, 129, 130)] == ["n2", "n2", "n1", "n1", "n2"]
+
+
+def test_a_pod_that_begins_to_leave_or_has_left_is_seen_at_the_next_plan() -> None:
+    snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", MID, XL), make_pod("b", "n2", LOW, XL)])
+    assert choices(plan_of(snapshot, ask(PREEMPTOR)))[0] == ("n2", {"b"})
+
+    snapshot.apply(PutPod(make_pod("a", "n1", MID, XL, ends=20)))
+    assert choices(plan_of(snapshot, ask(PREEMPTOR)))[0] == ("n1", set())
+
+    snapshot.apply(RemovePod("a"))
+    assert not snapshot.exemptions.terminating
+
+
+def test_a_victim_of_a_live_order_that_is_terminating_costs_nothing_and_needs_no_order() -> None:
+    plan = plan_of(two_nodes(ends=20), ask(PREEMPTOR, in_flight={"leaving": "ord-1"}))
+
+    assert awaited(plan.candidates[0]) == [("leaving", "")]
+
+
+def test_a_reply_says_until_when_a_terminating_pod_is_waited_for() -> None:
+    plan = plan_of(two_nodes(ends=20), ask(PREEMPTOR))
+    reply = reply_of(plan, request_id="r", planner="p", decision_id="d", policy_revision="")
+
+    [one] = reply.candidates[0].awaited
+    assert (one.order_id, one.namespace, one.name) == ("", "default", "leaving")
+    assert one.until == NOW + timedelta(seconds=80)
+
+
+def test_a_unit_goes_without_its_terminating_pods() -> None:
+    pods = [
+        groups.member("g", "a", "n1", XL),
+        groups.member("g", "b", "n2"),
+        groups.member("g", "stuck", "n2", ends=-3600),
+        make_pod("h", "n2", HIGH, 300),
+    ]
+    snapshot = groups.cluster([groups.group("g")], pods)
+
+    assert groups.victims(snapshot, groups.preemptor()) == {"n1": ["a", "b"]}
+
+
+def gang_plan(snapshot: Snapshot) -> GangPlan | GangRefusal:
+    member = make_pod("m", "", HIGH, XL)
+    snapshot.apply(PutPod(member))
+    return plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
+
+
+@pytest.mark.parametrize(("ends", "goes"), [(20, set()), (61, {"runs"}), (-60, {"runs"})])
+def test_plans_for_groups_await_terminating_pods_by_the_same_rule(ends: float, goes: set[str]) -> None:
+    found = gang_plan(two_nodes(ends))
+
+    assert isinstance(found, GangPlan)
+    assert {one.pod.uid for one in found.victims} == goes
+    assert [one.pod.uid for one in found.awaited] == ([] if goes else ["leaving"])
+
+
+def test_a_group_waits_for_a_long_grace_period_where_nothing_else_helps() -> None:
+    found = gang_plan(make_snapshot(["n1"], [make_pod("leaving", "n1", LOW, XL, ends=600)]))
+    stuck = gang_plan(make_snapshot(["n1"], [make_pod("stuck", "n1", LOW, XL, ends=-600)]))
+
+    assert isinstance(found, GangPlan)
+    assert [one.pod.uid for one in found.awaited] == ["leaving"]
+    assert isinstance(stuck, GangRefusal)
+    assert "default/stuck on n1" in stuck.message
+
+
+def test_a_refusal_without_terminating_pods_says_nothing_of_them() -> None:
+    refusal = refusal_of(make_snapshot(["n1"], [make_pod("h", "n1", HIGH, XL)]), ask(PREEMPTOR))
+
+    assert isinstance(refusal, PlanRefusal)
+    assert "grace period" not in refusal.message
