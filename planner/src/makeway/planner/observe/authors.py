@@ -20,7 +20,7 @@ MOST_HELD: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SeenMark:
     """A mark as it was seen: `seen`, on the monotonic clock. `for_group`: it says that it is for one."""
 
     evicted: Evicted
@@ -51,13 +51,13 @@ class Authors:
     def __init__(self, named: Callable[[str], bool], read_until: Callable[[], float]) -> None:
         self._named = named
         self._read_until = read_until
-        self._held: dict[str, Mark] = {}
+        self._held: dict[str, SeenMark] = {}
 
     def __len__(self) -> int:
         """How many marks are held."""
         return len(self._held)
 
-    def take(self, mark: Mark) -> bool:
+    def take(self, mark: SeenMark) -> bool:
         """Take in a mark; report whether there was room for it."""
         if len(self._held) >= MOST_HELD:
             return False
@@ -68,7 +68,7 @@ class Authors:
         """Forget the mark of a pod that carries none any more."""
         self._held.pop(uid, None)
 
-    def of_others(self) -> list[Mark]:
+    def of_others(self) -> list[SeenMark]:
         """Return the marks that turn out to be others', each once, and forget makeway's. O(marks held)."""
         until = self._read_until()
         found = []

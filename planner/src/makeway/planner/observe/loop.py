@@ -28,7 +28,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import comparing
-from makeway.planner.observe.authors import Authors, Mark
+from makeway.planner.observe.authors import Authors, SeenMark
 from makeway.planner.observe.detecting import UnaskedPreemption
 from makeway.planner.observe.gang_loop import GangComparer
 from makeway.planner.observe.gang_pairing import UnaskedGang
@@ -262,7 +262,7 @@ class ObserveLoop:
         except QuantityError:
             return  # the snapshot's own feed says so
         gone, revision = comparing.gone(self._snapshot, pod), self._snapshot.revision
-        mark = Mark(
+        mark = SeenMark(
             Evicted(pod, gone, scheduler, self._now(), revision),
             for_group=preempted_for_group(item),
             writers=writers_of_mark(item),

@@ -23,7 +23,7 @@ REMEMBERED: Final = timedelta(minutes=10)
 none is bound."""
 
 
-class Components(Protocol):
+class ComponentsAsked(Protocol):
     """What is used of the bus."""
 
     async def ask(self, seconds: float) -> Sequence[ComponentStatus]:
@@ -33,7 +33,7 @@ class Components(Protocol):
 class QueueGates:
     """The profiles that have the gate in one cluster, by what its schedulers told lately."""
 
-    def __init__(self, components: Components, cluster_uid: str) -> None:
+    def __init__(self, components: ComponentsAsked, cluster_uid: str) -> None:
         self._components = components
         self._cluster_uid = cluster_uid
         self._told: dict[str, datetime] = {}
