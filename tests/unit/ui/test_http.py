@@ -215,7 +215,7 @@ async def test_what_is_asked_wrongly_is_answered_in_a_sentence(
         f"{address}/api/simulate", json={"manifest": "kind: Node"}, headers=BEARER
     ) as response:
         assert response.status == 422
-        assert "is no pod" in await response.text()
+        assert "no pods in it" in await response.text()
 
 
 async def test_changes_come_as_events_and_so_many_browsers_at_once(
