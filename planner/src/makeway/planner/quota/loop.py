@@ -191,6 +191,7 @@ class QuotaLoop:
                         await self._changed.wait()
         finally:
             self.control = None
+            self._telling.end()
 
     async def one_round(self, fence: Callable[[], Awaitable[Fence]]) -> None:
         """Do what is due. Raises BusError; what was not done is due again.

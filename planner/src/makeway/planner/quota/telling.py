@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -13,6 +14,7 @@ from makeway.core.k8s.event import EventType
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses, RunningQuota
 from makeway.planner.quota.undone import LOOK_AGAIN, Success, undone
+from makeway.planner.quota.waiting import QuotaWait
 from makeway.planner.snapshot.state import Snapshot
 
 _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
@@ -49,6 +51,15 @@ class QuotaTelling:
         self._waits.clear()
         self._successes.clear()
 
+    def end(self) -> None:
+        """This planner leads no more: another one tells."""
+        self._count(())
+
+    def _count(self, waits: Iterable[QuotaWait]) -> None:
+        reasons = Counter(wait.reason for wait in waits)
+        for reason in QUOTA_WAITS:
+            self._metrics.quota_waiting.labels(reason).set(reasons[reason])
+
     def ended(self, path: str, process: RunningQuota, ended: EndedQuota) -> None:
         """Report how a process ended; look again where it came down."""
         self._successes.pop(path, None)
@@ -70,9 +81,7 @@ class QuotaTelling:
     def tell_of_waits(self, control: QuotaProcesses) -> None:
         """Tell of each wait that has begun: an Event where its reason is another, and a gauge."""
         waits = control.waits()
-        reasons = Counter(wait.reason for wait in waits.values())
-        for reason in QUOTA_WAITS:
-            self._metrics.quota_waiting.labels(reason).set(reasons[reason])
+        self._count(waits.values())
         for path in self._waits.keys() - control.processes.keys():
             del self._waits[path]
         for path, wait in waits.items():
