@@ -70,10 +70,12 @@ def rules_for(
     """Return the rules by which pods of a node may go for a preemptor, in the order in which they are asked.
 
     Those of the simple preemptor where the policy turns it on for the pod's namespace and the pod is bound to
-    this very node, else those of ordinary preemption. `own_namespace`: makeway's, empty where not known.
+    this very node, else those of ordinary preemption. `node`: empty for a victim that goes wherever it runs.
+    `own_namespace`: makeway's, empty where not known.
     """
     settings = policy.daemon_sets
-    if preemptor.daemonset_node != node or not settings.may_preempt(preemptor.namespace, own_namespace):
+    bound_here = bool(node) and preemptor.daemonset_node == node
+    if not bound_here or not settings.may_preempt(preemptor.namespace, own_namespace):
         return rules_in_force(policy, classes, record)
     beyond = settings.reaches_beyond(preemptor.namespace, own_namespace)
     return (displaceable if beyond else displaceable_at_home, *victim_rules(policy, classes, record))
