@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,13 +24,25 @@ from chart.test_chart import objects, template
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus, Last
 from makeway.bus.consumer import consumer_drift, ensure_consumer
+from makeway.bus.jetstream import JetStreamError
+from makeway.bus.named_consumers import parsed, unread
 from makeway.bus.streams import evictor_config, wrong_streams
 from makeway.bus.subjects import Subjects, inbox
 
 pytestmark = pytest.mark.nats
 
 SUBJECTS: Final = Subjects("one.two")
-USERS: Final = ("planner", "evictor", "scheduler", "nominator", "shadow", "streams", "viewer", "operator")
+USERS: Final = (
+    "planner",
+    "evictor",
+    "scheduler",
+    "nominator",
+    "shadow",
+    "streams",
+    "viewer",
+    "operator",
+    "consumer-audit",
+)
 STREAMS: Final = {
     "O": SUBJECTS.orders_stream,
     "U": SUBJECTS.outcomes_stream,
@@ -108,6 +120,7 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
         "STREAM.MSG.GET": "OUDCE",
         "DIRECT.GET": "OUD",
         "DIRECT.GET subject": "OUDCE",
+        "CONSUMER.LIST": "OUD",
     },
     "evictor": {
         "STREAM.INFO": ALL,
@@ -143,7 +156,17 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
         "DIRECT.GET subject": "OUC",
     },
     "shadow": {},
-    "streams": {"STREAM.INFO": ALL, "STREAM.CREATE": ALL, "STREAM.UPDATE": ALL},
+    "streams": {
+        "STREAM.INFO": ALL,
+        "STREAM.CREATE": ALL,
+        "STREAM.UPDATE": ALL,
+        "CONSUMER.LIST": "OUD",
+        # By name and with the stream's own filter, which is that of the orders here; not the evictors'.
+        "CONSUMER.CREATE filter other": "O",
+        "CONSUMER.DELETE other": "OUD",
+        "CONSUMER.DELETE evictor": "UD",
+    },
+    "consumer-audit": {},
     "viewer": {},
     "operator": {
         "STREAM.INFO": ALL,
@@ -159,10 +182,18 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
 VIEWER_MAY: Final = {**MAY["operator"], "STREAM.MSG.DELETE": ""}
 """The same for the viewer, with the prefix of its account."""
 
+CONSUMER_MAY: Final = {"CONSUMER.MSG.NEXT audit": "OU"}
+"""The same for the login of a named consumer."""
+
+VIEWERS_ACCOUNT_MAY: Final[Mapping[str, Mapping[str, str]]] = {
+    "viewer": VIEWER_MAY,
+    "consumer-audit": CONSUMER_MAY,
+}
+
 REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "nominator", "streams", "operator"}
 """Logins that can have an answer of the JetStream API stored; see docs/reliability.md."""
 
-DELIVERIES_REACH_STREAMS: Final = {"scheduler"}
+DELIVERIES_REACH_STREAMS: Final = {"scheduler", "streams"}
 """Logins that can have a consumer deliver into a stream; see docs/reliability.md."""
 
 
@@ -171,19 +202,26 @@ def asks(stream: str) -> Iterator[tuple[str, str]]:
     for name, subject in OF_A_STREAM.items():
         yield name, subject.format(stream=stream)
     for name, subject in OF_A_CONSUMER.items():
-        for consumer in ("evictor", "other"):
+        for consumer in ("evictor", "other", "audit"):
             yield f"{name} {consumer}", subject.format(stream=stream, consumer=consumer)
+
+
+def letters(table: Mapping[str, str], name: str) -> str:
+    """Of which streams a login may ask; a named consumer is one of the others, but for its own login."""
+    other = f"{name.removesuffix(' audit')} other" if name.endswith(" audit") else name
+    return table.get(name, table.get(other, ""))
 
 
 @pytest.fixture
 def server(run: Run, nats_server: NatsServer) -> NatsServer:
     """A nats-server with the accounts as the chart renders them; every password is `p`."""
-    rendered = objects(template(run, f"subjectPrefix={SUBJECTS.prefix}"))
+    consumer = ("nats.consumers[0].name=audit", "nats.consumers[0].streams={orders,outcomes}")
+    rendered = objects(template(run, f"subjectPrefix={SUBJECTS.prefix}", *consumer))
     config = next(
         one for one in rendered if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "makeway-nats"
     )["data"]["nats.conf"]
     (accounts,) = re.findall(r"^accounts \{\n.*?^\}", config, re.DOTALL | re.MULTILINE)
-    nats_server.extra = re.sub(r"\$[A-Z]+_PASSWORD", "p", accounts)
+    nats_server.extra = re.sub(r"\$[A-Z_]+_PASSWORD", "p", accounts)
     nats_server.restart()
     return nats_server
 
@@ -239,7 +277,7 @@ async def set_up(server: NatsServer) -> None:
     """Have the streams, the evictors' consumer, an order and its outcome."""
     order = make_order("uid-1")
     async with bus_of(server, "streams") as streams:
-        await streams.ensure_streams()
+        await streams.ensure_streams(consumers=parsed("audit=orders,outcomes"))
     async with bus_of(server, "evictor") as evictor:
         await make_consumer(evictor)
         await evictor.publish_outcome(make_outcome(order))
@@ -269,15 +307,15 @@ async def consumer(operator: Bus) -> dict[str, Any]:
 @pytest.mark.parametrize("user", USERS)
 async def test_each_login_may_ask_what_it_needs_and_nothing_else(server: NatsServer, user: str) -> None:
     tables = {"$JS.API": MAY[user]}
-    if user == "viewer":
-        tables[SUBJECTS.viewers_api] = VIEWER_MAY
+    if user in VIEWERS_ACCOUNT_MAY:
+        tables[SUBJECTS.viewers_api] = VIEWERS_ACCOUNT_MAY[user]
     async with login(server, user) as asker:
         for prefix, table in tables.items():
             allowed: list[str] = []
             refused = [f"{prefix}.{subject}" for subject in OF_THE_SERVER]
             for letter, stream in STREAMS.items():
                 for name, subject in asks(stream):
-                    wanted = allowed if letter in table.get(name, "") else refused
+                    wanted = allowed if letter in letters(table, name) else refused
                     wanted.append(f"{prefix}.{subject}")
 
             assert await asker.denied(allowed) == set()
@@ -342,20 +380,24 @@ async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_rep
 
 def questions(user: str) -> Iterator[str]:
     """All that a login may ask of the API, and of the components."""
-    prefix, table = (SUBJECTS.viewers_api, VIEWER_MAY) if user == "viewer" else ("$JS.API", MAY[user])
+    prefix, table = "$JS.API", MAY[user]
+    if user in VIEWERS_ACCOUNT_MAY:
+        prefix, table = SUBJECTS.viewers_api, VIEWERS_ACCOUNT_MAY[user]
     for letter, stream in STREAMS.items():
         for name, subject in asks(stream):
-            if letter in table.get(name, "") and "DELETE" not in name:
+            if letter in letters(table, name) and "DELETE" not in name:
                 yield f"{prefix}.{subject}"
     yield SUBJECTS.status
     yield SUBJECTS.queues
 
 
-async def test_no_login_but_the_schedulers_has_a_consumer_deliver_into_a_stream(server: NatsServer) -> None:
+async def test_no_login_but_two_has_a_consumer_deliver_into_a_stream(server: NatsServer) -> None:
     await set_up(server)
     reached = set()
-    async with bus_of(server, "operator") as operator:
+    async with bus_of(server, "operator") as operator, bus_of(server, "scheduler") as scheduler:
         for user in USERS:
+            # One that no stream has yet: the same message is stored once.
+            await scheduler.publish_order(make_order(f"uid-{user}"), 0)
             before = await stored(operator)
             async with login(server, user) as asker:
                 for number, (stream, filter_) in enumerate(
@@ -377,6 +419,9 @@ async def test_no_login_but_the_schedulers_has_a_consumer_deliver_into_a_stream(
             await asyncio.sleep(0.3)
             if await stored(operator) != before:
                 reached.add(user)
+            for number, stream in enumerate((SUBJECTS.orders_stream, SUBJECTS.outcomes_stream)):
+                with suppress(JetStreamError):  # this login has made none
+                    await scheduler.jetstream.api(f"CONSUMER.DELETE.{stream}.push-{user}-{number}")
 
         assert reached == DELIVERIES_REACH_STREAMS
         assert await wrong_streams(operator.jetstream, SUBJECTS) == {}
@@ -402,3 +447,30 @@ async def test_the_read_only_login_reads_everything_through_its_account(server: 
         assert await viewer.outcome(order.message.order_id) is not None
         assert await wrong_streams(viewer.jetstream, SUBJECTS) == {}
         assert viewer.healthy() == ""
+
+
+async def test_a_named_consumers_login_fetches_and_acknowledges_its_own_and_no_fetch_reaches_a_stream(
+    server: NatsServer,
+) -> None:
+    await set_up(server)
+    fetch = f"{SUBJECTS.viewers_api}.CONSUMER.MSG.NEXT.{SUBJECTS.orders_stream}.audit"
+    async with bus_of(server, "operator") as operator, bus_of(server, "planner") as planner:
+        before = await stored(operator)
+        behind = await unread(planner.jetstream, SUBJECTS)
+        assert behind == {("audit", "orders"): 1, ("audit", "outcomes"): 1}
+        async with login(server, "consumer-audit") as asker:
+            for reply in ELSEWHERE:
+                await asker.client.publish(fetch, b'{"batch":1,"expires":100000000}', reply=reply)
+            await asker.client.flush()
+            await asyncio.sleep(0.3)
+            assert await stored(operator) == before
+
+            outcomes = await asker.client.jetstream(prefix=SUBJECTS.viewers_api).pull_subscribe_bind(
+                "audit", SUBJECTS.outcomes_stream
+            )
+            (message,) = await outcomes.fetch(1, timeout=5)
+            await message.ack()
+            await asker.client.flush()
+            assert await asker.denied([f"$JS.ACK.{SUBJECTS.orders_stream}.evictor.1.1.1.1.0"])
+        await asyncio.sleep(0.3)
+        assert (await unread(planner.jetstream, SUBJECTS))["audit", "outcomes"] == 0

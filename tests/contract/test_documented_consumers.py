@@ -7,6 +7,8 @@ import json
 import os
 import re
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,66 +17,131 @@ import pytest
 from builders_bus import make_order, make_outcome
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.permissions import permissions, server_accounts, server_permissions
+from makeway.bus.named_consumers import parsed, unread
+from makeway.bus.permissions import (
+    ACCOUNT,
+    consumer_permissions,
+    permissions,
+    server_accounts,
+    server_permissions,
+)
 from makeway.bus.subjects import Subjects
 from makeway.dev.binaries import GO_ENVIRONMENT
+from makeway.dev.nats import accounts as dev_accounts
+from makeway.dev.nats_identities import DEVELOPER
 from makeway.dev.paths import CHECKOUT, PLUGIN_MODULE
 
 pytestmark = pytest.mark.nats
 
+SUBJECTS = Subjects()
+AUDIT = parsed("audit=outcomes,orders")
 
-def program(language: str, directory: Path, suffix: str) -> Path:
-    """The one program of a language on the page, in a file."""
+
+def program(language: str, number: int, directory: Path, suffix: str) -> Path:
+    """A program of a language on the page, counted from 0, in a file."""
     page = (CHECKOUT / "docs" / "consumers.md").read_text()
-    (text,) = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    texts = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     path = directory / f"consumer{suffix}"
-    path.write_text(text)
+    path.write_text(texts[number])
     return path
 
 
-async def first_line(server: NatsServer, *command: str, **environment: str) -> str:
+@asynccontextmanager
+async def first_line(url: str, *command: str) -> AsyncIterator[str]:
+    """Run a program for the length of a block; gives the first line that it prints."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=PLUGIN_MODULE,
-        env={**os.environ, **environment, "NATS_URL": f"nats://viewer:p@127.0.0.1:{server.port}"},
+        env={**os.environ, "NATS_URL": url},
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     try:
-        return (await asyncio.wait_for(process.stdout.readline(), 120)).decode()
+        yield (await asyncio.wait_for(process.stdout.readline(), 120)).decode()
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
-async def test_a_consumer_of_ten_lines_with_the_viewers_login_tells_how_an_order_ended(
-    nats_server: NatsServer, tmp_path: Path, language: str
-) -> None:
-    users: dict[str, dict[str, Any]] = {"admin": {"user": "admin", "password": "p"}}
-    for name, given in permissions(Subjects()).items():
-        users[name] = {"user": name, "password": "p", "permissions": server_permissions(given)}
-    nats_server.extra = f"accounts: {json.dumps(server_accounts(Subjects(), users))}"
-    nats_server.restart()
-    bus = await Bus.connect(f"nats://admin:p@127.0.0.1:{nats_server.port}", name="streams/test")
-    await bus.ensure_streams()
+@asynccontextmanager
+async def ended_order(server: NatsServer) -> AsyncIterator[tuple[Bus, str]]:
+    """Have the streams, the consumer `audit`, and an order that ended; gives what a program prints of it."""
+    bus = await Bus.connect(f"nats://admin:p@127.0.0.1:{server.port}", name="streams/test")
+    await bus.ensure_streams(consumers=AUDIT)
     order = make_order("uid")
     await bus.publish_order(order, 0)
     outcome = make_outcome(order)
     await bus.publish_outcome(outcome)
-
-    if language == "python":
-        line = await first_line(nats_server, sys.executable, str(program("python", tmp_path, ".py")))
-    else:
-        # The executable is the process that is killed, where `go run` would leave its child behind.
-        binary = str(tmp_path / "consumer")
-        source = str(program("go", tmp_path, ".go"))
-        build = await asyncio.create_subprocess_exec(
-            "go", "build", "-o", binary, source, cwd=PLUGIN_MODULE, env={**os.environ, **GO_ENVIRONMENT}
-        )
-        assert await build.wait() == 0
-        line = await first_line(nats_server, binary)
-
-    assert line == f"{order.order_id} {outcome.result} {len(outcome.victims)} victims\n"
+    yield bus, f"{order.order_id} {outcome.result} {len(outcome.victims)} victims\n"
     await bus.close()
+
+
+@pytest.fixture
+def accounts(nats_server: NatsServer) -> NatsServer:
+    """A server with the chart's accounts, for the consumer `audit` too, and an administrator."""
+    users: dict[str, dict[str, Any]] = {"admin": {"user": "admin", "password": "p"}}
+    given = {**permissions(SUBJECTS), **{one.user: consumer_permissions(SUBJECTS, one) for one in AUDIT}}
+    for name, one in given.items():
+        users[name] = {"user": name, "password": "p", "permissions": server_permissions(one)}
+    nats_server.extra = f"accounts: {json.dumps(server_accounts(SUBJECTS, users, AUDIT))}"
+    nats_server.restart()
+    return nats_server
+
+
+@pytest.fixture
+def developers(nats_server: NatsServer) -> NatsServer:
+    """A server as `makeway dev up` has it: who gives no login is the developer."""
+    accounts = dev_accounts(SUBJECTS, None)
+    accounts[ACCOUNT]["users"].append({"user": "admin", "password": "p"})
+    nats_server.extra = f"accounts: {json.dumps(accounts)}\nno_auth_user: {DEVELOPER}"
+    nats_server.restart()
+    return nats_server
+
+
+@pytest.mark.parametrize("language", ["python", "go"])
+async def test_a_consumer_of_ten_lines_with_the_viewers_login_tells_how_an_order_ended(
+    accounts: NatsServer, tmp_path: Path, language: str
+) -> None:
+    url = f"nats://viewer:p@127.0.0.1:{accounts.port}"
+    async with ended_order(accounts) as (_, said):
+        if language == "python":
+            command = [sys.executable, str(program("python", 1, tmp_path, ".py"))]
+        else:
+            # The executable is the process that is killed, where `go run` would leave its child behind.
+            binary = str(tmp_path / "consumer")
+            source = str(program("go", 0, tmp_path, ".go"))
+            build = await asyncio.create_subprocess_exec(
+                "go", "build", "-o", binary, source, cwd=PLUGIN_MODULE, env={**os.environ, **GO_ENVIRONMENT}
+            )
+            assert await build.wait() == 0
+            command = [binary]
+        async with first_line(url, *command) as line:
+            assert line == said
+
+
+async def test_the_named_consumers_program_fetches_with_its_login_and_acknowledges(
+    accounts: NatsServer, tmp_path: Path
+) -> None:
+    url = f"nats://consumer-audit:p@127.0.0.1:{accounts.port}"
+    async with ended_order(accounts) as (bus, said):
+        assert await unread(bus.jetstream, SUBJECTS) == {("audit", "outcomes"): 1, ("audit", "orders"): 1}
+
+        async with first_line(url, sys.executable, str(program("python", 0, tmp_path, ".py"))) as line:
+            assert line == said
+            async with asyncio.timeout(10):
+                while (left := await unread(bus.jetstream, SUBJECTS))["audit", "outcomes"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+        assert left == {("audit", "outcomes"): 0, ("audit", "orders"): 1}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_both_python_programs_run_on_a_cluster_of_makeway_dev_up(
+    developers: NatsServer, tmp_path: Path, number: int
+) -> None:
+    async with ended_order(developers) as (_, said):
+        path = program("python", number, tmp_path, ".py")
+
+        async with first_line(developers.url, sys.executable, str(path)) as line:
+            assert line == said

@@ -132,7 +132,7 @@ nats://127.0.0.1:4222
   {{- if not $static }}
   env:
     {{- range include "makeway.natsUsers" . | fromJsonArray }}
-    - name: {{ upper . }}_PASSWORD
+    - name: {{ include "makeway.natsPasswordName" . }}
       valueFrom:
         secretKeyRef: { name: "makeway-nats-{{ . }}", key: password }
     {{- end }}
@@ -190,7 +190,7 @@ nats://127.0.0.1:4222
 {{- define "makeway.natsChecksums" -}}
 {{- $values := .Values.nats.trial -}}
 {{- include "makeway.natsLogins" . -}}
-checksum/permissions: {{ list .Values.subjectPrefix (.Files.Get "files/nats-permissions.yaml") (.Files.Get "files/nats-accounts.yaml") $values.passwordSeed $values.tls | toJson | sha256sum }}
+checksum/permissions: {{ list .Values.subjectPrefix (.Files.Get "files/nats-permissions.yaml") (.Files.Get "files/nats-accounts.yaml") (.Files.Get "files/nats-consumer.yaml") .Values.nats.consumers $values.passwordSeed $values.tls | toJson | sha256sum }}
 checksum/logins: {{ .Values.natsLogins | toJson | sha256sum }}
 {{- end }}
 

@@ -154,13 +154,36 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if and (include "makeway.trialNats" .) .Values.nats.trial.tls.enabled }}yes{{ end -}}
 {{- end }}
 
-{{/* Users of the NATS that this chart runs; JSON. */}}
+{{/* Users of the NATS that this chart runs, in the parts' account and in the viewers'; JSON. */}}
+{{- define "makeway.natsParts" -}}
+{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" "operator" | toJson -}}
+{{- end }}
+{{- define "makeway.natsViewers" -}}
+{{- $users := list "viewer" -}}
+{{- range .Values.nats.consumers }}{{ $users = append $users (printf "consumer-%s" .name) }}{{ end -}}
+{{- $users | toJson -}}
+{{- end }}
+
+{{/* All of them; JSON. */}}
 {{- define "makeway.natsUsers" -}}
-{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" "viewer" "operator" | toJson -}}
+{{- concat (include "makeway.natsParts" . | fromJsonArray) (include "makeway.natsViewers" . | fromJsonArray) | toJson -}}
+{{- end }}
+
+{{/* The variable by which NATS' configuration knows a user's password. */}}
+{{- define "makeway.natsPasswordName" -}}
+{{ upper . | replace "-" "_" }}_PASSWORD
+{{- end }}
+
+{{/* The named consumers, as `makeway streams` takes them. */}}
+{{- define "makeway.natsConsumers" -}}
+{{- $texts := list -}}
+{{- range .Values.nats.consumers }}{{ $texts = append $texts (printf "%s=%s" .name (join "," .streams)) }}{{ end -}}
+{{- join ";" $texts -}}
 {{- end }}
 
 {{/* Fills .Values.natsLogins with the passwords and certificates of the NATS that this chart runs, once a rendering:
-     what the cluster has is kept. Certificates are kept or made all together, as the authority's key is not kept. */}}
+     what the cluster has is kept. Certificates are kept or made all together, as the authority's key is not kept; a
+     consumer, which may come later, shows the viewer's, and is known by its password. */}}
 {{- define "makeway.natsLogins" -}}
 {{- if not (hasKey .Values "natsLogins") }}
 {{- $ := . }}
@@ -173,7 +196,9 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- range $key, $value := (lookup "v1" "Secret" $.Release.Namespace (printf "makeway-nats-%s" $name)).data }}
 {{- $_ := set $login $key ($value | b64dec) }}
 {{- end }}
+{{- if not (hasPrefix "consumer-" $name) }}
 {{- $kept = and $kept (hasKey $login "tls.crt") (hasKey $login "tls.key") (hasKey $login "ca.crt") }}
+{{- end }}
 {{- if ne $name "server" }}
 {{- $password := get $login "password" | default (printf "p%s" (randAlphaNum 32)) }}
 {{- with $trial.passwordSeed }}
@@ -194,6 +219,13 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- $_ := set $login "ca.crt" $ca.Cert }}
 {{- $_ := set $login "tls.crt" $pair.Cert }}
 {{- $_ := set $login "tls.key" $pair.Key }}
+{{- end }}
+{{- end }}
+{{- range $name, $login := $logins }}
+{{- if and (hasPrefix "consumer-" $name) (hasKey $logins.viewer "tls.crt") }}
+{{- range $key := list "ca.crt" "tls.crt" "tls.key" }}
+{{- $_ := set $login $key (get $logins.viewer $key) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- $_ := set .Values "natsLogins" $logins }}
@@ -549,4 +581,23 @@ affinity:
     | replace "prefix.v1." (printf "%s.v1." $prefix)
     | replace "PREFIX_" (printf "%s_" ($prefix | replace "." "_" | upper)) -}}
 {{- index (fromYaml $text) (index . 1) | toRawJson -}}
+{{- end }}
+
+{{/* What of the permissions and accounts is for named consumers: `publish` and `subscribe` of one, `exports` and
+     `imports` of all; JSON. Give (list $ consumers "key"). */}}
+{{- define "makeway.natsConsumerRules" -}}
+{{- $ := index . 0 -}}
+{{- $key := index . 2 -}}
+{{- $prefix := $.Values.subjectPrefix -}}
+{{- $rules := list -}}
+{{- range $consumer := index . 1 }}
+{{- range $stream := $consumer.streams }}
+{{- $text := $.Files.Get "files/nats-consumer.yaml"
+    | replace "prefix.v1." (printf "%s.v1." $prefix)
+    | replace "PREFIX_ORDERS" (printf "%s_%s" ($prefix | replace "." "_" | upper) (upper $stream))
+    | replace "a-name" $consumer.name -}}
+{{- $rules = concat $rules (index (fromYaml $text) $key) -}}
+{{- end }}
+{{- end }}
+{{- $rules | uniq | toRawJson -}}
 {{- end }}

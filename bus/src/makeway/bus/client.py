@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, NoReturn, TypeVar
@@ -24,6 +24,7 @@ from makeway.bus.follow import Follower, Start, StreamMessage, follow
 from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
 from makeway.bus.login import Login
 from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
 from makeway.bus.orders import OrdersConsumer
 from makeway.bus.permissions import passing
 from makeway.bus.publishing import AlreadyExists, Published, publish
@@ -156,23 +157,29 @@ class Bus:
         """Run as a part of the process: raises `ConnectionLost` when only a restart can help."""
         await self.connection.until_lost()
 
-    async def ensure_streams(self, replicas: int = 1) -> None:
-        """Create or reconcile the streams, once.
+    async def ensure_streams(
+        self, replicas: int = 1, consumers: Iterable[NamedConsumer] | None = None
+    ) -> None:
+        """Create or reconcile the streams, once, and named consumers, where they are given.
 
         Raises:
-            StreamConflict: a stream of the name cannot be made what it must be.
+            StreamConflict: a stream or consumer of the name cannot be made what it must be.
             BusUnavailable: NATS does not answer.
         """
         await streams.ensure_streams(self.jetstream, self.subjects, replicas)
+        if consumers is not None:
+            await ensure_named_consumers(self.jetstream, self.subjects, consumers)
 
-    async def keep_streams(self, replicas: int = 1) -> None:
-        """Create or reconcile the streams, until `close`, now and whenever they may have gone or drifted.
+    async def keep_streams(self, replicas: int = 1, consumers: Iterable[NamedConsumer] | None = None) -> None:
+        """Do so until `close`, now and whenever they may have gone or drifted.
 
         Raises nothing: what stands in the way is logged, and tried again.
         """
+        named = ConsumersKeeper(self.jetstream, self.subjects, consumers)
 
         async def ensure() -> None:
             await self.ensure_streams(replicas)
+            await named.ensure()
 
         if self._keeper is None:
             self._keeper = StreamReconciler(self.connection, ensure, _KEEP_SECONDS, at_once=True)

@@ -230,9 +230,13 @@ class Connection:
         """
         raise ConnectionLost(await asyncio.shield(self._lost))
 
+    def tolerate(self, subject: str) -> None:
+        """Stay ready though the server denies this subject."""
+        self._optional.add(subject)
+
     async def subscribe_if_allowed(self, subject: str, cb: Callable[[Msg], Awaitable[None]]) -> Subscription:
         """Subscribe to what is not needed: a login that may not is none the worse, and hears nothing."""
-        self._optional.add(subject)
+        self.tolerate(subject)
         return await self.client.subscribe(subject, cb=cb)
 
     def add_listener(self, on_reconnected: Callable[[], None]) -> None:
@@ -246,26 +250,28 @@ class Connection:
     # ------------------------------------------------------------------ callbacks of the client
 
     async def _on_error(self, error: Exception) -> None:
-        kind = _kind(error)
         said = _said(error)
+        kind = "optional" if self._is_optional(error, said) else _kind(error)
         metrics.ERRORS.labels(kind).inc()
         # What the server said tells more than the broken connection that follows it. With TLS 1.3 it judges a
         # client's certificate after the handshake, and what it says may be lost with the connection.
-        if kind != "connection" or wrong_in_tls(error) or not self._last_error:
+        if kind not in ("connection", "optional") or wrong_in_tls(error) or not self._last_error:
             self._last_error = said
         if self._opening and any(refusal in said.lower() for refusal in _REFUSALS):
             raise BusRefused(said)
-        if kind == "permission" and any(f'"{one}"'.lower() in said.lower() for one in self._optional):
-            _log.info("wake_up_denied", error=said)
-            return
         if kind == "permission":
             self._denied, self._denied_at = said, time.monotonic()
         _log.log(
-            10 if kind == "connection" else 30,
+            10 if kind in ("connection", "optional") else 30,
             "nats_error",
             kind=kind,
             error=said,
             error_type=type(error).__name__,
+        )
+
+    def _is_optional(self, error: Exception, said: str) -> bool:
+        return _kind(error) == "permission" and any(
+            f'"{subject}"'.lower() in said.lower() for subject in self._optional
         )
 
     async def _on_disconnected(self) -> None:

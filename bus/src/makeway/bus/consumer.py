@@ -52,6 +52,11 @@ def consumer_drift(wanted: Mapping[str, Any], info: Mapping[str, Any]) -> dict[s
     return different
 
 
+def passes(error: JetStreamError) -> bool:
+    """Report whether the server may make or change the consumer later, which it has refused now."""
+    return error.temporary and (error.err_code != _CONSUMER_REFUSED or error.description == _STORE_BUSY)
+
+
 async def ensure_consumer(
     jetstream: JetStream, stream: str, config: Mapping[str, Any], start: datetime
 ) -> None:
@@ -79,8 +84,7 @@ async def ensure_consumer(
                 raise
             await jetstream.api(create, {"stream_name": stream, "config": {**config, **begun}})
     except JetStreamError as error:
-        passes = error.err_code != _CONSUMER_REFUSED or error.description == _STORE_BUSY
-        if error.not_found or (error.temporary and passes):
+        if error.not_found or passes(error):
             raise
         raise StreamConflict(f"consumer {name} of stream {stream}: {error.description}") from error
 

@@ -11,7 +11,7 @@ RECONNECTS: Final = Counter("makeway_bus_reconnects_total", "Connections to NATS
 ERRORS: Final = Counter(
     "makeway_bus_errors_total",
     "Errors the NATS client reported, by kind: permission (a publish or subscription was denied), "
-    "slow-consumer (messages were dropped here), connection, other.",
+    "optional (one that it can do without), slow-consumer (messages were dropped here), connection, other.",
     ["kind"],
 )
 PROBE_SECONDS: Final = Histogram(
@@ -53,6 +53,13 @@ STREAMS_WRONG: Final = Gauge(
     "makeway_bus_streams_wrong",
     "Streams that are missing or have other settings than makeway's, as this process saw them at most a "
     "minute ago.",
+)
+CONSUMER_UNREAD: Final = Gauge(
+    "makeway_bus_named_consumer_unread",
+    "Messages that a named consumer (nats.consumers of the chart) has not acknowledged, by its name and its "
+    "stream (decisions, orders, begun, outcomes), at most a minute ago. What ages out of the stream is lost "
+    "to it.",
+    ["consumer", "stream"],
 )
 MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",

@@ -12,12 +12,14 @@ ask: what the server answers stays in that account.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from makeway.bus import named_consumers
+from makeway.bus.named_consumers import NamedConsumer
 from makeway.bus.streams import EVICTOR_CONSUMER
-from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, Subjects, inbox
+from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, READER, Subjects, inbox
 
 _API: Final = "$JS.API"
 
@@ -44,6 +46,8 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     keeps = tuple(subject for stream in streams for subject in _keeps(stream))
     looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in streams)
     reads_all = _reads_all(subjects)
+    consumed = tuple(named_consumers.stream_of(subjects, kind) for kind in named_consumers.STREAMS)
+    makes = tuple(subject for stream in consumed for subject in _makes(subjects, stream))
     # The scheduler's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
         f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}{rest}"
@@ -66,6 +70,8 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 *_reads(subjects.decisions_stream),
                 *_last(subjects.control_stream),
                 *_last(epochs),
+                # How far named consumers have read.
+                *(f"{_API}.CONSUMER.LIST.{stream}" for stream in consumed),
                 # It asks the schedulers whose pods their queue gate holds.
                 subjects.status,
                 *_answers("planner", "scheduler", "nominator", "shadow", PEOPLE),
@@ -150,8 +156,9 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             subscribe=(f"{inbox('shadow')}.>", subjects.verify, subjects.status),
         ),
         "streams": Permissions(
-            purpose="sets the streams up",
-            publish=(subjects.probe, *keeps),
+            purpose="sets the streams and named consumers up",
+            publish=(subjects.probe, *keeps, *makes),
+            denied=theirs,
             subscribe=(f"{inbox('streams')}.>",),
         ),
         "viewer": Permissions(
@@ -191,6 +198,15 @@ def passing(subjects: Subjects, component: str) -> Mapping[str, str]:
     return {stream: subjects.of_stream(stream) for stream in followed.get(component, ())}
 
 
+def consumer_permissions(subjects: Subjects, consumer: NamedConsumer) -> Permissions:
+    """Return what the login of a named consumer may, in the viewers' account: fetch from it, acknowledge."""
+    return Permissions(
+        purpose=f"for a program of yours: fetches from the consumer {consumer.name}, and acknowledges",
+        publish=tuple(local for _, local, _ in named_consumers.rules(subjects, consumer)),
+        subscribe=(f"{inbox(consumer.user)}.>",),
+    )
+
+
 def viewers_services(subjects: Subjects) -> Mapping[str, tuple[str, bool]]:
     """Return what the viewers' account imports: by its subject, the one over there, and whether many answer.
 
@@ -203,9 +219,21 @@ def viewers_services(subjects: Subjects) -> Mapping[str, tuple[str, bool]]:
     return asks
 
 
-def server_accounts(subjects: Subjects, users: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def consumers_services(
+    subjects: Subjects, consumers: Iterable[NamedConsumer]
+) -> Mapping[str, tuple[str, bool]]:
+    """Return what the viewers' account imports for named consumers, as `viewers_services`."""
+    found = (rule for consumer in consumers for rule in named_consumers.rules(subjects, consumer))
+    return {subject: (local, many) for subject, local, many in found}
+
+
+def server_accounts(
+    subjects: Subjects,
+    users: Mapping[str, Mapping[str, Any]],
+    consumers: Iterable[NamedConsumer] = (),
+) -> dict[str, Any]:
     """Return the `accounts` of a nats-server's configuration; `users`: each as it stands there."""
-    services = viewers_services(subjects)
+    services = {**viewers_services(subjects), **consumers_services(subjects, consumers)}
     exports = [
         {
             "service": subject,
@@ -218,8 +246,8 @@ def server_accounts(subjects: Subjects, users: Mapping[str, Mapping[str, Any]]) 
         {"service": {"account": ACCOUNT, "subject": subject}, **({"to": local} if local != subject else {})}
         for subject, (local, _) in services.items()
     ]
-    ours = [user for name, user in users.items() if name not in VIEWERS]
-    theirs = [user for name, user in users.items() if name in VIEWERS]
+    ours = [user for name, user in users.items() if not _views(name)]
+    theirs = [user for name, user in users.items() if _views(name)]
     return {
         ACCOUNT: {"jetstream": "enabled", "users": ours, "exports": exports},
         VIEWERS_ACCOUNT: {"users": theirs, "imports": imports},
@@ -232,6 +260,10 @@ def server_permissions(given: Permissions) -> dict[str, Any]:
     if given.denied:
         publish["deny"] = list(given.denied)
     return {"publish": publish, "subscribe": {"allow": list(given.subscribe)}}
+
+
+def _views(user: str) -> bool:
+    return user in VIEWERS or user.startswith(READER)
 
 
 def _streams(subjects: Subjects) -> tuple[str, ...]:
@@ -264,6 +296,15 @@ def _answers(*components: str) -> tuple[str, ...]:
 def _keeps(stream: str) -> tuple[str, ...]:
     """Make a stream, and bring it back where it drifts."""
     return tuple(f"{_API}.STREAM.{operation}.{stream}" for operation in ("INFO", "CREATE", "UPDATE"))
+
+
+def _makes(subjects: Subjects, stream: str) -> tuple[str, ...]:
+    """Make named consumers of a stream, with its own filter, see them all, and take them away."""
+    return (
+        f"{_API}.CONSUMER.LIST.{stream}",
+        f"{_API}.CONSUMER.CREATE.{stream}.*.{subjects.of_stream(stream)}",
+        f"{_API}.CONSUMER.DELETE.{stream}.*",
+    )
 
 
 def _last(stream: str) -> tuple[str, ...]:

@@ -19,6 +19,9 @@ SERVICES = ("planner", "evictor", "scheduler", "nominator", "shadow", "streams")
 PEOPLE = "cli"
 """Whoever else connects: the commands that people run."""
 
+READER = "consumer-"
+"""What the login of a named consumer begins with, before the consumer's name."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -65,7 +68,7 @@ def answerable(reply: str) -> bool:
 
 def inbox(component: str) -> str:
     """Where a component's requests are answered, without the last dot: only it may listen there."""
-    return f"{_INBOXES}{component if component in SERVICES else PEOPLE}"
+    return f"{_INBOXES}{component if component in SERVICES or component.startswith(READER) else PEOPLE}"
 
 
 class Subjects:

@@ -6,7 +6,7 @@ fails with ModuleNotFoundError where `makeway.dev` is not installed, which `make
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -60,12 +60,17 @@ def up(
             mode=mode,
             fallback=fallback,
             plugin=bridge == "plugin",
+            consumers=_CONSUMERS,
         )
         info = named.up(name, options, nodes=nodes, progress=ConsoleProgress())
     except (DevError, ValueError) as error:
         fail(str(error))
     typer.echo(info.exports())
     typer.echo(f'\ncluster {name} is up. In a shell: eval "$(makeway dev env --name {name})"', err=True)
+
+
+_CONSUMERS: Final = "audit=outcomes,orders"
+"""The consumer of docs/consumers.md, so that its program runs here as it stands."""
 
 
 def _parts(bridge: str) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import Annotated, Final, NoReturn
 
 import structlog
@@ -12,6 +13,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusRefused, BusUnavailable
+from makeway.bus.named_consumers import NamedConsumer, parsed
 from makeway.bus.streams import epochs_config, stream_configs
 from makeway.cli.errors import fail
 from makeway.cli.nats_options import with_nats
@@ -49,6 +51,16 @@ def streams(
         ),
     ] = False,
     stream_replicas: StreamReplicasOption = 1,
+    consumers: Annotated[
+        str | None,
+        typer.Option(
+            "--consumers",
+            envvar="MAKEWAY_CONSUMERS",
+            metavar="NAME=STREAM[,STREAM][;...]",
+            help="Named consumers for programs of yours, as in audit=outcomes,orders. Given, all others that "
+            "makeway has made are deleted; an empty text deletes all. Not given, none is looked at.",
+        ),
+    ] = None,
 ) -> None:
     """Set up the streams on NATS, or bring them back to what they must be.
 
@@ -59,38 +71,47 @@ def streams(
     me = identity()
     logs.configure("text", "info" if keep else "warning", "streams", me)
     try:
+        wanted = _Wanted(stream_replicas, None if consumers is None else parsed(consumers))
         if keep:
-            raise typer.Exit(asyncio.run(_keep(nats, me, stream_replicas)))
-        names = asyncio.run(_ensure(nats, me, stream_replicas, wait))
+            raise typer.Exit(asyncio.run(_keep(nats, me, wanted)))
+        names = asyncio.run(_ensure(nats, me, wanted, wait))
     except (BusError, ValueError) as error:
         fail(str(error))
     for name in names:
         typer.echo(f"{name}\treplicas {stream_replicas}")
 
 
-async def _ensure(nats: NatsSettings, me: str, replicas: int, wait_seconds: int) -> list[str]:
+@dataclass(frozen=True)
+class _Wanted:
+    """Copies of each stream, and named consumers; None where they are not looked at."""
+
+    replicas: int
+    consumers: tuple[NamedConsumer, ...] | None
+
+
+async def _ensure(nats: NatsSettings, me: str, wanted: _Wanted, wait_seconds: int) -> list[str]:
     """Do it, again and again while NATS or JetStream does not answer and there is time."""
     until = time.monotonic() + wait_seconds
     while True:
         try:
-            return await _attempt(nats, me, replicas)
+            return await _attempt(nats, me, wanted)
         except BusUnavailable:
             if time.monotonic() + _RETRY_SECONDS > until:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
 
 
-async def _attempt(nats: NatsSettings, me: str, replicas: int) -> list[str]:
+async def _attempt(nats: NatsSettings, me: str, wanted: _Wanted) -> list[str]:
     bus = await _connect(nats, me)
     try:
-        await bus.ensure_streams(replicas)
+        await bus.ensure_streams(wanted.replicas, wanted.consumers)
         configs = (*stream_configs(bus.subjects), epochs_config(bus.subjects))
         return [config["name"] for config in configs]
     finally:
         await bus.close()
 
 
-async def _keep(nats: NatsSettings, me: str, replicas: int) -> int:
+async def _keep(nats: NatsSettings, me: str, wanted: _Wanted) -> int:
     """Keep the streams until a signal; return the exit code. Where one is in the way, it is tried again."""
 
     async def keep() -> NoReturn:
@@ -104,7 +125,7 @@ async def _keep(nats: NatsSettings, me: str, replicas: int) -> int:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             try:
-                await bus.keep_streams(replicas)
+                await bus.keep_streams(wanted.replicas, wanted.consumers)
                 await bus.until_lost()
             finally:
                 await bus.close()

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from makeway.bus.permissions import permissions, server_accounts, server_permissions
+from makeway.bus.permissions import ACCOUNT, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.nats_identities import DEVELOPER, NatsIdentities
 from makeway.dev.options import NATS, PLANNER, SCHEDULER
@@ -58,7 +58,7 @@ def _program(site: Site, name: str) -> Program:
         name=name, store=f'"{site.directory / name}"', port=port, monitor_port=monitor_port
     )
     text += _ACCOUNTS.format(
-        accounts=json.dumps(_accounts(Subjects(site.options.subject_prefix), site.nats_identities)),
+        accounts=json.dumps(accounts(Subjects(site.options.subject_prefix), site.nats_identities)),
         developer=DEVELOPER,
     )
     if known := site.nats_identities:
@@ -81,7 +81,7 @@ def _program(site: Site, name: str) -> Program:
     )
 
 
-def _accounts(subjects: Subjects, known: NatsIdentities | None) -> dict[str, Any]:
+def accounts(subjects: Subjects, known: NatsIdentities | None) -> dict[str, Any]:
     """Return the chart's accounts and permissions, and the developer beside the parts.
 
     Planner and scheduler may count their starts besides: here they also run without leader election.
@@ -97,4 +97,7 @@ def _accounts(subjects: Subjects, known: NatsIdentities | None) -> dict[str, Any
         for name, given in permissions(subjects).items()
     }
     users[DEVELOPER] = {"user": DEVELOPER, "password": NATS_PASSWORD}
-    return server_accounts(subjects, users)
+    accounts = server_accounts(subjects, users)
+    # What a viewer's or a consumer's login asks, the developer may ask by the same subjects.
+    accounts[ACCOUNT]["mappings"] = {f"{subjects.viewers_api}.>": "$JS.API.>"}
+    return accounts

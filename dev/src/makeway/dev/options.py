@@ -78,6 +78,8 @@ class ClusterOptions:
     known_nats_clients: bool = False
     """Whether NATS speaks TLS alone and lets in who shows a certificate of its authority; each part then logs
     in with an nkey, in place of a password."""
+    consumers: str = ""
+    """Named consumers, as `makeway streams --consumers` takes them; the developer may fetch from each."""
     subject_prefix: str = "makeway"
     """First token of every subject on the bus."""
     admission_policies: bool = False

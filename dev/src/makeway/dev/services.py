@@ -42,6 +42,7 @@ def streams(site: Site) -> Program:
             *_nats(site, STREAMS),
             f"--stream-replicas={site.options.nats_servers}",
             f"--subject-prefix={site.options.subject_prefix}",
+            f"--consumers={site.options.consumers}",
         ),
         ready=lambda: "",
         restart=True,

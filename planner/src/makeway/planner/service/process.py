@@ -16,6 +16,7 @@ from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.service import Responder
 from makeway.bus.signing import SigningKind
 from makeway.core.policy.mode import Mode
+from makeway.planner.service import consumer_lag
 from makeway.planner.service.parts import Parts, PlannerContext, parts_of
 from makeway.planner.service.warmup import warm_up
 from makeway.runtime import garbage
@@ -101,6 +102,7 @@ async def run(
         return await run_until_signalled(
             *parts.seen.runs(),
             parts.deciding.repairing.propose_forever(),
+            consumer_lag.watch_forever(opened.bus),
             leading,
             opened.keys.keep_forever(),
             opened.bus.until_lost(),
