@@ -222,7 +222,7 @@ async def test_a_quota_order_goes_as_far_as_the_caps_let_it() -> None:
     assert results(outcome)["c"] == "notAttempted"
 
 
-async def test_a_quota_order_that_a_cap_keeps_beyond_its_end_is_not_held_and_says_when_to_try_again() -> None:
+async def test_a_quota_order_that_a_cap_keeps_for_long_is_not_held_and_says_when_to_try_again() -> None:
     names = [f"p{number}" for number in range(10)]
     world = World(*running(*names))
     world.policy = limited(victims_per_minute=5, victims_per_order=10)

@@ -34,6 +34,9 @@ MOST_AWAITING: Final = 250
 MARGIN: Final = timedelta(seconds=1)
 """So long before its `not_after` an order stops waiting, so that its outcome is there in time."""
 
+QUOTA_WAITS: Final = timedelta(seconds=5)
+"""How long a victim of a quota may have to wait for a cap to be kept in line."""
+
 POLL_SECONDS: Final = 1.0
 """The longest wait between two looks."""
 
@@ -89,9 +92,9 @@ class Caps:
     ) -> Reservation | OverCap:
         """Wait until an order may evict these victims; return what stands in the way where its time ends.
 
-        Victims of a quota that the caps let go only after their order's end do not wait: the planner orders
-        them again when they may. `go_on` is called before each look, and raises where the order has been
-        stopped.
+        Victims of a quota that the caps let go later than in a moment do not wait: the planner orders them
+        again when they may, and tells of the wait. `go_on` is called before each look, and raises where the
+        order has been stopped.
         """
         wanted = Reservation(party_of(order), victims, place)
         if not victims:
@@ -111,7 +114,7 @@ class Caps:
                 if wanted.over is not None and (
                     clock.now() >= ends
                     or len(self._line) > MOST_WAITING
-                    or (order.kind == "quota" and not self._may_go_by(ends, wanted, clock.now()))
+                    or (order.kind == "quota" and not self._may_go_soon(wanted, clock.now()))
                 ):
                     self._metrics.over_caps.labels(wanted.over.cap, "refused").inc()
                     return self.with_room(wanted.over, wanted.party, victims, clock.now(), together=True)
@@ -137,10 +140,10 @@ class Caps:
         first = victims if together else dict.fromkeys(list(victims)[:1], 1)
         return replace(evictions.over(rates, party, first, room.at - _INSTANT) or over, room=room)
 
-    def _may_go_by(self, end: datetime, wanted: Reservation, now: datetime) -> bool:
-        """Report whether victims may go before an order's end, if none go for others meanwhile."""
+    def _may_go_soon(self, wanted: Reservation, now: datetime) -> bool:
+        """Report whether victims may go in a moment, if none go for others meanwhile."""
         room = self._evictions.room(self._rates(), wanted.party, wanted.victims, now, together=True)
-        return room is not None and room.at < end
+        return room is not None and room.at - now <= QUOTA_WAITS
 
     def settle(self, reserved: Iterable[Reservation], evicted: Mapping[str, int], now: datetime) -> None:
         """Take back what an order did not evict of what it had reserved. `evicted`: by namespace."""
