@@ -179,6 +179,10 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 gang-differential: setup ## Plans for pod groups against an exact solver on small random clusters (N=10000, FIRST=seed)
 	PYTHONPATH=tests $(BIN)/python -m differential.gangs --cases $(N) --first $(if $(FIRST),$(FIRST),0)
 
+.PHONY: pairs
+pairs: setup ## Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
+	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST))
+
 .PHONY: upstream-suites
 upstream-suites: setup ## kube-scheduler's own integration tests of preemption, with MakeWay in it (SUITES=a,b CASES=pattern)
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --suites "$(SUITES)" --cases "$(CASES)" $(ARGS)
@@ -188,8 +192,9 @@ upstream-short: setup ## A dozen cases of those tests that stand for all
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --short
 
 .PHONY: differential-test
-differential-test: setup ## 300 fresh clusters, and every case that once differed
+differential-test: setup ## 300 fresh clusters, every case that once differed, and 300 in which two features meet
 	$(BIN)/pytest -q tests/differential
+	$(BIN)/pytest -q -n auto --dist worksteal tests/pairs
 
 .PHONY: protocol-test
 protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
