@@ -18,7 +18,14 @@ from makeway.bus.messages import (
     VictimResult,
 )
 from makeway.core.queues.quota import QuotaPlan
-from makeway.planner.quota.processes import MOST_IDLE, PATIENCE, EndedQuota, QuotaMemory, QuotaProcesses
+from makeway.planner.quota.processes import (
+    MOST_IDLE,
+    PASSING_TRIES,
+    PATIENCE,
+    EndedQuota,
+    QuotaMemory,
+    QuotaProcesses,
+)
 from makeway.planner.quota.waiting import MOST_PAUSE
 from unit.core.queue_building import World, queue, tree
 from unit.planner.building import NOW
@@ -330,12 +337,29 @@ def test_a_pod_that_was_refused_is_left_out_and_the_process_goes_on() -> None:
 
 
 def test_a_pod_whose_eviction_failed_for_a_reason_that_may_pass_is_not_taken_for_refused() -> None:
-    control = under_way("x")
+    control = under_way("x", "y")
 
-    control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
+    control.outcome(
+        PATH, outcome(order("x", "y"), "failed", ["failed", "deleted"], reason="unavailable"), NOW
+    )
 
     process = control.processes[PATH]
     assert (list(process.refused), list(process.stuck)) == ([], ["x"])
+    assert control.waits() == {}
+
+
+def test_where_all_pods_of_an_order_fail_for_a_reason_that_may_pass_no_others_are_taken_at_once() -> None:
+    control = under_way("x")
+    for _ in range(PASSING_TRIES):
+        control.ordered(PATH, order("x"), whole=True)
+        control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
+        assert control.waits()[PATH].reason == "unavailable"
+        assert control.processes[PATH].stuck == {}
+
+    control.ordered(PATH, order("x"), whole=True)
+    control.outcome(PATH, outcome(order("x"), "failed", ["failed"], reason="unavailable"), NOW)
+
+    assert list(control.processes[PATH].stuck) == ["x"]
     assert control.waits() == {}
 
 

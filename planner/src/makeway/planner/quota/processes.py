@@ -34,6 +34,10 @@ MOST_IDLE: Final = 100
 """Orders in a row that evict no pod, though each shows of further pods that they stay, after which a process
 ends."""
 
+PASSING_TRIES: Final = 5
+"""How often in a row an order may fail for all of its pods, for reasons that may pass, before other pods are
+taken in their place: about a minute."""
+
 PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
 those wait for something themselves, it waits as long as they do."""
@@ -202,6 +206,8 @@ class QuotaProcesses:
             )
             return
         refused, stuck = _left_out(process, outcome)
+        if not gone and len(refused) == len(process.refused) and process.tried < PASSING_TRIES:
+            stuck = dict(process.stuck)  # as likely the API server's state as the pods'
         learned = len(refused) + len(stuck) > len(process.refused) + len(process.stuck)
         cause = cause_of(outcome, moved=bool(gone) or learned)
         process = replace(
