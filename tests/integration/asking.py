@@ -12,6 +12,7 @@ from integration.preempting import sized
 from integration.waiting import NotYet, until
 from makeway.cli.main import app
 from makeway.dev.options import PLANNER
+from makeway.planner.offline.dump import COMMAND
 
 GROUP = "tests.makeway.dev/group"
 
@@ -57,9 +58,7 @@ async def until_recording(cluster: RunningCluster) -> None:
 
 async def dumped(cluster: RunningCluster) -> str:
     """The cluster as the documented command prints it."""
-    return await cluster.kubectl(
-        "get", "nodes,pods,priorityclasses,poddisruptionbudgets,namespaces", "-A", "-o", "json"
-    )
+    return await cluster.kubectl(*COMMAND.split()[1:])
 
 
 def in_group(pod: PodBuilder, group: str) -> PodBuilder:

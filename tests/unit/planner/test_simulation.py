@@ -257,6 +257,10 @@ items:
         ("- a", "document 1 is list"),
         ("a: [", "not YAML"),
         ("kind: Job\nmetadata: {name: j}", "Job j has no spec.template"),
+        ("kind: Deployment\nspec: [1]", "the API server would not take this Deployment"),
+        ("kind: StatefulSet\nspec: {ordinals: 1, template: {}}", "not take this StatefulSet"),
+        ("kind: DaemonSet\nspec: {template: {spec: 1}}", "not take this DaemonSet"),
+        ("kind: List\nitems: [1]", "not take this List"),
         ("kind: Deployment\nspec: {replicas: -1, template: {}}", "spec.replicas is no number"),
     ],
 )

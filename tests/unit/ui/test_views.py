@@ -150,7 +150,7 @@ def test_a_pasted_pod_is_planned_for() -> None:
         ("kind: PodGroup\nmetadata: {name: g}", "makeway simulate"),
         ("kind: Pod\nspec: a text", "must be objects"),
         ("kind: Pod\nmetadata: [1]", "must be objects"),
-        ("kind: Deployment\nmetadata: [1]\nspec: {template: {}}", "no manifest"),
+        ("kind: Deployment\nmetadata: [1]\nspec: {template: {}}", "would not take this Deployment"),
         ("kind: List\nitems: [{kind: Deployment, spec: {replicas: 500}}]", "500 pods"),
     ],
 )

@@ -73,7 +73,15 @@ def contents_of(found: Iterable[Manifest], source: str, nodes: Iterable[NodeReco
     """Sort the documents of a file. `nodes`: of the cluster, for DaemonSets. Raises ManifestError."""
     contents = Contents()
     for one in found:
-        contents.put(one, source, nodes)
+        try:
+            contents.put(one, source, nodes)
+        except ManifestError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # The API server would name the field; what reads templates here trusts their shapes.
+            raise ManifestError(
+                f"{source}: the API server would not take this {one['kind']}: {error}"
+            ) from error
     return contents
 
 

@@ -25,16 +25,6 @@ def simulated(world: World, text: str, namespace: str, now: datetime) -> tuple[S
     """Let pods come one after the other. Changes the world. Raises ManifestError."""
     check(text)
     found = documents(text, _SOURCE)
-    try:
-        return _run(world, found, namespace, now)
-    except ManifestError:
-        raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        # The API server would name the field; what reads manifests here trusts their shapes.
-        raise ManifestError(f"this is no manifest that the API server would take: {error}") from error
-
-
-def _run(world: World, found: list[Manifest], namespace: str, now: datetime) -> tuple[SimulatedPod, ...]:
     kinds, replicas = _counted(found)
     nodes = world.snapshot.nodes
     if kinds["PodGroup"] or (kinds["DaemonSet"] and len(nodes) > MOST_PODS):
