@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from makeway.planner.offline.manifests import ManifestError
 from makeway.planner.offline.results import SimulatedPod
 from unit.planner.offline_building import Object, names, node, pod, simulated, world
 
@@ -152,6 +153,16 @@ def test_a_quota_without_a_status_or_with_another_scope_is_told() -> None:
 
     assert unused.warnings == ("not judged: ResourceQuota default/team, which has no status",)
     assert unknown.warnings == ("not judged: ResourceQuota default/team, its scopes",)
+
+
+def test_amounts_that_are_none_are_told_with_what_has_them() -> None:
+    cluster = world(node("a"), quota({"cpu": "1x"}, {"cpu": "0"}))
+    new = pod("new")
+    new["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2x"}
+
+    assert "ResourceQuota default/team is left out: '1x' is not a Kubernetes quantity" in cluster.warnings
+    with pytest.raises(ManifestError, match="pod default/new: '2x' is not a Kubernetes quantity"):
+        simulated(cluster, new)
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,13 @@ class NotAdmitted(ValueError):  # noqa: N818 - it is the API server's answer
 
 
 class AdmissionObjects:
-    """Those of a cluster, by name. `used`: of each quota, in columns, with the pods admitted since."""
+    """Those of a cluster, by name. Of each quota what is used grows with the pods admitted."""
 
     def __init__(self) -> None:
         self.runtime_classes: dict[str, RuntimeClass] = {}
         self._limit_ranges: dict[tuple[str, str], LimitRange] = {}
         self._quotas: dict[tuple[str, str], ResourceQuota] = {}
+        self._hard: dict[tuple[str, str], dict[str, int]] = {}
         self._used: dict[tuple[str, str], dict[str, int]] = {}
 
     def put(self, item: AdmissionObject) -> None:
@@ -132,9 +133,12 @@ class AdmissionObjects:
             case LimitRange():
                 self._limit_ranges[key] = item
             case ResourceQuota():
-                self._quotas[key] = item
-                used = item.status.used or {}
+                used, hard = item.status.used or {}, item.spec.hard or {}
                 self._used[key] = {name: _amount(name, amount) for name, amount in used.items()}
+                self._hard[key] = {
+                    name: _amount(name, amount) for name, amount in hard.items() if _is_of_pods(name)
+                }
+                self._quotas[key] = item
 
     def complete(self, spec: dict[str, Any], namespace: str) -> Iterator[str]:
         """Add to a pod's spec what classes and limit ranges add; yield what is not judged of them."""
@@ -161,7 +165,7 @@ class AdmissionObjects:
         charged: list[tuple[dict[str, int], str, int]] = []
         for key in sorted(key for key in self._quotas if key[0] == meta.namespace):
             quota = self._quotas[key]
-            hard = {name: amount for name, amount in (quota.spec.hard or {}).items() if _is_of_pods(name)}
+            hard = self._hard[key]
             covers = _covers(quota, pod, raw)
             if not hard or covers is False:
                 continue
@@ -185,7 +189,7 @@ class AdmissionObjects:
                     used[name] = max(0, used[name] - amount)
 
     def _check(
-        self, quota: ResourceQuota, hard: Mapping[str, Quantity], usage: Mapping[str, int], pod: Pod
+        self, quota: ResourceQuota, hard: Mapping[str, int], usage: Mapping[str, int], pod: Pod
     ) -> None:
         meta, used = quota.metadata, self._used[quota.metadata.namespace, quota.metadata.name]
         if missing := _not_said(hard, pod):
@@ -195,12 +199,12 @@ class AdmissionObjects:
         beyond = [
             name
             for name, most in sorted(hard.items())
-            if usage.get(name, 0) > 0 and used.get(name, 0) + usage[name] > _amount(name, most)
+            if usage.get(name, 0) > 0 and used.get(name, 0) + usage[name] > most
         ]
         if beyond:
             requested, taken, limited = (
                 ",".join(f"{name}={text_of(_resource(name), amounts.get(name, 0))}" for name in beyond)
-                for amounts in (usage, used, {name: _amount(name, most) for name, most in hard.items()})
+                for amounts in (usage, used, hard)
             )
             raise NotAdmitted(
                 f'pods "{pod.metadata.name}" is forbidden: exceeded quota: {meta.name}, '
@@ -273,7 +277,7 @@ def _limits_as_requests(pod: Pod) -> Pod:
     return replace(pod, spec=changed)
 
 
-def _not_said(hard: Mapping[str, Quantity], pod: Pod) -> str:
+def _not_said(hard: Mapping[str, int], pod: Pod) -> str:
     """Return which of cpu and memory containers leave open though a quota counts them, as the server does."""
     told = []
     for name in sorted(hard):

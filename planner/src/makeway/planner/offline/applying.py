@@ -73,8 +73,9 @@ def _is_there(world: World, manifest: Manifest, namespace: str, new: NewPods) ->
     if (kind, space, name) in world.known:
         return True
     changed = {**manifest, "metadata": {**_meta(manifest), "namespace": space}}
-    if kind == "PersistentVolumeClaim":
-        changed["spec"] = _provisioned(world, changed.get("spec") or {}, f"{space}/{name}", new)
+    spec = manifest.get("spec") or {}
+    if kind == "PersistentVolumeClaim" and isinstance(spec, dict):
+        changed["spec"] = _provisioned(world, spec, f"{space}/{name}", new)
     read_object(world, kind, msgspec.json.encode(changed))
     return False
 

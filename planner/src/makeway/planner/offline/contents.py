@@ -110,7 +110,8 @@ def kinds_text(objects: Iterable[Manifest]) -> str:
 
 def group_named(pod: Manifest) -> str:
     """Return the name of the PodGroup that a pod names; empty where it names none."""
-    group = (pod.get("spec") or {}).get("schedulingGroup") or {}
+    spec = pod.get("spec")
+    group = spec.get("schedulingGroup") if isinstance(spec, dict) else None
     return str(group.get("podGroupName") or "") if isinstance(group, dict) else ""
 
 

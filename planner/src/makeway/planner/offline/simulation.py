@@ -189,6 +189,9 @@ class Simulation:
             warnings += self._world.admission.charge(admitted.pod, msgspec.json.decode(admitted.raw))
         except NotAdmitted as error:
             return str(error)
+        except QuantityError as error:
+            meta = admitted.pod.metadata
+            raise ManifestError(f"pod {meta.namespace}/{meta.name}: {error}") from error
         return ""
 
     def _with_known_claims(self, question: Question, warnings: list[str]) -> Question:

@@ -6,6 +6,7 @@ workloads the pods that are there are counted.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -48,10 +49,19 @@ class WrittenBudgets:
         return True
 
     def counted(self, pods: Iterable[PodRecord]) -> tuple[list[PodDisruptionBudget], str]:
-        """Return them with a status as of some pods, and a sentence; forget them. O(budgets · pods)."""
-        there, budgets, told = list(pods), [], []
+        """Return them with a status as of some pods, and a sentence; forget them.
+
+        O(budgets · pods of a namespace).
+        """
+        by_namespace: defaultdict[str, list[PodRecord]] = defaultdict(list)
+        if self._found:
+            for pod in pods:
+                by_namespace[pod.namespace].append(pod)
+        budgets: list[PodDisruptionBudget] = []
+        told: list[str] = []
         for budget, spec in self._found:
             selected = budget_of(budget)
+            there = by_namespace[selected.namespace]
             covered = [one for one in there if selected.covers_eviction(one.namespace, one.name, one.labels)]
             healthy = sum(one.health == READY and not one.terminating for one in covered)
             desired = _desired(spec, len(covered))
