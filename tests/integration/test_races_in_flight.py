@@ -74,13 +74,10 @@ async def test_a_8_a_victim_that_is_leaving_already_is_waited_for_without_a_dele
 
     # kube-scheduler leaves it parked for up to five minutes here.
     assert await space.until_bound("p", seconds=3) == "n1"
-    order, outcome = await outcome_of_order(space, preemptor)
-    assert [victim.result for victim in outcome.victims] == ["terminating"]
-    assert len(await space.bus.orders(preemptor.metadata.uid)) == 1
+    assert await space.bus.orders(preemptor.metadata.uid) == []
     assert [event.user for event in deletes_of(space, "victim") if "evictor" in event.user] == []
     # Without spinning: one question, or two where the first answer came before the planner saw the delete.
     assert len(await space.bus.decisions(preemptor.metadata.uid)) <= 2
-    assert order.node_uid
     assert_bound_once(space, "p")
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
+    Awaited,
     Candidate,
     EvictionOrder,
     Fence,
@@ -259,6 +260,38 @@ def test_an_order_names_its_writer_the_fence_and_a_bounded_life() -> None:
     assert (order.writer, order.fence) == ("makeway/nominator/n", fence)
     assert order.not_after - order.created_at == decide.ORDER_LIFE
     assert order.pdb_violations == 1
+
+
+def leaving(uid: str, seconds: float) -> Awaited:
+    return Awaited(uid=uid, namespace="default", name=uid, until=NOW + timedelta(seconds=seconds))
+
+
+def test_room_that_terminating_pods_alone_make_is_waited_for_until_the_last_is_overdue() -> None:
+    both = (leaving("a", 70), leaving("b", 90))
+    ordered = Awaited(uid="c", order_id="ord-2")
+
+    assert decide.waits_until(Candidate(node="n1", awaited=both)) == NOW + timedelta(seconds=90)
+    assert decide.waits_until(Candidate(node="n1", awaited=(*both, ordered))) is None
+    assert decide.waits_until(replace(candidate("v"), awaited=both)) is None
+    assert decide.waits_until(Candidate(node="n1")) is None
+
+
+def test_an_order_names_no_terminating_pod() -> None:
+    ordered = Awaited(uid="c", order_id="ord-2")
+
+    order = decide.order_of(
+        Writer(cluster_uid="c", source="makeway/nominator/n", fence=lambda: an_order().fence),
+        order_id="ord-1",
+        decision_id="dec-1",
+        preemptor=view(a_pod()),
+        candidate=replace(candidate("v"), awaited=(leaving("a", 70), ordered)),
+        node_uid="n1-uid",
+        victims=(),
+        to_clear=(),
+        now=NOW,
+    )
+
+    assert order.awaited == (ordered,)
 
 
 def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:

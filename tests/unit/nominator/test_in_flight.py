@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from msgspec.structs import replace
 
 from builders_bus import make_order
@@ -30,3 +32,16 @@ def test_an_order_takes_the_place_of_those_whose_nomination_it_clears_on_its_nod
 
     assert orders.outnominated_by(higher) == (first,)
     assert orders.outnominated_by(elsewhere) == ()
+
+
+def test_what_waits_for_terminating_pods_holds_its_place_and_is_in_no_bound() -> None:
+    orders, until = OrdersInFlight(), datetime(2026, 1, 31, 12, 1, tzinfo=UTC)
+
+    one = orders.begin(
+        replace(make_order(), preemptor=preemptor("p"), node="n1", victims=()), waits_until=until
+    )
+
+    assert (one.waits, one.until) == (True, until)
+    assert orders.without_outcome() == 0
+    assert orders.placements()["uid-p"].node == "n1"
+    assert [order.victims for order in orders.live()] == [()]

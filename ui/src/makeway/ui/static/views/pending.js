@@ -4,12 +4,12 @@ import { h, result, table } from '../dom.js';
 import { counted, spaced } from '../format.js';
 import { link } from '../net.js';
 
-const SAYS = { fits: 'There is room for it', preempts: 'Room can be made for it', refused: 'Nothing that may go would make room for it' };
+const SAYS = { fits: 'There is room for it', waits: 'Room for it is on its way, from pods that leave anyway', preempts: 'Room can be made for it', refused: 'Nothing that may go would make room for it' };
 
 export function podAnswer(answer) {
   const columns = [['Would go', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text']];
   return [
-    h('p', { class: 'answer' }, result(answer.result === 'fits' ? 'succeeded' : answer.result === 'preempts' ? 'planned' : 'refused'), ' ',
+    h('p', { class: 'answer' }, result(answer.result === 'fits' ? 'succeeded' : ['preempts', 'waits'].includes(answer.result) ? 'planned' : 'refused'), ' ',
       h('b', null, SAYS[answer.result]), answer.node ? [' on ', h('a', { href: link('/cluster', { node: answer.node }) }, answer.node)] : '', '.'),
     answer.diagnosis ? h('p', null, `${spaced(answer.diagnosis.reason)}: ${answer.diagnosis.message}`) : null,
     answer.victims.length ? table('Pods that would go', columns, answer.victims.map((victim) => [
