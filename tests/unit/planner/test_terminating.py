@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,9 @@ from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.reply import reply_of
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.plan.terminating import AwaitedRooms
 from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner import test_plan_groups as groups
 from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot
@@ -187,3 +190,36 @@ def test_a_refusal_without_terminating_pods_says_nothing_of_them() -> None:
 
     assert isinstance(refusal, PlanRefusal)
     assert "grace period" not in refusal.message
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_kept_of_plans_changes_no_answer(seed: int) -> None:
+    draw = random.Random(seed)
+    nodes = [f"n{number}" for number in range(6)]
+
+    def drawn(uid: int) -> PodRecord:
+        ends = draw.choice([None, None, -70, -50, 5, 40, 65, 300])
+        priority, size = draw.choice([LOW, MID, HIGH]), draw.choice([100, 200])
+        return make_pod(f"r{uid}", draw.choice(nodes), priority, size, ends=ends, start=uid)
+
+    snapshot, cache = make_snapshot(nodes, map(drawn, range(20))), PlanCache()
+    for step in range(12):
+        for uid in draw.sample(range(20), 2):
+            if draw.random() < 0.3:
+                snapshot.apply(RemovePod(f"r{uid}"))
+            else:
+                snapshot.apply(PutPod(drawn(uid)))
+        in_flight = {f"r{uid}": "ord-1" for uid in draw.sample(range(20), 2)}
+        question = ask(make_pod("p", priority=HIGH, size=draw.choice([200, 400])), in_flight=in_flight)
+        now = NOW + timedelta(seconds=10 * step)
+
+        assert plan_once(snapshot, question, now, cache) == plan_once(snapshot, question, now)
+
+
+def test_a_question_that_is_older_than_the_snapshot_counts_no_pod_that_has_left() -> None:
+    snapshot = make_snapshot(["n1"], [make_pod(uid, "n1", LOW, 200, ends=20) for uid in "ab"])
+    room = AwaitedRooms().at(snapshot, NOW)
+
+    snapshot.apply(RemovePod("a"))
+
+    assert {row: [pod.uid for pod in one.awaited] for row, one in room.seen(snapshot).items()} == {0: ["b"]}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 
 from makeway.core.policy.exemption import DELETE_REFUSED, exempt_from_all
+from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.columns import Columns, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -56,9 +56,17 @@ class NodeBatch:
     @property
     def awaits(self) -> Flags:
         """Return bool[M], whether pods of the node are awaited to go."""
-        awaits = np.zeros(self.rows.size, np.bool_)
-        awaits[list(self.awaited)] = True
-        return awaits
+        return self._places(self.awaited)
+
+    @property
+    def awaits_orders(self) -> Flags:
+        """Return bool[M], whether orders remove pods of the node: unlike terminating ones these cost."""
+        return self._places(at for at, pods in self.awaited.items() if not all(p.terminating for p in pods))
+
+    def _places(self, places: Iterable[int]) -> Flags:
+        flags = np.zeros(self.rows.size, np.bool_)
+        flags[list(places)] = True
+        return flags
 
     def close_gaps(self) -> None:
         """Move pods up into the slots that awaited pods have left empty. O(slots) a pod that leaves."""
@@ -84,22 +92,6 @@ def plain_batch(snapshot: Snapshot, rows: Ints) -> NodeBatch:
 
 
 _REFUSED = exempt_from_all(DELETE_REFUSED)
-
-
-class InFlightPods(msgspec.Struct, gc=False):
-    """A request's pods on one node: nominated, assumed (and not yet seen there), and awaited to go.
-
-    Restored pods, which are no longer seen there, are among the assumed ones.
-
-    `refused`: pods whose deletion was refused, as the snapshot has them; they stay. `apart`: units with pods
-    here of which pods anywhere are in flight, refused or assumed, and how many; and gangs, by number below 0.
-    """
-
-    nominated: list[PodRecord] = []
-    assumed: list[PodRecord] = []
-    awaited: list[PodRecord] = []
-    refused: list[PodRecord] = []
-    apart: list[tuple[int, int, int, int]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +139,18 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
     snapshot does not know are left out: looser, never stricter.
     """
     preemptor, pods, rows = question.preemptor, snapshot.pods, snapshot.rows
-    in_flight: defaultdict[int, InFlightPods] = defaultdict(InFlightPods)
+    in_flight = dict(question.terminating.seen(snapshot))
+    own: dict[int, InFlightPods] = {}
+
+    def on(row: int) -> InFlightPods:
+        """Return what the request adds to a node; what terminating pods are there is shared until then."""
+        found = own.get(row)
+        if found is None:
+            there = in_flight.get(row)
+            found = InFlightPods(awaited=[] if there is None else [*there.awaited])
+            own[row] = in_flight[row] = found
+        return found
+
     placed: list[tuple[int, PodRecord]] = []
     counted = {preemptor.uid}
     for placement in question.assumed:
@@ -157,39 +160,35 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
         counted.add(pod.uid)
         placed.append((row, pod))
         if pod.uid in question.in_flight:
-            in_flight[row].awaited.append(pod)
+            on(row).awaited.append(pod)
             continue
-        in_flight[row].assumed.append(pod)
+        on(row).assumed.append(pod)
         if pod.uid in question.refused:
-            in_flight[row].refused.append(pod)
+            on(row).refused.append(pod)
     for gone in question.restored:
         row = rows.get(gone.node)
         if row is not None and gone.uid not in pods and gone.uid not in counted:
             counted.add(gone.uid)
             placed.append((row, gone))
-            in_flight[row].assumed.append(gone)
+            on(row).assumed.append(gone)
     for placement in question.nominations:
         pod, row = pods.get(placement.uid), rows.get(placement.node)
         if pod is None or row is None or pod.node or pod.uid in counted:
             continue
         if pod.priority >= preemptor.priority:
             counted.add(pod.uid)
-            in_flight[row].nominated.append(pod)
+            on(row).nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
         if known is not None and known.node and not known.terminating:
-            in_flight[rows[known.node]].awaited.append(known)
-    for uid in question.terminating:
-        known = pods.get(uid)
-        if known is not None and known.node and known.terminating:
-            in_flight[rows[known.node]].awaited.append(known)
+            on(rows[known.node]).awaited.append(known)
     for uid in question.refused - question.in_flight.keys():
         known = pods.get(uid)
         if known is not None and known.node:
-            in_flight[rows[known.node]].refused.append(known)
+            on(rows[known.node]).refused.append(known)
     for row, apart in _apart(snapshot, question):
-        in_flight[row].apart.append(apart)
-    return Overlay(snapshot, dict(in_flight), placed)
+        on(row).apart.append(apart)
+    return Overlay(snapshot, in_flight, placed)
 
 
 def _apart(snapshot: Snapshot, question: Question) -> Iterator[tuple[int, tuple[int, int, int, int]]]:

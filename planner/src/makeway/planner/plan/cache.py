@@ -10,15 +10,20 @@ from weakref import ReferenceType, ref
 
 from makeway.planner.plan.constraints.tally import Tallies
 from makeway.planner.plan.node_scores import NodeScoreCaches
+from makeway.planner.plan.terminating import AwaitedRooms
 from makeway.planner.snapshot.state import Snapshot
 
 
 class PlanCache:
-    """`scores`: of nodes, by class of preemptors. `tallies`: of pods, by constraint."""
+    """`scores`: of nodes, by class of preemptors. `tallies`: of pods, by constraint.
+
+    `awaited`: the room that terminating pods make.
+    """
 
     def __init__(self) -> None:
         self.scores = NodeScoreCaches()
         self.tallies = Tallies()
+        self.awaited = AwaitedRooms()
         self._snapshot: ReferenceType[Snapshot] | None = None
 
     def bind(self, snapshot: Snapshot) -> None:

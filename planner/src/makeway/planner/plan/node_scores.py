@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.core.policy.exemption import FOREVER
-from makeway.planner.plan.batch import InFlightPods, NodeBatch
+from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
+from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.ranking import score, top
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.snapshot.columns import Flags, Ints, extended
@@ -49,8 +50,9 @@ class ScoreInputs:
 class NodeScoreCache:
     """The scores of all rows of a snapshot for one class.
 
-    `helps`: bool[rows], removing pods makes room. `open`: bool[rows], nodes to look at in full each time: the
-    columns need no pod gone though some may go, or pods that are awaited may have to be waited for.
+    `helps`: bool[rows], removing pods makes room, or terminating ones are about to. `open`: bool[rows], nodes
+    to look at in full each time: the columns need no pod gone though some may go, or pods that orders remove
+    may have to be waited for.
     `refusal_stats`: for refusing the class, once one of it was refused.
     """
 
@@ -83,13 +85,13 @@ class NodeScoreCache:
         """Keep what was found on the nodes of a batch. O(slots · nodes)."""
         columns, nodes, rows = batch.columns, batch.nodes, batch.rows
         slots = found.removable.shape[0]
-        awaited = batch.awaits
-        self.helps[rows] = found.helps
-        self.open[rows] = (found.fits & (found.removable.any(axis=0) | awaited)) | (
-            (found.helps | found.waits) & awaited
+        ordered, helps = batch.awaits_orders, helped_places(batch, found)
+        self.helps[rows] = helps
+        self.open[rows] = (found.fits & (found.removable.any(axis=0) | batch.awaits)) | (
+            (found.helps | found.waits) & ordered
         )
-        if found.helps.any():
-            helped = np.flatnonzero(found.helps)
+        if helps.any():
+            helped = np.flatnonzero(helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
             scores = score(columns, nodes[helped], victims, violating, remote=found.remote(helped))
             self._keys[:, rows[helped]] = scores.keys()
@@ -127,12 +129,21 @@ class NodeScoreCache:
         self._until = extended(self._until, more, FOREVER)
 
 
+def helped_places(batch: NodeBatch, found: Evaluation) -> Flags:
+    """Return bool[M]: nodes whose place their victims alone decide, of which there may be none."""
+    return found.helps | (found.waits & ~batch.awaits_orders)
+
+
 def _in_flight_changed(before: Mapping[int, InFlightPods], now: Mapping[int, InFlightPods]) -> list[int]:
     """Return the rows on which other pods are in flight than before.
 
     Of an assumed pod also what keeps it from being evicted may have changed, which marks no row.
     """
-    changed = [row for row, in_flight in now.items() if in_flight.assumed or before.get(row) != in_flight]
+    changed = [
+        row
+        for row, in_flight in now.items()
+        if (there := before.get(row)) is not in_flight and (in_flight.assumed or there != in_flight)
+    ]
     return [*changed, *(before.keys() - now.keys())]
 
 

@@ -26,12 +26,11 @@ from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate
 from makeway.planner.plan.groups import PlanGroups
-from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs
+from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, Plan, PlanCandidate, PlanRefusal, Scope
-from makeway.planner.plan.terminating import awaited
 from makeway.planner.snapshot.bounds import RESOURCES
 from makeway.planner.snapshot.columns import BASE_RESOURCES, Ints
 from makeway.planner.snapshot.state import Snapshot
@@ -102,14 +101,15 @@ def _attempt(
     The room of terminating pods with much of their grace period left counts only where there is no plan
     without it.
     """
-    soon, any_time = awaited(snapshot, now), awaited(snapshot, now, patient=True)
+    soon = cache.awaited.at(snapshot, now)
     try:
         found = _decide(
             snapshot, replace(question, terminating=soon), now, cache, at_most=at_most, allowance=allowance
         )
-        if not isinstance(found, PlanRefusal) or len(any_time) == len(soon):
+        if not isinstance(found, PlanRefusal) or soon.complete:
             return found
-        patient = replace(question, terminating=any_time, patient=True)
+        room = cache.awaited.at(snapshot, now, patient=True)
+        patient = replace(question, terminating=room, patient=True)
         later = _decide(snapshot, patient, now, cache, at_most=at_most, allowance=allowance)
     except AllowanceUsedUp:
         return None
@@ -335,7 +335,7 @@ class Evaluator:
         for evaluated in batches:
             scores.put(snapshot, evaluated.batch, evaluated.found, micros)
         beyond = int(scores.helps[rows].sum()) - sum(
-            int(evaluated.found.helps.sum()) for evaluated in batches
+            int(helped_places(evaluated.batch, evaluated.found).sum()) for evaluated in batches
         )
         return EvaluatedNodes(batches, beyond, scores)
 

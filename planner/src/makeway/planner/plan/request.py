@@ -16,6 +16,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.constraints.pods import Constraints, constraints_of, read_arguments
 from makeway.planner.plan.result import AwaitedPod
+from makeway.planner.plan.terminating import NO_ROOM, AwaitedRoom
 from makeway.planner.snapshot.records import PodRecord, PodRecords
 
 FIT = "NodeResourcesFit"
@@ -54,8 +55,8 @@ class Question:
     victims whose order ended a moment ago, for budgets that do not show it yet.
     `daemonset_node`: the one node that a DaemonSet has bound it to, as it says itself; else empty.
     `unfit_since`: since when it has not fitted, as far as is known.
-    `terminating`: pods that are being deleted and whose room is awaited, by UID; the plan finds them.
-    `patient`: also of those with much of their grace period left.
+    `terminating`: the pods that are being deleted and whose room is awaited; the plan finds them. `patient`:
+    also those with much of their grace period left.
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
     `turn`: a number that differs from request to request; it picks the sample of a refusal.
@@ -76,7 +77,7 @@ class Question:
     assumed: tuple[Placement, ...] = ()
     in_flight: Mapping[str, str] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
-    terminating: Mapping[str, PodRecord] = field(default_factory=dict)
+    terminating: AwaitedRoom = NO_ROOM
     patient: bool = False
     daemonset_node: str = ""
     unfit_since: datetime | None = None

@@ -7,37 +7,96 @@ refused. A minute after the end of its grace period it is overdue, and makes no 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.importance import microseconds, moment_of
 from makeway.core.k8s.times import api_time
-from makeway.core.policy.exemption import TERMINATING
+from makeway.core.policy.exemption import FOREVER, TERMINATING
 from makeway.core.policy.rules import Verdict
 from makeway.core.text import counted
+from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 OVERDUE_AFTER: Final = timedelta(seconds=60)
 """After the end of its grace period a pod is no longer expected to leave: its kubelet may be dead."""
 
+_MICROSECOND: Final = timedelta(microseconds=1)
+
 NAMED: Final = 3
 """Overdue pods that a refusal names."""
 
 
-def awaited(snapshot: Snapshot, now: datetime, *, patient: bool = False) -> dict[str, PodRecord]:
-    """Return the bound pods whose room is on its way, by UID. O(terminating pods).
+@dataclass(frozen=True, slots=True)
+class AwaitedRoom:
+    """The bound pods whose room is on its way, by row; it holds from `since` on, before `until`.
 
-    `patient`: however much of their grace period is left.
+    `version`: of the pods that are terminating. `complete`: no pod that is not overdue is left out.
     """
-    late = microseconds(now - OVERDUE_AFTER)
-    soon = microseconds(now + snapshot.exemptions.policy.await_terminating)
-    return {
-        uid: pod
-        for uid, pod in snapshot.exemptions.terminating.items()
-        if late < pod.ends_micros and (patient or pod.ends_micros <= soon)
-    }
+
+    by_row: Mapping[int, InFlightPods]
+    version: int = 0
+    since: int = 0
+    until: int = 0
+    complete: bool = True
+
+    def seen(self, snapshot: Snapshot) -> Mapping[int, InFlightPods]:
+        """Return them as they are in the snapshot now, by row; they must not be changed."""
+        if self.version == snapshot.exemptions.terminating_version:
+            return self.by_row
+        now: dict[int, InFlightPods] = {}
+        for pod in self.pods():
+            known = snapshot.exemptions.terminating.get(pod.uid)
+            if known is not None:
+                now.setdefault(snapshot.rows[known.node], InFlightPods()).awaited.append(known)
+        return now
+
+    def pods(self) -> Iterator[PodRecord]:
+        """Yield the pods."""
+        for one in self.by_row.values():
+            yield from one.awaited
+
+
+NO_ROOM: Final = AwaitedRoom({})
+
+
+class AwaitedRooms:
+    """What was found last, with patience and without: most plans find the same."""
+
+    def __init__(self) -> None:
+        self._last: dict[bool, AwaitedRoom] = {}
+
+    def at(self, snapshot: Snapshot, now: datetime, *, patient: bool = False) -> AwaitedRoom:
+        """Return the bound pods whose room is on its way.
+
+        `patient`: however much of their grace period is left. O(terminating pods) where one of them, or its
+        time, is another than for the plan before.
+        """
+        last, micros = self._last.get(patient), microseconds(now)
+        version = snapshot.exemptions.terminating_version
+        if last is None or last.version != version or not last.since <= micros < last.until:
+            last = self._last[patient] = _awaited(snapshot, micros, version, patient=patient)
+        return last
+
+
+def _awaited(snapshot: Snapshot, now: int, version: int, *, patient: bool) -> AwaitedRoom:
+    overdue_after = OVERDUE_AFTER // _MICROSECOND
+    most = FOREVER if patient else snapshot.exemptions.policy.await_terminating // _MICROSECOND
+    by_row: dict[int, InFlightPods] = {}
+    until, complete = FOREVER, True
+    for pod in snapshot.exemptions.terminating.values():
+        overdue, left = pod.ends_micros + overdue_after, pod.ends_micros - now
+        if overdue <= now:
+            continue
+        if left > most:
+            complete, until = False, min(until, now + left - most)
+            continue
+        until = min(until, overdue)
+        by_row.setdefault(snapshot.rows[pod.node], InFlightPods()).awaited.append(pod)
+    return AwaitedRoom(by_row, version, now, until, complete)
 
 
 def is_overdue(pod: PodRecord, now: datetime) -> bool:

@@ -34,7 +34,8 @@ class Exemptions:
     `record`: what counts of classes that are gone.
     `queue_exempt_namespaces`: whose pods their queues never hold; makeway's own is where the policy is.
     `rules`: the same for one pod at a time; they see classes as they are when they are asked.
-    `terminating`: the bound pods that are being deleted, by UID.
+    `terminating`: the bound pods that are being deleted, by UID; `terminating_version`: another one each time
+    that one of them or the policy is.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class Exemptions:
         self.record: TolerationRecord = NO_RECORD
         self.rules: tuple[Rule, ...] = rules_in_force(self.policy, self.classes)
         self.terminating: dict[str, PodRecord] = {}
+        self.terminating_version = 0
         self._uids: dict[str, set[str]] = {}
         self._known: dict[tuple[str, int, str, bool, bool], Exemption] = {}
 
@@ -77,6 +79,7 @@ class Exemptions:
         """Note a pod under its class, and that it is terminating."""
         if pod.terminating and pod.node:
             self.terminating[pod.uid] = pod
+            self.terminating_version += 1
         if pod.facts.priority_class:
             self._uids.setdefault(pod.facts.priority_class, set()).add(pod.uid)
 
@@ -84,6 +87,7 @@ class Exemptions:
         """Forget a pod under its class, and as terminating."""
         if pod.terminating:
             self.terminating.pop(pod.uid, None)
+            self.terminating_version += 1
         name = pod.facts.priority_class
         if name:
             self._uids[name].discard(pod.uid)
@@ -131,6 +135,7 @@ class Exemptions:
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
         """Put a policy in force; report whether the exemptions of pods may differ now."""
         differs = policy.protection != self.policy.protection
+        self.terminating_version += 1
         self.policy, self.revision, self.source = policy, revision, source
         self.queue_exempt_namespaces = queue_exempt_namespaces(policy, self.own_namespace)
         self.apply_rules()

@@ -41,7 +41,6 @@ from makeway.planner.plan.refusal.text import (
     NOT_OFFERED,
 )
 from makeway.planner.plan.result import Scope
-from makeway.planner.plan.terminating import awaited
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -97,10 +96,11 @@ def planning_gang(
     while True:
         terms = objective or snapshot.exemptions.policy.groups.objective
         revision = snapshot.revision
-        soon, any_time = awaited(snapshot, now), awaited(snapshot, now, patient=True)
+        soon = cache.awaited.at(snapshot, now)
         plan = yield from _attempt(snapshot, gang.awaiting(soon), now, cache, terms)
-        if isinstance(plan, GangRefusal) and len(soon) < len(any_time):
-            later = yield from _attempt(snapshot, gang.awaiting(any_time), now, cache, terms)
+        if isinstance(plan, GangRefusal) and not soon.complete:
+            room = cache.awaited.at(snapshot, now, patient=True)
+            later = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
             plan = plan if isinstance(later, GangRefusal) else later
         if plan is not None:
             yield replace(plan, changed=snapshot.revision != revision)

@@ -10,7 +10,8 @@ import msgspec
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement, PlanRequest
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.snapshot.records import PodRecord, PodRecords
+from makeway.planner.plan.terminating import AwaitedRoom
+from makeway.planner.snapshot.records import PodRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ class GangQuestion:
         """Return how many members wait."""
         return sum(one.count for one in self.classes)
 
-    def awaiting(self, pods: Mapping[str, PodRecord]) -> GangQuestion:
-        """Return the question with the room of terminating pods awaited, by UID."""
-        classes = (replace(one, question=replace(one.question, terminating=pods)) for one in self.classes)
+    def awaiting(self, room: AwaitedRoom) -> GangQuestion:
+        """Return the question with the room of terminating pods awaited."""
+        classes = (replace(one, question=replace(one.question, terminating=room)) for one in self.classes)
         return replace(self, classes=tuple(classes))
 
 

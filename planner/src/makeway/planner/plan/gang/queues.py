@@ -62,7 +62,7 @@ def maxima_of(
     coming_pods = {one.uid: one for one in (*assumed, *nominated) if one is not None and not one.node}
     ordered = (snapshot.pods.get(uid) for uid in first.in_flight)
     awaited = [pod for pod in ordered if pod is not None and pod.node and not pod.terminating]
-    awaited += first.terminating.values()
+    awaited += first.terminating.pods()
     exempt = snapshot.exemptions.queue_exempt_namespaces
     held_back = [not is_queue_exempt(pod.namespace, pod.priority, exempt) for pod in pods]
     own = [queues.queue_of(pod) for pod in pods]
