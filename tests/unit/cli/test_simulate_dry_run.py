@@ -36,6 +36,7 @@ class FakeApi(FakeApis):
         self.created.append(asked)
         if self.error is not None:
             raise self.error
+        asked["spec"].pop("schedulingGroup", None)
         spec = {"priority": 7, "preemptionPolicy": "Never", "serviceAccountName": "default", **asked["spec"]}
         return msgspec.json.encode({**asked, "metadata": {**asked["metadata"], "uid": "new"}, "spec": spec})
 
@@ -138,6 +139,14 @@ def test_what_the_files_bring_is_not_asked_for(
     assert not spec.keys() & api.created[0]["spec"].keys()
     assert kept.items() <= found.manifest["spec"].items()
     assert not found.manifest["spec"].keys() & set(gone)
+
+
+def test_a_pod_keeps_its_group_where_the_api_server_knows_none() -> None:
+    group = {"podGroupName": "train"}
+
+    (found,) = stored(FakeApi(), pod(schedulingGroup=group))
+
+    assert found.manifest["spec"]["schedulingGroup"] == group
 
 
 @pytest.mark.parametrize("status", [401, 429])

@@ -102,6 +102,8 @@ class DryRun:
         if "priority" in kept:
             spec.pop("preemptionPolicy", None)
             spec.pop("priorityClassName", None)
+        if group := body["spec"].get("schedulingGroup"):
+            spec["schedulingGroup"] = group  # which an API server without pod groups drops
         spec |= kept
         return replace(new, manifest=found, stored=True)
 
