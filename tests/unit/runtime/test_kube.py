@@ -345,6 +345,40 @@ async def test_a_write_whose_answer_is_lost_is_not_sent_again(method: str, tmp_p
     assert seen == ["GET", method]
 
 
+async def test_a_typed_call_whose_answer_is_lost_is_not_sent_again(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(f"{request.method} {request.path}")
+        if request.method == "DELETE":
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(body=b"{}")
+
+    async with api_of(handler, tmp_path) as api:
+        await api.call(api.core.read_namespaced_pod, "b", "a")
+        with pytest.raises(ApiUnavailable, match="delete_namespaced_pod"):
+            await api.call(api.core.delete_namespaced_pod, "b", "a")
+
+    assert seen == ["GET /api/v1/namespaces/a/pods/b", "DELETE /api/v1/namespaces/a/pods/b"]
+
+
+async def test_a_typed_call_has_our_deadline_and_our_errors(tmp_path: Path) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        if request.path.endswith("/slow"):
+            await asyncio.sleep(30)
+        return web.Response(status=429, text="later", headers={"Retry-After": "2"})
+
+    async with api_of(handler, tmp_path) as api:
+        evict = api.core.create_namespaced_pod_eviction
+        with pytest.raises(ApiError) as caught:
+            await api.call(evict, "b", "a", {"kind": "Eviction"})
+        with pytest.raises(ApiUnavailable, match="timed out"):
+            await api.call(api.core.read_namespaced_pod, "slow", "a", timeout_seconds=0.05)
+
+    assert (caught.value.status, caught.value.message, caught.value.retry_after_seconds) == (429, "later", 2)
+
+
 async def test_a_delete_waits_for_no_connection_where_their_number_is_not_limited(tmp_path: Path) -> None:
     hanging, deleted = asyncio.Semaphore(0), asyncio.Event()
 

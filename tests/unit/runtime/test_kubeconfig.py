@@ -208,6 +208,39 @@ async def test_a_program_may_say_a_certificate(tmp_path: Path) -> None:
     assert (content(found.cert_file), content(found.key_file)) == ("certificate", "key")
 
 
+async def test_a_certificate_of_a_program_is_renewed_in_its_place(tmp_path: Path) -> None:
+    login = program(tmp_path, {"clientCertificateData": "one", "clientKeyData": "key"})
+    found = await loaded(kubeconfig(tmp_path / "config", by_program(str(login))))
+    before = found.cert_file
+
+    program(tmp_path, {"clientCertificateData": "two", "clientKeyData": "key"})
+    await renew(found)
+
+    assert (found.cert_file, content(found.cert_file)) == (before, "two")
+
+
+async def test_an_empty_file_is_passed_over_and_an_empty_field_counts_as_absent(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("# nothing\n")
+    user = {"client-certificate": "", "token": "t"}
+
+    found = await loaded(tmp_path / "empty", kubeconfig(tmp_path / "config", user))
+
+    assert (authorization(found), found.cert_file) == ("Bearer t", None)
+
+
+async def test_a_context_without_a_user_is_anonymous_and_a_user_that_is_not_there_is_named(
+    tmp_path: Path,
+) -> None:
+    def context(user: dict[str, str]) -> dict[str, Any]:
+        return {"contexts": [{"name": "here", "context": {"cluster": "c", **user}}]}
+
+    anonymous = await loaded(kubeconfig(tmp_path / "a", {"token": "t"}, **context({})))
+    assert authorization(anonymous) is None
+
+    with pytest.raises(ConfigurationError, match="there is no user gone"):
+        await loaded(kubeconfig(tmp_path / "b", {"token": "t"}, **context({"user": "gone"})))
+
+
 def id_token(ends: datetime) -> str:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": int(ends.timestamp())}).encode()).decode()
     return f"head.{claims.rstrip('=')}.signature"
@@ -229,6 +262,7 @@ async def test_an_oidc_token_is_used_until_it_ends(tmp_path: Path) -> None:
     ("user", "cluster", "said"),
     [
         ({}, {"certificate-authority": "x"}, "cluster c has no server"),
+        ({}, {**SERVER, "insecure-skip-tls-verify": "false"}, "of cluster c is neither true nor false"),
         ({"client-certificate": "gone.crt"}, None, "File does not exists: .*gone.crt"),
         ({"client-key-data": "%"}, None, "client-key-data of user u is not base64"),
         ({"tokenFile": "gone"}, None, "tokenFile of user u cannot be read"),
