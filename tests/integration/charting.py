@@ -234,6 +234,14 @@ class Release:
         self._processes.stop()
         self._ports.release()
 
+    def remove(self) -> None:
+        """End every process, and delete all that was applied; wait until the namespace is gone."""
+        self.stop()
+        applied = [one for one in self.manifests if one["apiVersion"] not in _NOT_SERVED]
+        delete = ("delete", "--ignore-not-found")
+        self._cluster.owned.kubectl(*delete, "--wait=false", "-f", "-", stdin=yaml.safe_dump_all(applied))
+        self._cluster.owned.kubectl(*delete, "--timeout=60s", "namespace", NAMESPACE)
+
     def _start(
         self,
         component: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,34 @@ class CollectedSpan:
 class Collector:
     """The spans that came, and where they are sent."""
 
-    endpoint: str
+    address: tuple[str, int]
+    _server: ThreadingHTTPServer | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spans: list[CollectedSpan] = field(default_factory=list)
+
+    @property
+    def endpoint(self) -> str:
+        """The URL that spans are sent to."""
+        host, port = self.address
+        return f"http://{host}:{port}"
+
+    def serve(self) -> None:
+        """Take what is sent, from now on."""
+        self._server = _serve(self)
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Refuse connections for the length of a block."""
+        self.stop()
+        with _taken(self.address):
+            yield
+        self.serve()
 
     def spans(self, trace: str = "") -> list[CollectedSpan]:
         """Return those of a trace, or all."""
@@ -66,10 +92,7 @@ class Collector:
             self._spans += found
 
 
-@contextmanager
-def collecting() -> Iterator[Collector]:
-    """Run a collector within the block."""
-
+def _serve(collector: Collector) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -81,13 +104,28 @@ def collecting() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
-    serving.start()
+    server = ThreadingHTTPServer(collector.address, Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+@contextmanager
+def collecting() -> Iterator[Collector]:
+    """Run a collector within the block."""
+    with _taken(("127.0.0.1", 0)) as address:
+        collector = Collector(address)
+    collector.serve()
     try:
         yield collector
     finally:
-        server.shutdown()
-        server.server_close()
-        serving.join()
+        collector.stop()
+
+
+@contextmanager
+def _taken(address: tuple[str, int]) -> Iterator[tuple[str, int]]:
+    """Hold a port, any where it is 0, at which none listens; give its address."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(address)
+        host, port = held.getsockname()
+        yield host, port

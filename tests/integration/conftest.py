@@ -5,6 +5,7 @@
 * `race_cluster`: one whose parts can be held up; in tests marked `both_forms` also the nominator's.
 * `space`: a namespace and nodes of the test's own in that cluster, removed afterwards.
 * `plain_cluster`, `plain_space`: the same with kube-scheduler alone.
+* `install`: installs the chart on a control plane that its tests share, and removes it after the test.
 * `private_cluster`: makes further clusters, with other options, for one test.
 * `bus`: writes orders, signed as those of `cluster`'s scheduler.
 
@@ -23,13 +24,14 @@ import pytest
 import pytest_asyncio
 
 from integration.builders import make_node
-from integration.charting import NAMESPACE, Release, render
+from integration.charting import NAMESPACE, Manifest, Release, render
 from integration.cluster import RunningCluster
+from integration.clusters import KINDS, Kind
+from integration.collecting import Collector, collecting
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
 from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, group, order
-from integration.pod_groups import apiserver_arguments
 from integration.priority_classes import Classes
 from integration.signing import signatures_of
 from integration.space import Space, open_space
@@ -41,14 +43,8 @@ from makeway.dev.cluster import DevCluster
 from makeway.dev.options import (
     COMPONENTS,
     EVICTOR,
-    KWOK,
     LIFTED_RATES,
-    NATS,
-    NOMINATOR,
-    PLANNER,
     SCHEDULER,
-    SHADOW,
-    USUAL,
     ClusterOptions,
 )
 from makeway.dev.progress import ConsoleProgress
@@ -63,6 +59,7 @@ _DIRECTORIES = pytest.StashKey[list[Path]]()
 _LIFETIMES = pytest.StashKey[Lifetimes]()
 
 PrivateCluster = Callable[[ClusterOptions], Awaitable[RunningCluster]]
+Install = Callable[[list[Manifest]], Installed]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -126,7 +123,7 @@ def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
 
 def _share(
     request: pytest.FixtureRequest, options: ClusterOptions, *, replicas: Sequence[str] = ()
-) -> Iterator[RunningCluster]:
+) -> RunningCluster:
     """Start the cluster of a fixture in `SHARED`; it is stopped after the last test that needs it."""
     name, config = request.fixturename, request.config
     assert name is not None
@@ -134,38 +131,43 @@ def _share(
     running = _start(directories.mktemp(name.removesuffix("_cluster")) / "cluster", options, config)
     lifetimes = config.stash[_LIFETIMES]
     lifetimes.add(name, lambda: _stop(running, config))
+    request.addfinalizer(lambda: lifetimes.stop(name))
     for service in replicas:
         running.start_replica(service)
-    yield running
-    lifetimes.stop(name)
+    return running
+
+
+def _shared(name: str, kind: Kind) -> Any:
+    """Return the fixture of a kind of cluster."""
+
+    @pytest.fixture(scope="session", name=name)
+    def running(request: pytest.FixtureRequest) -> RunningCluster:
+        minor, why = kind.only
+        if minor not in ("", KUBERNETES.name):
+            pytest.skip(why)
+        if not kind.traced:
+            return _share(request, kind.options(), replicas=kind.replicas)
+        collector: Collector = request.getfixturevalue("collector")
+        sent = (f"--otlp-endpoint={collector.endpoint}",)
+        options = replace(kind.options(), planner_arguments=sent, evictor_arguments=sent)
+        if options.plugin:
+            options = replace(options, plugin_arguments=(("tracing", {"endpoint": collector.endpoint}),))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MAKEWAY_OTLP_ENDPOINT", collector.endpoint)
+            patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+            return _share(request, options, replicas=kind.replicas)
+
+    return running
+
+
+globals().update({name: _shared(name, kind) for name, kind in KINDS.items()})
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give the control plane that the tests share."""
-    yield from _share(request, ClusterOptions())
-
-
-@pytest.fixture(scope="session")
-def external_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler is kube-scheduler: the nominator preempts from outside."""
-    options = ClusterOptions(
-        components=frozenset({*USUAL, NOMINATOR}),
-        plugin=False,
-        fallback=False,
-        failpoints=True,
-        admission_policies=True,
-    )
-    yield from _share(request, options)
-
-
-@pytest.fixture(scope="session")
-def shadow_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler has a filter of another author, with nominator and shadow."""
-    options = ClusterOptions(
-        components=frozenset({*USUAL, NOMINATOR, SHADOW}), plugin=False, fallback=False, test_plugins=True
-    )
-    yield from _share(request, options)
+def collector() -> Iterator[Collector]:
+    """Give the collector of the traces of `traced_cluster`."""
+    with collecting() as running:
+        yield running
 
 
 @pytest.fixture
@@ -187,9 +189,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
     """Give the control plane that the tests of a form share."""
-    shared: RunningCluster = request.getfixturevalue(
-        "external_cluster" if form == EXTERNAL_FORM else BY_FORM["cluster"]
-    )
+    shared: RunningCluster = request.getfixturevalue(BY_FORM["cluster"][form == EXTERNAL_FORM])
     return shared
 
 
@@ -228,34 +228,11 @@ async def space_without_evictor(cluster: RunningCluster, space: Space) -> AsyncI
         yield space
 
 
-@pytest.fixture(scope="session")
-def plain_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler is kube-scheduler, without MakeWay."""
-    options = ClusterOptions(components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False)
-    yield from _share(request, options)
-
-
 @pytest_asyncio.fixture
 async def plain_space(plain_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of the plain cluster to one test."""
     async with open_space(plain_cluster) as opened:
         yield opened
-
-
-@pytest.fixture(scope="session")
-def drawn_plain_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane for drawn clusters: kube-scheduler with the tests' own filters."""
-    options = ClusterOptions(
-        components=frozenset({NATS, SCHEDULER, KWOK}), plugin=False, test_plugins=True, failpoints=True
-    )
-    yield from _share(request, options)
-
-
-@pytest.fixture(scope="session")
-def drawn_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give the same with MakeWay, and a fallback for when there is no plan."""
-    options = ClusterOptions(test_plugins=True, failpoints=True)
-    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -274,29 +251,24 @@ async def private_cluster(tmp_path: Path, pytestconfig: pytest.Config) -> AsyncI
         await asyncio.to_thread(_stop, running, pytestconfig)
 
 
-@pytest.fixture(scope="session")
-def plugin_crash_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose parts can be killed between any two side effects.
-
-    Nobody preempts there but makeway, so that a pod that is bound was helped by makeway.
-    """
-    options = ClusterOptions(failpoints=True, fallback=False)
-    yield from _share(request, options)
-
-
-@pytest.fixture(scope="session")
-def replicated_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give such a control plane with three planners, of which one leads, and four evictors."""
-    options = ClusterOptions(failpoints=True, fallback=False, planner_arguments=("--leader-elect",))
-    yield from _share(request, options, replicas=(PLANNER, PLANNER, EVICTOR, EVICTOR, EVICTOR))
-
-
 @pytest.fixture
 def crash_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
     """Give such a control plane, with the plugin or with the nominator."""
-    found: RunningCluster = request.getfixturevalue(
-        "external_cluster" if form == EXTERNAL_FORM else BY_FORM["crash_cluster"]
-    )
+    found: RunningCluster = request.getfixturevalue(BY_FORM["crash_cluster"][form == EXTERNAL_FORM])
+    return found
+
+
+@pytest.fixture
+def secured_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
+    """Give a control plane whose NATS asks for certificates."""
+    found: RunningCluster = request.getfixturevalue(BY_FORM["secured_cluster"][form == EXTERNAL_FORM])
+    return found
+
+
+@pytest.fixture
+def traced_cluster(request: pytest.FixtureRequest, form: str) -> RunningCluster:
+    """Give a control plane whose parts send their traces to `collector`."""
+    found: RunningCluster = request.getfixturevalue(BY_FORM["traced_cluster"][form == EXTERNAL_FORM])
     return found
 
 
@@ -314,7 +286,7 @@ def race_form() -> str:
 
 
 @pytest.fixture(scope="session")
-def race_cluster(request: pytest.FixtureRequest, race_form: str) -> Iterator[RunningCluster]:
+def race_cluster(request: pytest.FixtureRequest, race_form: str) -> RunningCluster:
     """Give a control plane whose scheduler has test plugins and failpoints, and no preemption but makeway's.
 
     Once with the scheduler's API calls in its cycles, as kube-scheduler 1.36 does by default, and once with
@@ -322,15 +294,15 @@ def race_cluster(request: pytest.FixtureRequest, race_form: str) -> Iterator[Run
     the one that those tests share.
     """
     if race_form == EXTERNAL_FORM:
-        yield request.getfixturevalue("external_cluster")
-        return
+        external: RunningCluster = request.getfixturevalue("external_cluster")
+        return external
     options = ClusterOptions(
         fallback=False,
         failpoints=True,
         test_plugins=True,
         scheduler_feature_gates=(("SchedulerAsyncAPICalls", race_form == ASYNC_FORM),),
     )
-    yield from _share(request, options)
+    return _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -341,31 +313,11 @@ async def race_space(race_cluster: RunningCluster) -> AsyncIterator[Space]:
         await assert_invariants(opened, wait=False)
 
 
-@pytest.fixture(scope="session")
-def queue_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler has two profiles, and no planner: tests say what is in force."""
-    options = ClusterOptions(
-        components=frozenset({NATS, SCHEDULER, KWOK}),
-        fallback=False,
-        profiles=("default-scheduler", "second"),
-    )
-    yield from _share(request, options)
-
-
 @pytest_asyncio.fixture
 async def queue_space(queue_cluster: RunningCluster) -> AsyncIterator[Space]:
     """Give a corner of that cluster to one test."""
     async with open_space(queue_cluster) as opened:
         yield opened
-
-
-@pytest.fixture(scope="session")
-def fault_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose planner, evictor and scheduler go through the fault proxy."""
-    options = ClusterOptions(
-        fallback=False, faulty=(PLANNER, EVICTOR, SCHEDULER), plugin_arguments=(("notAfter", "20s"),)
-    )
-    yield from _share(request, options)
 
 
 @pytest_asyncio.fixture
@@ -383,12 +335,6 @@ async def faults(fault_cluster: RunningCluster) -> AsyncIterator[Faults]:
 
 
 @pytest.fixture(scope="session")
-def chart_control_plane(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane that has none of makeway's parts."""
-    yield from _share(request, ClusterOptions(components=frozenset({KWOK})))
-
-
-@pytest.fixture(scope="session")
 def installed(
     chart_control_plane: RunningCluster,
     tmp_path_factory: pytest.TempPathFactory,
@@ -403,7 +349,7 @@ def installed(
     )
     release = Release(chart_control_plane, manifests, tmp_path_factory.mktemp("release"))
     lifetimes = pytestconfig.stash[_LIFETIMES]
-    lifetimes.add("installed", release.stop)
+    lifetimes.add("installed", release.remove)
     try:
         new = Installed(chart_control_plane, release)
         asyncio.run(new.come_up())
@@ -412,43 +358,22 @@ def installed(
         lifetimes.stop("installed")
 
 
-@pytest.fixture(scope="session")
-def group_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose API server has PodGroups; its scheduler takes no notice of them.
-
-    Nobody preempts there but makeway, within the chart's admission policies.
-    """
-    # Trees of groups are of 1.37.
-    composite = ("TopologyAwareWorkloadScheduling", "CompositePodGroup") if KUBERNETES.name == "1.37" else ()
-    options = ClusterOptions(
-        fallback=False,
-        failpoints=True,
-        admission_policies=True,
-        apiserver_arguments=apiserver_arguments(*composite),
-    )
-    yield from _share(request, options)
+@pytest_asyncio.fixture
+async def without_scheduler(chart_control_plane: RunningCluster) -> AsyncIterator[None]:
+    """Leave the place of the cluster's own scheduler to a chart that is installed in the test."""
+    async with chart_control_plane.without(SCHEDULER):
+        yield
 
 
-@pytest.fixture(scope="session")
-def gang_planning_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler places a gang as one, and asks makeway for room for it."""
-    if KUBERNETES.name != "1.37":
-        pytest.skip("kube-scheduler asks for room for a gang as one from 1.37 on")
-    options = ClusterOptions(
-        failpoints=True,
-        scheduler_feature_gates=(("GenericWorkload", True),),
-        apiserver_arguments=apiserver_arguments(),
-    )
-    yield from _share(request, options)
+@pytest_asyncio.fixture
+async def install(chart_control_plane: RunningCluster, tmp_path: Path) -> AsyncIterator[Install]:
+    """Give a function that makes the test's own installation of what the chart renders; nothing runs yet."""
+    releases: list[Release] = []
 
+    def begin(manifests: list[Manifest]) -> Installed:
+        releases.append(Release(chart_control_plane, manifests, tmp_path / "release"))
+        return Installed(chart_control_plane, releases[-1])
 
-@pytest.fixture(scope="session")
-def gang_cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
-    """Give a control plane whose scheduler places a gang together, and preempts for each of its pods."""
-    if KUBERNETES.name != "1.36":
-        pytest.skip("only kube-scheduler 1.36 evicts for a gang pod by pod")
-    options = ClusterOptions(
-        scheduler_feature_gates=(("GenericWorkload", True), ("GangScheduling", True)),
-        apiserver_arguments=apiserver_arguments(),
-    )
-    yield from _share(request, options)
+    yield begin
+    for release in releases:
+        await asyncio.to_thread(release.remove)

@@ -8,32 +8,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-SHARED = (
-    "shared_cluster",
-    "external_cluster",
-    "shadow_cluster",
-    "plugin_crash_cluster",
-    "replicated_cluster",
-    "race_cluster",
-    "queue_cluster",
-    "fault_cluster",
-    "group_cluster",
-    "gang_planning_cluster",
-    "gang_cluster",
-    "plain_cluster",
-    "drawn_plain_cluster",
-    "drawn_cluster",
-    "installed",
-    "chart_control_plane",
-)
+from integration.clusters import KINDS
+
+SHARED = ("installed", *KINDS, "race_cluster")
 """The session's fixtures that start processes. Tests run in this order, by the first that they need."""
 EXTERNAL_FORM = "external"
 BY_FORM = {
-    "cluster": "shared_cluster",
-    "crash_cluster": "plugin_crash_cluster",
-    "race_cluster": "race_cluster",
+    "cluster": ("shared_cluster", "external_cluster"),
+    "crash_cluster": ("plugin_crash_cluster", "external_cluster"),
+    "race_cluster": ("race_cluster", "external_cluster"),
+    "secured_cluster": ("tls_cluster", "tls_external_cluster"),
+    "traced_cluster": ("tls_cluster", "traced_external_cluster"),
 }
-"""Fixtures that give the cluster named, or in the external form `external_cluster`."""
+"""Fixtures that give one cluster with the plugin, and the other in the external form."""
 
 _FORMS = ("form", "race_form")
 
@@ -45,14 +32,16 @@ def needed(item: pytest.Item) -> set[str]:
     external = any(params.get(form) == EXTERNAL_FORM for form in _FORMS)
     found = {name for name in names if name in SHARED and name not in BY_FORM}
     for name in BY_FORM.keys() & set(names):
-        found.add("external_cluster" if external else BY_FORM[name])
+        found.add(BY_FORM[name][external])
     return found
 
 
 def group(item: pytest.Item) -> str:
-    """Return the name of what one process runs as a whole: a test with all its parameters, or a module that
-    has a fixture of its own.
+    """Return the name of what one process runs as a whole: the tests of a cluster that is started once, a
+    module that has a fixture of its own, or a test with all its parameters.
     """
+    if once := [name for name in needed(item) if name in KINDS and KINDS[name].whole]:
+        return min(once)
     definitions = getattr(item, "_fixtureinfo", None)
     found = definitions.name2fixturedefs.values() if definitions else ()
     whole = any(definition.scope == "module" for of_name in found for definition in of_name)

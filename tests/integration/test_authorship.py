@@ -11,7 +11,6 @@ from integration.asking import ask
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.conftest import PrivateCluster
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.preempting import EVICTOR_USER, KUBELET_USER, outcome_of_order, run_victims, settle, sized
 from integration.scraping import scrape
@@ -20,7 +19,6 @@ from integration.test_observe import compared
 from integration.waiting import until
 from makeway.core.k8s.authorship import EVICTOR
 from makeway.core.k8s.objects import Pod
-from makeway.dev.options import KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 
 MANY = int(os.environ.get("MAKEWAY_PREEMPTIONS", "500"))
 _NODE = "tests.makeway.dev/node"
@@ -149,11 +147,9 @@ async def test_it_notes_the_schedulers_binary_where_default_preemption_acts(
 
 
 async def test_it_notes_kube_scheduler_where_the_binary_is_the_stock_one(
-    private_cluster: PrivateCluster,
+    observed_cluster: RunningCluster,
 ) -> None:
-    components = frozenset({NATS, SCHEDULER, KWOK, PLANNER})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False, mode="observe"))
-    async with open_space(cluster) as space:
+    async with open_space(observed_cluster) as space:
         found = await marked_by(space)
 
     (manager,) = found

@@ -13,13 +13,12 @@ import yaml
 
 from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, Release, render
-from integration.conftest import PrivateCluster
+from integration.conftest import Install
 from integration.installing import Installed, ours, until_ended
 from integration.priority_classes import opted_in
 from integration.waiting import until
 from makeway.dev.binaries import PROMETHEUS
 from makeway.dev.build import ensure
-from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
 from makeway.dev.paths import CHART
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Process, Program
@@ -98,56 +97,42 @@ async def test_every_panel_has_data_where_the_scheduler_in_kube_system_has_the_p
 
 @pytest.mark.slow
 async def test_every_panel_has_data_beside_a_scheduler_that_is_not_touched(
-    private_cluster: PrivateCluster, tmp_path: Path
+    install: Install, tmp_path: Path
 ) -> None:
-    components = frozenset({NATS, SCHEDULER, KWOK})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False))
-    release = Release(
-        cluster, render("bridge=external", "policy.document.mode=enforce"), tmp_path / "release"
-    )
-    installed = Installed(cluster, release)
-    try:
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("opted-in")))
-        await installed.come_up(scheduler=False)
-        await installed.start_services(nominators=True)
-        services = [*installed.planners, *installed.evictors, *installed.nominators]
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(make_pod("low").priority("low").cpu(1))
-            url = await prometheus_for(release, services, tmp_path)
-            (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
-            await until_ended(bus, pod.metadata.uid)
-            await space.until_bound("high")
+    manifests = render("bridge=external", "policy.document.mode=enforce")
+    installed = install([*manifests, opted_in("opted-in")])
+    await installed.come_up(scheduler=False)
+    await installed.start_services(nominators=True)
+    services = [*installed.planners, *installed.evictors, *installed.nominators]
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(make_pod("low").priority("low").cpu(1))
+        url = await prometheus_for(installed.release, services, tmp_path)
+        (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
+        await until_ended(bus, pod.metadata.uid)
+        await space.until_bound("high")
 
-            empty = await empty_panels(url, len(services))
-    finally:
-        release.stop()
+        empty = await empty_panels(url, len(services))
 
     assert empty <= SELDOM | OF_GROUPS | OF_THE_PLUGIN | OF_COMPARISONS
 
 
 @pytest.mark.slow
 async def test_every_panel_has_data_where_preemptions_of_others_are_compared(
-    private_cluster: PrivateCluster, tmp_path: Path
+    install: Install, tmp_path: Path
 ) -> None:
-    components = frozenset({NATS, SCHEDULER, KWOK})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False))
-    release = Release(cluster, render(), tmp_path / "release")
-    installed = Installed(cluster, release)
-    try:
-        await installed.come_up(scheduler=False)
-        installed.planners = [release.start_service("planner") for _ in range(2)]
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(make_pod("low").priority("low").cpu(1))
-            url = await prometheus_for(release, installed.planners, tmp_path)
-            (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
-            await space.until_bound("high")
-            await until("it is compared", lambda: bus.comparisons(pod.metadata.uid))
+    installed = install(render())
+    await installed.come_up(scheduler=False)
+    installed.planners = [installed.release.start_service("planner") for _ in range(2)]
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(make_pod("low").priority("low").cpu(1))
+        url = await prometheus_for(installed.release, installed.planners, tmp_path)
+        (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
+        await space.until_bound("high")
+        await until("it is compared", lambda: bus.comparisons(pod.metadata.uid))
 
-            empty = await empty_panels(url, len(installed.planners))
-    finally:
-        release.stop()
+        empty = await empty_panels(url, len(installed.planners))
 
     assert empty <= SELDOM | OF_GROUPS | OF_THE_PLUGIN | OF_THE_NOMINATOR | OF_EVICTORS | OF_REQUESTS
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from integration.builders import make_node, make_pod
-from integration.charting import NAMESPACE, Release, render
-from integration.conftest import PrivateCluster
+from integration.charting import NAMESPACE, render
+from integration.conftest import Install
 from integration.granting import denied, grants, unused
-from integration.installing import Installed, until_ended
+from integration.installing import until_ended
 from integration.priority_classes import opted_in
 from integration.waiting import NotYet, until
-from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
 
 RARELY_USED = {
     "makeway-nominator": {
@@ -29,38 +25,29 @@ RARELY_USED = {
 """What this test does not make the components do, and why they may need it."""
 
 
-async def test_it_makes_room_beside_a_scheduler_that_is_not_touched(
-    private_cluster: PrivateCluster, tmp_path: Path
-) -> None:
-    components = frozenset({NATS, SCHEDULER, KWOK})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False))
-    manifests = render("bridge=external", "policy.document.mode=enforce")
-    release = Release(cluster, manifests, tmp_path / "release")
-    installed = Installed(cluster, release)
-    try:
-        await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("opted-in")))
-        await installed.come_up(scheduler=False)
-        await installed.start_services(nominators=True)
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(make_pod("low").priority("low").cpu(1))
-            (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
-            order = await until_ended(bus, pod.metadata.uid)
-            assert await space.until_bound("high") == "n1"
+async def test_it_makes_room_beside_a_scheduler_that_is_not_touched(install: Install) -> None:
+    manifests = [*render("bridge=external", "policy.document.mode=enforce"), opted_in("opted-in")]
+    installed = install(manifests)
+    await installed.come_up(scheduler=False)
+    await installed.start_services(nominators=True)
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(make_pod("low").priority("low").cpu(1))
+        (pod,) = await space.create(make_pod("high").spec(priorityClassName="opted-in").cpu(1))
+        order = await until_ended(bus, pod.metadata.uid)
+        assert await space.until_bound("high") == "n1"
 
-            for account, exceptions in RARELY_USED.items():
-                granted = grants(manifests, account)
-                assert granted, account
+        for account, exceptions in RARELY_USED.items():
+            granted = grants(manifests, account)
+            assert granted, account
 
-                async def used(account: str = account, left: set[str] = {*exceptions}) -> bool:  # noqa: B006
-                    found = unused(grants(manifests, account), installed.events(account))
-                    if found != left:
-                        raise NotYet(f"{account}: unused {sorted(found - left)}, used {sorted(left - found)}")
-                    return True
+            async def used(account: str = account, left: set[str] = {*exceptions}) -> bool:  # noqa: B006
+                found = unused(grants(manifests, account), installed.events(account))
+                if found != left:
+                    raise NotYet(f"{account}: unused {sorted(found - left)}, used {sorted(left - found)}")
+                return True
 
-                await until(f"{account} has used what it is granted", used, every=0.5)
-    finally:
-        release.stop()
+            await until(f"{account} has used what it is granted", used, every=0.5)
 
     assert order.fence.name == "makeway-nominator"
     assert denied(installed.events()) == []

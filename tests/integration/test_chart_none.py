@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 
 from integration.builders import make_node, make_pod
-from integration.charting import NAMESPACE, Release, render
-from integration.conftest import PrivateCluster
+from integration.charting import NAMESPACE, render
+from integration.conftest import Install
 from integration.granting import Grant, denied, grants, unused
-from integration.installing import Installed
 from integration.waiting import NotYet, until
-from makeway.dev.options import KWOK, NATS, SCHEDULER, ClusterOptions
 
 PLANNER = "makeway-planner"
 READS = ("get", "list", "watch")
@@ -57,14 +54,9 @@ def test_no_account_is_granted_more_than_that() -> None:
     assert writing(grants(manifests, PLANNER)) == WRITES
 
 
-async def test_a_planner_that_compares_writes_nothing_else_and_may_not(
-    private_cluster: PrivateCluster, tmp_path: Path
-) -> None:
-    components = frozenset({NATS, SCHEDULER, KWOK})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False))
+async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: Install) -> None:
     manifests = render()
-    release = Release(cluster, manifests, tmp_path / "release")
-    installed = Installed(cluster, release)
+    installed = install(manifests)
 
     async def allowed(grant: Grant) -> bool:
         resource, _, subresource = grant.resource.partition("/")
@@ -85,7 +77,7 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(
             },
         }
         command = ("create", "-f", "-", "-o", "jsonpath={.status.allowed}")
-        return await cluster.kubectl(*command, stdin=json.dumps(review)) == "true"
+        return await installed.cluster.kubectl(*command, stdin=json.dumps(review)) == "true"
 
     async def leads() -> bool:
         renewed = [
@@ -101,28 +93,25 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(
             raise NotYet(f"unused {sorted(found)}")
         return True
 
-    try:
-        await installed.come_up(scheduler=False)
-        process, _ = await asyncio.to_thread(release.start_service, "planner")
-        await until("the planner leads", leads, every=0.5)
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(make_pod("low").priority("low").cpu(1))
-            (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
-            assert await space.until_bound("high") == "n1"
+    await installed.come_up(scheduler=False)
+    process, _ = await asyncio.to_thread(installed.release.start_service, "planner")
+    await until("the planner leads", leads, every=0.5)
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(make_pod("low").priority("low").cpu(1))
+        (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
+        assert await space.until_bound("high") == "n1"
 
-            async def compared() -> bool:
-                if not await bus.comparisons(pod.metadata.uid):
-                    raise NotYet("no comparison")
-                return True
+        async def compared() -> bool:
+            if not await bus.comparisons(pod.metadata.uid):
+                raise NotYet("no comparison")
+            return True
 
-            await until("the preemption is compared", compared)
-        await until("the planner has used what it is granted", all_used, every=0.5)
-        wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]
-        assert await allowed(Grant("update", "coordination.k8s.io", "leases", NAMESPACE, PLANNER))
-        log = release.log(process)
-    finally:
-        release.stop()
+        await until("the preemption is compared", compared)
+    await until("the planner has used what it is granted", all_used, every=0.5)
+    wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]
+    assert await allowed(Grant("update", "coordination.k8s.io", "leases", NAMESPACE, PLANNER))
+    log = installed.release.log(process)
 
     assert wrongly == []
     events = installed.events()

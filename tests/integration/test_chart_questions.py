@@ -16,16 +16,15 @@ import pytest
 import pytest_asyncio
 
 from integration.builders import make_node
-from integration.charting import NAMESPACE, Release, render
+from integration.charting import NAMESPACE, render
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
+from integration.conftest import Install
 from integration.granting import denied, grants, unused
 from integration.installing import Installed, ours
 from integration.space import Space, another_namespace
 from integration.waiting import NotYet, until
 from makeway.cli.text import HIDDEN
 from makeway.dev.kubeconfig import write_with_token
-from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.processes import Process
 
 ROOT = "/apis/ask.makeway.dev/v1"
@@ -69,26 +68,21 @@ class Asking:
 
 
 @pytest_asyncio.fixture
-async def asking(private_cluster: PrivateCluster, tmp_path: Path) -> AsyncIterator[Asking]:
+async def asking(install: Install, tmp_path: Path) -> AsyncIterator[Asking]:
     """Install everything, and let a pod of another namespace take the place of `mine`."""
-    cluster = await private_cluster(ClusterOptions(components=frozenset({KWOK})))
     manifests = render("bridge=plugin", "policy.document.mode=enforce", "apiserver.enabled=true", *QUEUES)
-    release = Release(cluster, manifests, tmp_path / "release")
-    installed = Installed(cluster, release)
-    try:
-        await installed.come_up()
-        await installed.start_services()
-        server, port = await release.start_apiserver()
-        async with installed.space() as space, another_namespace(space) as other:
-            await space.add_nodes(make_node("n1").cpu(2))
-            await space.run(ours("mine", "low", 2))
-            manifest = space.manifest(ours("secret-model", "mid", 2))
-            manifest["metadata"]["namespace"] = other
-            await space.post(f"/api/v1/namespaces/{other}/pods", manifest)
-            await space.until_gone("mine", seconds=60)
-            yield Asking(installed, space, other, server, port, tmp_path)
-    finally:
-        release.stop()
+    installed = install(manifests)
+    await installed.come_up()
+    await installed.start_services()
+    server, port = await installed.release.start_apiserver()
+    async with installed.space() as space, another_namespace(space) as other:
+        await space.add_nodes(make_node("n1").cpu(2))
+        await space.run(ours("mine", "low", 2))
+        manifest = space.manifest(ours("secret-model", "mid", 2))
+        manifest["metadata"]["namespace"] = other
+        await space.post(f"/api/v1/namespaces/{other}/pods", manifest)
+        await space.until_gone("mine", seconds=60)
+        yield Asking(installed, space, other, server, port, tmp_path)
 
 
 async def makeway(kubeconfig: Path, *command: str, stdin: str = "") -> tuple[int, str, str]:

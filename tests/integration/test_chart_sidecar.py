@@ -8,14 +8,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, Manifest, Release, render
-from integration.conftest import PrivateCluster
+from integration.conftest import Install
 from integration.granting import denied
 from integration.installing import Installed, ours, until_ended
-from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.paths import CHECKOUT
 
 SIDECAR = ("bridge=plugin", "planner.placement=sidecar", "nats.placement=sidecar")
@@ -37,25 +37,18 @@ async def _admitted(installed: Installed) -> Manifest:
     return admitted
 
 
-async def test_a_pod_of_scheduler_planner_and_nats_preempts(
-    private_cluster: PrivateCluster, tmp_path: Path
-) -> None:
-    cluster = await private_cluster(ClusterOptions(components=frozenset({KWOK})))
+async def test_a_pod_of_scheduler_planner_and_nats_preempts(install: Install) -> None:
     manifests = render(*SIDECAR, "scheduler.replicas=1", *ENFORCES)
-    release = Release(cluster, manifests, tmp_path / "release")
-    installed = Installed(cluster, release)
-    try:
-        await installed.come_up()
-        await installed.start_services(planners=1)
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(ours("low", "low", 1))
-            (pod,) = await space.create(ours("high", "high", 1))
-            await until_ended(bus, pod.metadata.uid, seconds=60)
-            assert await space.until_bound("high") == "n1"
-        admitted = await _admitted(installed)
-    finally:
-        release.stop()
+    installed = install(manifests)
+    await installed.come_up()
+    await installed.start_services(planners=1)
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(ours("low", "low", 1))
+        (pod,) = await space.create(ours("high", "high", 1))
+        await until_ended(bus, pod.metadata.uid, seconds=60)
+        assert await space.until_bound("high") == "n1"
+    admitted = await _admitted(installed)
 
     # Neither asked as the other, and neither was refused.
     assert denied(installed.events()) == []
@@ -97,34 +90,29 @@ def _install_on_node(release: Release, kubeconfig: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def test_a_static_pod_beside_kube_scheduler_preempts(
-    private_cluster: PrivateCluster, tmp_path: Path
-) -> None:
-    cluster = await private_cluster(ClusterOptions(components=frozenset({KWOK})))
+@pytest.mark.usefixtures("without_scheduler")
+async def test_a_static_pod_beside_kube_scheduler_preempts(install: Install) -> None:
     manifests = render(
         *SIDECAR,
         "scheduler.install=replacement",
         "scheduler.names[0]=default-scheduler",
         *ENFORCES,
     )
-    release = Release(cluster, manifests, tmp_path / "release")
-    installed = Installed(cluster, release)
-    try:
-        await release.apply()
-        _install_on_node(release, cluster.info.kubeconfig)
-        await installed.come_up(replacing=True)
-        await installed.start_services(planners=1)
-        async with installed.space() as space, installed.bus() as bus:
-            await space.add_nodes(make_node("n1").cpu(1))
-            await space.run(make_pod("low").priority("low").cpu(1))
-            (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
-            await until_ended(bus, pod.metadata.uid, seconds=60)
-            assert await space.until_bound("high") == "n1"
-    finally:
-        release.stop()
+    installed = install(manifests)
+    await installed.release.apply()
+    _install_on_node(installed.release, installed.cluster.info.kubeconfig)
+    await installed.come_up(replacing=True)
+    await installed.start_services(planners=1)
+    async with installed.space() as space, installed.bus() as bus:
+        await space.add_nodes(make_node("n1").cpu(1))
+        await space.run(make_pod("low").priority("low").cpu(1))
+        (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
+        await until_ended(bus, pod.metadata.uid, seconds=60)
+        assert await space.until_bound("high") == "n1"
 
     assert denied(installed.events()) == []
     assert "list" in {event.verb for event in installed.events("makeway-planner")}
     # What the kubelet reads is what was rendered.
-    static = yaml.safe_load((release.host / "etc/kubernetes/manifests/makeway-planner.yaml").read_text())
+    written = installed.release.host / "etc/kubernetes/manifests/makeway-planner.yaml"
+    static = yaml.safe_load(written.read_text())
     assert [one["name"] for one in static["spec"]["containers"]] == ["planner", "nats"]

@@ -190,11 +190,11 @@ async def test_planner_evictor_and_scheduler_serve_their_metrics(cluster: Runnin
 
 
 async def test_without_the_fallback_the_scheduler_may_not_delete_pods(
-    private_cluster: PrivateCluster,
+    crash_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(components=frozenset({NATS}), fallback=False))
+    assert not crash_cluster.owned.options.fallback
 
-    async with cluster.connect("scheduler") as api:
+    async with crash_cluster.connect("scheduler") as api:
         with pytest.raises(ApiError) as refused:
             await api.request("DELETE", "/api/v1/namespaces/default/pods/any")
 
@@ -226,6 +226,7 @@ async def test_a_component_that_crashes_is_started_again(plain_cluster: RunningC
     await asyncio.to_thread(scheduler.wait_ready)
 
 
+@pytest.mark.tools
 async def test_clusters_run_side_by_side_and_leave_nothing(private_cluster: PrivateCluster) -> None:
     first, second = await asyncio.gather(private_cluster(SMALL), private_cluster(SMALL))
     assert first.info.server != second.info.server
@@ -237,6 +238,7 @@ async def test_clusters_run_side_by_side_and_leave_nothing(private_cluster: Priv
     assert processes_of(second.info.directory) != []
 
 
+@pytest.mark.tools
 async def test_kill_minus_nine_of_the_owner_leaves_no_process(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     owner = await asyncio.create_subprocess_exec(

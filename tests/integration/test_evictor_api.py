@@ -6,7 +6,7 @@ first part is made with the evictor's own service account, so that its role is s
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,8 +28,7 @@ from makeway.bus.publishing import Published
 from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
-from makeway.dev.cluster import DevCluster
-from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
+from makeway.dev.options import EVICTOR
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor import decide
 from makeway.evictor.cluster import ApiCluster
@@ -43,13 +42,10 @@ from makeway.runtime.kube import Api, ApiError
 MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+@pytest.fixture
+def cluster(evictor_cluster: RunningCluster) -> RunningCluster:
     """Give a control plane without scheduler and planner, so that nobody else evicts or nominates."""
-    options = ClusterOptions(components=frozenset({NATS, KWOK, EVICTOR}))
-    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("evictor") / "cluster", options).start())
-    yield running
-    running.owned.stop()
+    return evictor_cluster
 
 
 def edge_to(api: Api, registry: CollectorRegistry) -> ApiCluster:
@@ -91,6 +87,13 @@ async def the(space: Space, name: str) -> Pod:
     pod = await space.pod(name)
     assert pod is not None
     return pod
+
+
+async def marked(edge: ApiCluster, pod: Pod) -> str:
+    """Mark a pod, without which the admission policies let no evictor delete it; give its version."""
+    found = await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
+    assert found is not None
+    return found.metadata.resource_version
 
 
 class TestWhatTheEdgeReliesOn:
@@ -161,7 +164,7 @@ class TestWhatTheEdgeReliesOn:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
 
-        deleted = await edge.delete(as_victim(pod), pod.metadata.resource_version)
+        deleted = await edge.delete(as_victim(pod), await marked(edge, pod))
 
         assert deleted is not None
         assert deleted.grace_period_seconds == 77
@@ -171,7 +174,7 @@ class TestWhatTheEdgeReliesOn:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(0))
 
-        deleted = await edge.delete(as_victim(pod), pod.metadata.resource_version)
+        deleted = await edge.delete(as_victim(pod), await marked(edge, pod))
 
         assert deleted is not None
         assert deleted.grace_period_seconds == 0

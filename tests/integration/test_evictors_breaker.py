@@ -10,7 +10,6 @@ from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.commanding import command
 from integration.configuring import NAMESPACE, policy
-from integration.conftest import PrivateCluster
 from integration.preempting import run_victims, sized
 from integration.scraping import scrape
 from integration.space import Space, open_space
@@ -19,7 +18,6 @@ from integration.test_without_a_plan import until_told
 from integration.waiting import NotYet, until
 from makeway.cli.mode.breaker import app
 from makeway.core.policy.breaker import CONFIGMAP, Trip, data_of
-from makeway.dev.options import ClusterOptions
 
 SERVED_WITHIN_SECONDS = 10
 """Two orders that are refused at once, each with its nomination taken back, and the fallback's cycle."""
@@ -36,9 +34,11 @@ async def breaker_open(cluster: RunningCluster, namespace: str = "") -> AsyncIte
     await cluster.kubectl("patch", "configmap", CONFIGMAP, "-n", NAMESPACE, "--type=merge", "-p", patch)
     scope = "namespaces" if namespace else "cluster"
     await until("the breaker is open", lambda: shows(cluster, scope, 1))
-    yield
-    assert (await command(cluster, app, "reset"))[0] == 0
-    await until("the breaker is closed", lambda: shows(cluster, scope, 0))
+    try:
+        yield
+    finally:
+        assert (await command(cluster, app, "reset"))[0] == 0
+        await until("the breaker is closed", lambda: shows(cluster, scope, 0))
 
 
 async def shows(cluster: RunningCluster, scope: str, wanted: int) -> bool:
@@ -61,9 +61,8 @@ async def reasons(space: Space, uid: str) -> set[str]:
 
 
 async def test_while_the_evictors_breaker_is_open_the_fallback_acts_and_makeway_after_a_reset(
-    private_cluster: PrivateCluster,
+    cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions())
     async with open_space(cluster) as space:
         await full_node(space)
 
@@ -78,9 +77,8 @@ async def test_while_the_evictors_breaker_is_open_the_fallback_acts_and_makeway_
 
 
 async def test_where_it_is_open_for_a_namespace_the_fallback_acts_there_and_makeway_elsewhere(
-    private_cluster: PrivateCluster,
+    cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions())
     async with open_space(cluster) as space:
         await full_node(space)
 
@@ -93,9 +91,8 @@ async def test_where_it_is_open_for_a_namespace_the_fallback_acts_there_and_make
 
 
 async def test_where_the_policy_says_hold_no_pod_is_evicted_while_it_is_open(
-    private_cluster: PrivateCluster,
+    cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions())
     async with open_space(cluster) as space, policy(cluster, whenUnplanned="hold"):
         await full_node(space)
 

@@ -19,7 +19,7 @@ from integration.cluster import RunningCluster
 from integration.crashing import RECOVERY_SECONDS
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
-from integration.pod_groups import apiserver_arguments, form
+from integration.pod_groups import form
 from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
 from integration.waiting import PATIENT_SECONDS, NotYet, until
@@ -29,8 +29,7 @@ from makeway.bus.publishing import Published
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.binaries import KUBERNETES
-from makeway.dev.cluster import DevCluster
-from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
+from makeway.dev.options import EVICTOR
 from makeway.evictor import decide
 
 pytestmark = pytest.mark.skipif(KUBERNETES.name != "1.37", reason="groups preempt from Kubernetes 1.37 on")
@@ -41,18 +40,10 @@ VICTIMS = ("a", "b", "c")
 """a and b run on n1, c on n2."""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+@pytest.fixture
+def cluster(evictor_cluster: RunningCluster) -> RunningCluster:
     """Give a control plane that serves PodGroups, without scheduler and planner."""
-    options = ClusterOptions(
-        components=frozenset({NATS, KWOK, EVICTOR}),
-        failpoints=True,
-        admission_policies=True,
-        apiserver_arguments=apiserver_arguments(),
-    )
-    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("gang-orders") / "cluster", options).start())
-    yield running
-    running.owned.stop()
+    return evictor_cluster
 
 
 @pytest_asyncio.fixture

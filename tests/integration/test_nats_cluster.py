@@ -12,7 +12,7 @@ import nats.js.errors
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
+from integration.configuring import policy
 from integration.invariants import assert_invariants
 from integration.preempting import (
     EVICTOR_USER,
@@ -28,7 +28,6 @@ from integration.waiting import NotYet, until
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Pod
-from makeway.dev.options import ClusterOptions
 from makeway.dev.site import nats_servers
 
 NODES = 10
@@ -130,11 +129,12 @@ def deleted(space: Space) -> Counter[str]:
 
 
 async def test_each_of_three_servers_is_killed_under_load_and_no_order_is_lost_or_doubled(
-    private_cluster: PrivateCluster,
+    three_servers_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(nats_servers=3, fallback=False))
+    cluster = three_servers_cluster
     await until_whole(cluster)
-    async with open_space(cluster) as space:
+    # Whom a plan does not help waits for one: nobody preempts but makeway.
+    async with policy(cluster, whenUnplanned="hold"), open_space(cluster) as space:
         await full_nodes(space)
         load = Load(space)
         async with load.coming():

@@ -16,8 +16,6 @@ import yaml
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.conftest import PLUGIN_FORM, PrivateCluster
-from integration.lifetimes import EXTERNAL_FORM
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     outcome_of_order,
@@ -27,21 +25,12 @@ from integration.preempting import (
 from integration.space import open_space
 from integration.waiting import NotYet, until
 from makeway.dev.nats_identities import NatsIdentity
-from makeway.dev.options import EVICTOR, NOMINATOR, PLANNER, SCHEDULER, SHADOW, USUAL, ClusterOptions
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 from makeway.dev.pki import Authority
 from makeway.dev.ports import Ports
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 
-OPTIONS = {
-    PLUGIN_FORM: ClusterOptions(known_nats_clients=True),
-    EXTERNAL_FORM: ClusterOptions(
-        known_nats_clients=True,
-        components=frozenset({*USUAL, NOMINATOR, SHADOW}),
-        plugin=False,
-        fallback=False,
-    ),
-}
 NO_CERTIFICATE = "it asks for a client certificate, and got none"
 OTHER_AUTHORITY = "it does not trust the authority of the client certificate"
 OTHER_NAME = "its certificate is not valid for '0.0.0.0'"
@@ -62,11 +51,11 @@ async def makeway(cluster: RunningCluster, *command: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-@pytest.mark.parametrize("form", OPTIONS)
+@pytest.mark.both_forms
 async def test_every_part_and_the_command_get_in_with_certificates_of_their_own(
-    private_cluster: PrivateCluster, form: str
+    secured_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(OPTIONS[form])
+    cluster = secured_cluster
     async with open_space(cluster) as space:
         await space.add_nodes(make_node("n1").cpu("500m"))
         await run_victims(space, sized("victim", "low", 500).on("n1"))
@@ -158,11 +147,11 @@ def strangers(tmp_path: Path) -> Iterator[Callable[[RunningCluster], Strangers]]
 
 
 async def test_who_shows_no_certificate_another_authoritys_or_asks_for_another_name_is_told_so(
-    private_cluster: PrivateCluster,
+    secured_cluster: RunningCluster,
     strangers: Callable[[RunningCluster], Strangers],
     tmp_path: Path,
 ) -> None:
-    cluster = await private_cluster(OPTIONS[PLUGIN_FORM])
+    cluster = secured_cluster
     known = cluster.owned.nats_identity("viewer")
     assert known is not None
     nothing = Path(_NOTHING)

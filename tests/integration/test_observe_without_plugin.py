@@ -6,7 +6,6 @@ import pytest_asyncio
 
 from integration.cluster import RunningCluster
 from integration.commanding import command
-from integration.conftest import PrivateCluster
 from integration.preempting import full_nodes, taker
 from integration.space import Space, open_space
 from integration.waiting import until
@@ -14,19 +13,16 @@ from makeway.bus.comparison import Comparison
 from makeway.cli.history.command import app as history
 from makeway.cli.why.command import app as why
 from makeway.core.k8s.objects import Pod
-from makeway.dev.options import KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
 
 _WAVES, _A_WAVE = 10, 5
 _PREEMPTIONS = _WAVES * _A_WAVE
 
 
 @pytest_asyncio.fixture
-async def stock(private_cluster: PrivateCluster) -> AsyncIterator[tuple[RunningCluster, Space]]:
+async def stock(observed_cluster: RunningCluster) -> AsyncIterator[tuple[RunningCluster, Space]]:
     """A corner of a cluster with stock kube-scheduler, planner and NATS; no evictor, no plugin."""
-    components = frozenset({NATS, SCHEDULER, KWOK, PLANNER})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False, mode="observe"))
-    async with open_space(cluster) as space:
-        yield cluster, space
+    async with open_space(observed_cluster) as space:
+        yield observed_cluster, space
 
 
 async def compared(space: Space, preemptor: Pod) -> Comparison:

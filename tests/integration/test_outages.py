@@ -11,7 +11,6 @@ import nats.js.errors
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.conftest import PrivateCluster
 from integration.preempting import (
     assert_only_ordered_pods_were_deleted,
     outcome_of_order,
@@ -22,7 +21,7 @@ from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.subjects import Subjects
-from makeway.dev.options import EVICTOR, NATS, PLANNER, STREAMS, ClusterOptions
+from makeway.dev.options import EVICTOR, NATS, PLANNER, STREAMS
 
 
 async def full_node_and_empty_node(space: Space) -> None:
@@ -62,10 +61,9 @@ async def test_without_nats_scheduling_goes_on_and_makeway_comes_back_with_it(
 
 
 async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again(
-    private_cluster: PrivateCluster,
+    cut_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(planner_arguments=("--leader-elect",)))
-    cluster.start_replica(PLANNER)
+    cluster = cut_cluster
     running = {name: cluster.process(name).pid for name in (*cluster.replicas(PLANNER), EVICTOR)}
 
     async with cluster.without(NATS):
@@ -78,9 +76,9 @@ async def test_planners_outwait_nats_without_exiting_and_one_of_them_leads_again
 
 
 async def test_without_a_quorum_of_jetstream_protected_pods_stay_and_others_make_room_and_it_recovers(
-    private_cluster: PrivateCluster,
+    three_servers_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(nats_servers=3))
+    cluster = three_servers_cluster
     await makes_room_again(cluster)
     lost = (f"{NATS}-2", f"{NATS}-3")
     async with open_space(cluster) as space:
@@ -161,9 +159,9 @@ async def test_an_evictor_that_is_back_in_time_carries_the_order_out(
 
 
 async def test_an_evictor_that_is_back_too_late_expires_the_order_and_the_pod_is_tried_again(
-    private_cluster: PrivateCluster,
+    short_orders_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(plugin_arguments=(("notAfter", "5s"),)))
+    cluster = short_orders_cluster
     async with open_space(cluster) as space:
         await full_node_and_empty_node(space)
 
@@ -184,9 +182,9 @@ async def test_an_evictor_that_is_back_too_late_expires_the_order_and_the_pod_is
 
 
 async def test_without_an_evictor_another_preempts_once_two_orders_had_no_outcome(
-    private_cluster: PrivateCluster,
+    short_orders_cluster: RunningCluster,
 ) -> None:
-    cluster = await private_cluster(ClusterOptions(plugin_arguments=(("notAfter", "5s"),)))
+    cluster = short_orders_cluster
     async with open_space(cluster) as space:
         await full_node_and_empty_node(space)
 

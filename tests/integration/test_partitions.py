@@ -2,23 +2,20 @@
 
 from campaign.lines import Lines, lines_of
 from integration.builders import make_node
-from integration.conftest import PrivateCluster
+from integration.cluster import RunningCluster
 from integration.invariants import assert_invariants
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
-from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 
 BOUND_SECONDS = 60.0
 
 
-async def test_a_replica_goes_on_while_a_process_is_cut_off_alone(private_cluster: PrivateCluster) -> None:
-    options = ClusterOptions(partitions=True, fallback=False, planner_arguments=("--leader-elect",))
-    cluster = await private_cluster(options)
-    for service in (SCHEDULER, PLANNER, EVICTOR):
-        cluster.start_replica(service)
+async def test_a_replica_goes_on_while_a_process_is_cut_off_alone(cut_cluster: RunningCluster) -> None:
+    nats_servers = cut_cluster.owned.options.nats_servers
     async with (
-        lines_of(cluster.info.toxiproxy_url, options.nats_servers) as lines,
-        open_space(cluster) as space,
+        lines_of(cut_cluster.info.toxiproxy_url, nats_servers) as lines,
+        open_space(cut_cluster) as space,
     ):
         await space.add_nodes(*(make_node(f"n{number}").cpu("500m") for number in range(1, 5)))
         await run_victims(

@@ -11,12 +11,11 @@ import yaml
 from integration.asking import run
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
 from integration.preempting import settle, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
-from makeway.dev.options import KWOK, NATS, PLANNER, SCHEDULER, ClusterOptions
+from makeway.dev.options import SCHEDULER
 from makeway.planner.observe.loops import LOOP_AT_LEAST
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 
@@ -110,11 +109,10 @@ async def replica_set(space: Space, name: str, pod: PodBuilder) -> None:
 
 @pytest.mark.timeout(240)
 async def test_two_schedulers_that_preempt_each_others_room_are_seen_in_check(
-    private_cluster: PrivateCluster, tmp_path: Path
+    observed_cluster: RunningCluster, tmp_path: Path
 ) -> None:
     """One preempts a pod of the other, which puts its replacement into the room: neither knows of it."""
-    components = frozenset({NATS, SCHEDULER, KWOK, PLANNER})
-    cluster = await private_cluster(ClusterOptions(components=components, plugin=False, mode="observe"))
+    cluster = observed_cluster
     async with open_space(cluster) as space, second_scheduler(cluster, "second", tmp_path):
         await space.add_nodes(make_node("n1").cpu("500m"))
         await replica_set(space, "web", sized("web", "low", 500).spec(schedulerName="second"))

@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from integration.builders import make_node
-from integration.conftest import PrivateCluster
+from integration.cluster import RunningCluster
 from integration.preempting import sized
 from integration.space import open_space
 from integration.waiting import NotYet, until
-from makeway.dev.binaries import KUBERNETES
-from makeway.dev.options import ClusterOptions
-
-GATE = "InPlacePodVerticalScalingSchedulerPreemption"
 
 
 def deferred(container: str) -> dict[str, Any]:
@@ -40,15 +34,10 @@ def deferred(container: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(KUBERNETES.name != "1.37", reason=f"{GATE} is of Kubernetes 1.37")
 async def test_room_for_a_resize_is_made_by_the_fallback_within_the_policy_and_by_no_order(
-    private_cluster: PrivateCluster,
+    gang_planning_cluster: RunningCluster,
 ) -> None:
-    options = ClusterOptions(
-        scheduler_feature_gates=((GATE, True),), apiserver_arguments=(f"--feature-gates={GATE}=true",)
-    )
-    cluster = await private_cluster(options)
-    async with open_space(cluster) as space:
+    async with open_space(gang_planning_cluster) as space:
         await space.add_nodes(make_node("n1").cpu("500m"))
         grows, _ = await space.run(sized("grows", "high", 200).on("n1"), sized("victim", "low", 300).on("n1"))
         path = f"/api/v1/namespaces/{space.namespace}/pods/grows"

@@ -16,7 +16,6 @@ import pytest
 
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.conftest import PrivateCluster
 from integration.faults import Faults
 from integration.preempting import settle
 from integration.scraping import Samples, scrape
@@ -24,7 +23,7 @@ from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
 from makeway.dev.fault_rules import FaultRule
-from makeway.dev.options import EVICTOR, ClusterOptions
+from makeway.dev.options import EVICTOR, SCHEDULER
 
 POSTFILTER = "makeway_scheduler_postfilter_duration_seconds"
 FRAMEWORK = "scheduler_framework_extension_point_duration_seconds"
@@ -118,11 +117,14 @@ def calls(samples: Samples) -> float:
     "rounds", [1, pytest.param(REPEAT, marks=(pytest.mark.slow, pytest.mark.timeout(100 * REPEAT + 200)))]
 )
 async def test_postfilter_ends_in_time_and_other_pods_are_scheduled(
-    private_cluster: PrivateCluster, rounds: int
+    crash_cluster: RunningCluster, rounds: int
 ) -> None:
     # Without a fallback the preemptors go on asking for as long as the trouble lasts.
-    options = ClusterOptions(fallback=False, plan_timeout_seconds=PLAN_TIMEOUT_SECONDS)
-    cluster = await private_cluster(options)
+    cluster = crash_cluster
+    assert not cluster.owned.options.fallback
+    assert cluster.owned.options.plan_timeout_seconds == PLAN_TIMEOUT_SECONDS
+    async with cluster.without(SCHEDULER):
+        pass  # its metrics begin anew
     for _ in range(rounds):
         async with open_space(cluster) as space:
             await every_trouble(cluster, space)

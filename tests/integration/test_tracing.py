@@ -3,72 +3,52 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from integration.builders import make_node
-from integration.collecting import CollectedSpan, Collector, collecting
-from integration.conftest import PrivateCluster
+from integration.cluster import RunningCluster
+from integration.collecting import CollectedSpan, Collector
+from integration.conftest import PLUGIN_FORM
+from integration.lifetimes import EXTERNAL_FORM
 from integration.preempting import run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
-from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
+from makeway.core.k8s.objects import Pod
+from makeway.dev.options import EVICTOR, PLANNER, SCHEDULER
 
-FORMS = {
-    "makeway-scheduler": ClusterOptions(fallback=False),
-    "makeway-nominator": ClusterOptions(
-        components=frozenset({*USUAL, NOMINATOR}), plugin=False, fallback=False
-    ),
-}
-"""By the service that begins a trace."""
+BEGINS = {PLUGIN_FORM: "makeway-scheduler", EXTERNAL_FORM: "makeway-nominator"}
+"""The service that begins a trace, by form."""
 
 MADE = ("succeeded", "bound")
 """How a preemption that made room ends: a nominator may see its pod bound before it hears of the outcome."""
 
 
-def tracing_to(endpoint: str, options: ClusterOptions, monkeypatch: pytest.MonkeyPatch) -> ClusterOptions:
-    """Have every part of a cluster trace."""
-    monkeypatch.setenv("MAKEWAY_OTLP_ENDPOINT", endpoint)
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-    arguments = (("tracing", {"endpoint": endpoint}),) if options.plugin else ()
-    return replace(options, plugin_arguments=arguments)
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    """Give a collector."""
-    with collecting() as running:
-        yield running
-
-
-async def preempt_two(space: Space) -> None:
+async def preempt_two(space: Space) -> Pod:
     """Have a pod take the room of two others."""
     await space.add_nodes(make_node("n1").cpu("500m"))
     await run_victims(space, sized("a", "low", 250).on("n1"), sized("b", "low", 250).on("n1"))
-    await space.create(sized("urgent", "high", 500))
+    (urgent,) = await space.create(sized("urgent", "high", 500))
     await space.until_bound("urgent")
+    return urgent
 
 
-@pytest.mark.parametrize("begins", FORMS)
+@pytest.mark.both_forms
 async def test_one_trace_goes_over_all_parts(
-    private_cluster: PrivateCluster, collector: Collector, monkeypatch: pytest.MonkeyPatch, begins: str
+    traced_cluster: RunningCluster, collector: Collector, form: str
 ) -> None:
-    cluster = await private_cluster(tracing_to(collector.endpoint, FORMS[begins], monkeypatch))
-
-    async with open_space(cluster) as space:
-        await preempt_two(space)
-        async with cluster.bus() as bus:
-            (order,) = (o for o in await bus.orders() if o.preemptor and o.preemptor.name == "urgent")
+    begins = BEGINS[form]
+    async with open_space(traced_cluster) as space:
+        urgent = await preempt_two(space)
+        (order,) = await space.bus.orders(urgent.metadata.uid)
 
     async def whole() -> list[CollectedSpan]:
-        made = [
-            span.trace for span in collector.spans() if span.said.get("result") in MADE and not span.parent
-        ]
-        found = collector.spans(made[0]) if made else []
-        if not {"plan", "evict"} <= {span.name for span in found}:
-            raise NotYet(f"{collector.spans()}")
+        carried_out = (span for span in collector.spans() if span.said.get("order_id") == order.order_id)
+        found = [span for one in carried_out if one.name == "evict" for span in collector.spans(one.trace)]
+        made = [span for span in found if span.said.get("result") in MADE and not span.parent]
+        if not made or "plan" not in {span.name for span in found}:
+            said = [(span.service, span.name, span.said) for span in found or collector.spans()[-20:]]
+            raise NotYet(f"{len(collector.spans())} spans, {said}")
         return found
 
     spans = await until("the trace is there", whole)
@@ -91,12 +71,13 @@ async def test_one_trace_goes_over_all_parts(
 
 
 async def test_a_collector_that_is_away_holds_nothing_up(
-    private_cluster: PrivateCluster, monkeypatch: pytest.MonkeyPatch
+    traced_cluster: RunningCluster, collector: Collector
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and listens to none
-        away = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        cluster = await private_cluster(tracing_to(away, FORMS["makeway-scheduler"], monkeypatch))
-
-        async with open_space(cluster) as space:
+    with collector.away():
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(collector.address):
+            pass
+        for part in (PLANNER, EVICTOR, SCHEDULER):
+            async with traced_cluster.without(part):
+                pass  # it starts while the collector is away
+        async with open_space(traced_cluster) as space:
             await preempt_two(space)
