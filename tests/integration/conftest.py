@@ -31,7 +31,7 @@ from integration.collecting import Collector, collecting
 from integration.faults import Faults, faults_of
 from integration.installing import READER, Installed
 from integration.invariants import assert_invariants
-from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, group, order
+from integration.lifetimes import BY_FORM, EXTERNAL_FORM, Lifetimes, group, name_groups, order
 from integration.priority_classes import Classes
 from integration.signing import signatures_of
 from integration.space import Space, open_space
@@ -63,7 +63,7 @@ Install = Callable[[list[Manifest]], Installed]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Mark every test here, so that `-m 'not integration'` leaves it out; sort them by cluster."""
     for item in items:
         if item.path.is_relative_to(_HERE):
@@ -71,6 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item.add_marker(pytest.mark.xdist_group(group(item)))
     yield
     order(items)
+    if getattr(config.option, "loadgroup", False):
+        name_groups(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -55,3 +57,36 @@ def test_a_control_plane_is_stopped_before_the_first_test_after_its_last() -> No
 def test_every_kind_of_control_plane_has_its_place_in_the_order() -> None:
     assert set(KINDS) < set(SHARED)
     assert len(set(SHARED)) == len(SHARED)
+
+
+def test_one_of_two_processes_runs_a_group(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("""
+import pytest
+from integration.lifetimes import name_groups
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items):
+    yield
+    name_groups(items)
+""")
+    (tmp_path / "test_groups.py").write_text("""
+import time
+import subprocess
+import sys
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("of", [pytest.param(one, marks=pytest.mark.xdist_group(one)) for one in ("a", "b")])
+def test_it(of, number, worker_id):
+    (Path(__file__).parent / f"{of}.{number}.ran").write_text(worker_id)
+    time.sleep(0.05)
+""")
+    command = ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", ".")
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""}
+    subprocess.run((sys.executable, *command), cwd=tmp_path, env=environment, check=True)
+
+    by_group = {of: {file.read_text() for file in tmp_path.glob(f"{of}.*.ran")} for of in ("a", "b")}
+
+    assert len(list(tmp_path.glob("*.ran"))) == 12
+    assert [len(workers) for workers in by_group.values()] == [1, 1]
