@@ -442,3 +442,13 @@ def test_every_pod_tolerates_a_node_that_is_not_ready_whatever_else_it_tolerates
     (answer,) = simulated(world(node("a", taints=taint)), pod("new", tolerations=[toleration]))
 
     assert answer.result == "fits"
+
+
+def test_nodes_that_no_removal_helps_are_counted_apart_from_those_that_lack_room() -> None:
+    cluster = world(node("a", "1"), node("b", unschedulable=True), pod("x", "a", priority=9))
+
+    (answer,) = simulated(cluster, pod("new", priority=0))
+
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.node_reasons == {"No pods of lower priority": 1}
+    assert answer.nodes_excluded == {"Node is cordoned": 1}

@@ -79,7 +79,7 @@ def answering(
         if verdict is None:
             yield None
         else:
-            yield verdict.result or _fits(snapshot, question, verdict.node)
+            yield _told(verdict) or _fits(snapshot, question, verdict.node)
 
 
 def judging(
@@ -128,18 +128,27 @@ def _checked(
 ) -> Plan | PlanRefusal:
     """Return the answer where the columns see all that matters; else the refusal that says what they do not.
 
-    Nodes that no removal helps are part of a refusal's reasons.
+    Where no node may be helped, why not is the refusal.
     """
     if isinstance(found, PlanRefusal):
+        if found.scope.nodes_potential or not excluded:
+            return found
         told = ", ".join(f"{count} {reason}" for reason, count in sorted(excluded.items()))
-        message = found.message if found.scope.nodes_potential or not told else f"{found.message}: {told}"
-        return replace(found, message=message, node_reasons={**excluded, **found.node_reasons})
+        return replace(found, message=f"{found.message}: {told}", node_reasons=excluded)
     if found.left_out:
         return _not_modelled(snapshot, question, ", ".join(found.left_out))
     if not found.candidates:
         nodes = ", ".join(one.node for one in found.unmodelled[:3])
         return _not_modelled(snapshot, question, f"what keeps it from node {nodes}")
     return replace(found, unmodelled=(), unmodelled_total=0)
+
+
+def _told(verdict: PodVerdict) -> Plan | PlanRefusal | None:
+    """Return the answer with the nodes that no removal helps among a refusal's reasons."""
+    refusal = verdict.refusal
+    if refusal is None:
+        return verdict.result
+    return replace(refusal, node_reasons={**verdict.found.excluded, **refusal.node_reasons})
 
 
 def _fits(snapshot: Snapshot, question: Question, node: str) -> PlanRefusal:
