@@ -543,6 +543,23 @@ def test_a_host_port_that_a_unit_uses_on_another_node_frees_none_here() -> None:
     assert found["node-a"] == ["w"]
 
 
+def test_pods_of_a_unit_elsewhere_count_against_a_guarantee_that_no_single_node_could_break() -> None:
+    def cluster_with(guaranteed: int) -> Snapshot:
+        own = f"{{name: default, resources: {{guaranteed: {{memory: {guaranteed}}}}}}}"
+        pods = [member("g", name, node, M) for name, node in (("a", "n1"), ("b", "n2"), ("c", "n3"))]
+        found = cluster([group("g")], [*pods, make_pod("d", "n2", HIGH, L)], nodes=["n1", "n2", "n3"])
+        text = f"partitions: [{{queues: [{own}, {{name: a}}]}}]"
+        found.apply(Adopt(parse_queues(text, "queues.yaml").tree, "r", None))
+        return found
+
+    facts = PodFacts(queue="root.a")
+    asked = ask(make_pod("p", priority=HIGH, size=XL, labels={"queue": "root.a"}, facts=facts))
+
+    assert victims(cluster_with(300), asked) == {"n1": ["a", "b", "c"], "n3": ["a", "b", "c"]}
+    kept = refusal(cluster_with(301), asked)
+    assert "queue root.default would be below its guarantee" in details(kept)["a"]
+
+
 def test_a_quota_sees_a_unit_as_one_also_where_its_group_comes_after_its_pods() -> None:
     text = "partitions: [{queues: [{name: default}]}]"
     snapshot = cluster([], [member("g", "a", "n1"), make_pod("b", "n1")], nodes=["n1"])

@@ -32,9 +32,9 @@ _UNREAD = Membership(unknown="pod groups have not been read yet")
 class GroupMembers:
     """The pods of one PodGroup, and what it means to be one of them.
 
-    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each. `start`: of the one
-    that has been running longest. `leaving`: how many of the bound are being deleted. `applying`: its
-    priority is still being entered.
+    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each; `requests`: what they
+    request together. `start`: of the one that has been running longest. `leaving`: how many of the bound are
+    being deleted. `applying`: its priority is still being entered.
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class GroupMembers:
         "number",
         "pods",
         "priority",
+        "requests",
         "rows",
         "start",
         "unit",
@@ -58,6 +59,7 @@ class GroupMembers:
         self.pods: dict[str, PodRecord] = {}
         self.bound: dict[str, PodRecord] = {}
         self.rows: Counter[int] = Counter()
+        self.requests: Counter[str] = Counter()
         self.start = NOT_STARTED
         self.leaving = 0
         self.unit: WholeGroup | None = None
@@ -130,6 +132,7 @@ class PodGroups:
         self._units: dict[GroupKey, WholeGroup] = {}
         self._units_by_number: dict[int, WholeGroup] = {}
         self._children: dict[GroupKey, set[GroupKey]] = {}
+        self._widest: dict[str, int] = {}
         self._free: list[int] = []
         self._free_units: list[int] = []
 
@@ -170,6 +173,20 @@ class PodGroups:
         spare = group.spare
         return None if spare is None else Share(str(group.key), group.min_count + spare, spare)
 
+    def widest(self, resource: str) -> int:
+        """Return the most of a resource that all units with a pod on one node request, wherever they run.
+
+        O(groups and nodes of units) where a unit has changed since, else O(1).
+        """
+        known = self._widest.get(resource)
+        if known is None:
+            on_rows: Counter[int] = Counter()
+            for unit in self._units.values():
+                requested = sum(group.requests[resource] for group in unit.groups.values())
+                on_rows.update(dict.fromkeys(unit.rows, requested))
+            known = self._widest[resource] = max(on_rows.values(), default=0)
+        return known
+
     def losing(self, pods: Iterable[PodRecord | None]) -> Counter[int]:
         """Count by number of a gang how many pods it has less once these, which stay by now, have gone.
 
@@ -201,7 +218,7 @@ class PodGroups:
         if group is None:
             return []
         if group.unit is not None:
-            group.unit.version += 1
+            self._note_change(group.unit)
             return list(group.unit.rows)
         return list(group.rows) if group.min_count else []
 
@@ -233,6 +250,7 @@ class PodGroups:
         if row is not None:
             group.bound[pod.uid] = pod
             group.rows[row] += 1
+            group.requests.update(pod.requests)
             group.start = min(group.start, pod.start_micros)
             group.leaving += pod.terminating
             if group.unit is not None:
@@ -248,6 +266,7 @@ class PodGroups:
         if row is not None:
             del group.bound[pod.uid]
             _take(group.rows, row)
+            group.requests.subtract(pod.requests)
             group.leaving -= pod.terminating
             if group.start == pod.start_micros:
                 group.start = min((one.start_micros for one in group.bound.values()), default=NOT_STARTED)
@@ -309,9 +328,13 @@ class PodGroups:
         self.rank[number] = GROUP_RANK
         self._tell_surplus(group)
         if group.unit is not None:
-            group.unit.version += 1
+            self._note_change(group.unit)
 
     # -------------------------------------------------------------------------------- inner work
+
+    def _note_change(self, unit: WholeGroup) -> None:
+        unit.version += 1
+        self._widest.clear()
 
     def _tell_surplus(self, group: GroupMembers) -> None:
         gang = group.min_count > 0 and group.unit is None
@@ -347,7 +370,7 @@ class PodGroups:
             del before.groups[group.key]
             before.rows.subtract(group.rows)
             before.rows = +before.rows
-            before.version += 1
+            self._note_change(before)
             group.unit = None
             if not before.groups:
                 del self._units[before.key], self._units_by_number[before.number]
@@ -359,7 +382,7 @@ class PodGroups:
                 unit = self._units[to] = self._units_by_number[number] = WholeGroup(to, number)
             unit.groups[group.key] = group
             unit.rows.update(group.rows)
-            unit.version += 1
+            self._note_change(unit)
             group.unit = unit
 
     def _unlink(self, record: GroupRecord | None) -> None:

@@ -58,7 +58,10 @@ class QueueMaximum:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeMargin:
-    """A guarantee that removing pods of one node could break: what may be removed above it."""
+    """A guarantee that removing pods of one node, and what goes with them, could break.
+
+    `spare`: what may be removed above it.
+    """
 
     queue: Queue
     resource: str
@@ -229,7 +232,7 @@ def _margins(
             continue
         for name, least in queue.guaranteed.items():
             spare = held.get(name, 0) - least
-            if spare < fullest.get(name, 0):
+            if spare < fullest.get(name, 0) + snapshot.groups.widest(name):
                 yield GuaranteeMargin(queue, name, max(spare, 0))
 
 
