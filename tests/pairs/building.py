@@ -96,16 +96,20 @@ def policy_text(case: Case) -> str:
 
 def queues_text(case: Case, *, before: bool = False) -> str:
     """Return queues.yaml; `before`: as it was until a maximum was set."""
-    queues = []
-    for path, queue in case.queues.items():
+    found: dict[str, Manifest] = {}
+    for path, limits in case.queues.items():
         resources: Manifest = {}
-        if queue.guaranteed:
-            resources["guaranteed"] = {"vcore": queue.guaranteed}
-        if queue.maximum is not None and not (before and queue.lowered):
-            resources["max"] = {"vcore": queue.maximum}
-        if queue.lowered:
+        if limits.guaranteed:
+            resources["guaranteed"] = {"vcore": limits.guaranteed}
+        if limits.maximum is not None and not (before and limits.lowered):
+            resources["max"] = {"vcore": limits.maximum}
+        if limits.lowered:
             resources["quota.preemption.delay"] = 60
-        queues.append({"name": path.removeprefix("root."), "resources": resources})
+        found[path] = {"name": path.rpartition(".")[2], "resources": resources}
+    for path, queue in found.items():
+        if (above := found.get(path.rpartition(".")[0])) is not None:
+            above.setdefault("queues", []).append(queue)
+    queues = [queue for path, queue in found.items() if path.rpartition(".")[0] == "root"]
     partition = {"preemption": {"quotapreemptionenabled": True}, "unplaced": "default", "queues": queues}
     return msgspec.json.encode({"partitions": [partition]}).decode()
 

@@ -173,7 +173,7 @@ def _quotas(case: Case) -> Iterator[str]:
         limit = case.queues[found.queue].maximum or 0
         victims = [_pod(case, one.name) for one in found.victims]
         left = oracle.used(case, found.queue, leaving=False)
-        left -= sum(pod.cpu for pod in victims if pod.queue == found.queue)
+        left -= oracle.freed_in(victims, found.queue)
         if rule := oracle.quota_broken(case, victims, found.queue):
             yield f"quota: {[pod.name for pod in victims]}: {rule}"
         if (found.quota.result in ("success", "notNeeded")) != (left <= limit):
@@ -181,7 +181,7 @@ def _quotas(case: Case) -> Iterator[str]:
         if left > limit and oracle.quota_feasible(case, found.queue):
             yield f"quota: {found.quota.result}, though it can come down: {found.message}"
         for element in oracle.elements(case, victims):
-            if left + sum(pod.cpu for pod in element if pod.queue == found.queue) <= limit:
+            if left + oracle.freed_in(element, found.queue) <= limit:
                 yield f"quota: {[pod.name for pod in element]} need not go"
         yield from _quota_carried_out(case, found.queue, victims)
 

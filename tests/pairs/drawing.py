@@ -115,7 +115,8 @@ def draw(seed: int) -> Case:
     on = features.__contains__
     groups = _groups(pick, features)
     classes = _classes(pick) if on("toleration") else {}
-    names = ["root.a", "root.b"] if features & {"guarantee", "max", "lowered-quota"} else []
+    names = pick.choice([["root.a", "root.b"], ["root.p.a", "root.b"], ["root.p.a", "root.p.b"]])
+    names = names if features & {"guarantee", "max", "lowered-quota"} else []
     nodes = tuple(pick.choice([4, 5, 6]) for _ in range(pick.choice([1, 2, 2, 3])))
     pods: list[Pod] = []
     for node, size in enumerate(nodes):
@@ -166,8 +167,23 @@ def draw(seed: int) -> Case:
         groups=groups,
         budgets={name: pick.choice([0, 1, 1, 2]) for name in "xy"} if _budgets(features) else {},
         classes=classes,
-        queues={name: _queue(pick, features, name, pods) for name in names},
+        queues=_queues(pick, features, names, pods),
     )
+
+
+def is_below(queue: str, name: str) -> bool:
+    """Report whether a queue is the one of that name, or below it."""
+    return f"{queue}.".startswith(f"{name}.")
+
+
+def _queues(pick: random.Random, features: set[str], names: list[str], pods: list[Pod]) -> dict[str, Queue]:
+    lowered = pick.choice(["root.p", ".a"] if names[:1] == ["root.p.a"] else [".a"])
+    found = {name: _queue(pick, features, name, pods, lowered=lowered) for name in names}
+    below = [queue for name, queue in found.items() if is_below(name, "root.p")]
+    if below:
+        least = sum(queue.guaranteed for queue in below)
+        found["root.p"] = _queue(pick, features, "root.p", pods, lowered=lowered, least=least)
+    return found
 
 
 def _budgets(features: set[str]) -> bool:
@@ -193,12 +209,14 @@ def _classes(pick: random.Random) -> dict[str, PriorityClass]:
     }
 
 
-def _queue(pick: random.Random, features: set[str], name: str, pods: list[Pod]) -> Queue:
-    used = sum(pod.cpu for pod in pods if pod.queue == name)
-    guaranteed = max(0, used - pick.choice([0, 1, 2])) if "guarantee" in features else 0
-    if "lowered-quota" in features and name == "root.a":
-        lowered = max(1, used - pick.choice([1, 2, 3]))
-        return Queue(min(guaranteed, lowered - 1), lowered, lowered=True)
+def _queue(
+    pick: random.Random, features: set[str], name: str, pods: list[Pod], *, lowered: str, least: int = 0
+) -> Queue:
+    used = sum(pod.cpu for pod in pods if is_below(pod.queue, name))
+    guaranteed = max(least, used - pick.choice([0, 1, 2])) if "guarantee" in features else 0
+    if "lowered-quota" in features and name.endswith(lowered):
+        maximum = max(1, least + 1, used - pick.choice([1, 2, 3]))
+        return Queue(min(guaranteed, maximum - 1), maximum, lowered=True)
     if "max" not in features:
         return Queue(guaranteed)
     return Queue(guaranteed, max(1, guaranteed, used + pick.choice([0, 0, 1, 4])))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain, combinations
 from typing import Final
 
-from pairs.drawing import Case, Pod
+from pairs.drawing import Case, Pod, is_below
 
 VALUE: Final = 0
 """Of the classes of pods that run."""
@@ -110,8 +110,8 @@ def budget_broken(case: Case, victims: Collection[Pod]) -> str:
 def guarantee_broken(case: Case, victims: Collection[Pod], *, strict: bool = False) -> str:
     """Return the queue of others that these victims take below its guarantee."""
     for name, queue in case.queues.items():
-        freed = sum(pod.cpu for pod in victims if pod.queue == name)
-        if not freed or name == case.preemptor.queue:
+        freed = freed_in(victims, name)
+        if not freed or is_below(case.preemptor.queue, name):
             continue
         if used(case, name, leaving=not strict) - freed < queue.guaranteed:
             return f"{name} falls below its guarantee"
@@ -120,18 +120,23 @@ def guarantee_broken(case: Case, victims: Collection[Pod], *, strict: bool = Fal
 
 def maximum_passed(case: Case, victims: Collection[Pod], *, strict: bool = False) -> str:
     """Return the queue that would be over its maximum with the preemptor in it."""
-    name = case.preemptor.queue
-    queue = case.queues.get(name)
-    if queue is None or queue.maximum is None:
-        return ""
-    freed = sum(pod.cpu for pod in victims if pod.queue == name)
-    after = used(case, name, leaving=strict) - freed + case.preemptor.cpu
-    return f"{name} is over its maximum: {after} of {queue.maximum}" if after > queue.maximum else ""
+    for name, queue in case.queues.items():
+        if queue.maximum is None or not is_below(case.preemptor.queue, name):
+            continue
+        after = used(case, name, leaving=strict) - freed_in(victims, name) + case.preemptor.cpu
+        if after > queue.maximum:
+            return f"{name} is over its maximum: {after} of {queue.maximum}"
+    return ""
 
 
 def used(case: Case, queue: str, *, leaving: bool = True) -> int:
     """Return what a queue uses in cores, with or without its terminating pods."""
-    return sum(pod.cpu for pod in case.pods if pod.queue == queue and (leaving or pod.left is None))
+    return freed_in([pod for pod in case.pods if leaving or pod.left is None], queue)
+
+
+def freed_in(pods: Collection[Pod], queue: str) -> int:
+    """Return what pods use in a queue, in cores."""
+    return sum(pod.cpu for pod in pods if is_below(pod.queue, queue))
 
 
 def free(case: Case, node: int, longest: int | None = None) -> int:
@@ -209,12 +214,12 @@ def quota_broken(case: Case, victims: Collection[Pod], queue: str) -> str:
         unit = whole(case, pod)
         if not together.issuperset(unit):
             return f"group {pod.group} does not go whole"
-        if not unit and pod.queue != queue:
+        if not unit and not is_below(pod.queue, queue):
             return f"{pod.name} is in another queue"
     if rule := budget_broken(case, victims):
         return rule
     for name, limits in case.queues.items():
-        freed = sum(pod.cpu for pod in victims if pod.queue == name)
+        freed = freed_in(victims, name)
         if freed and used(case, name, leaving=False) - freed < limits.guaranteed:
             return f"{name} falls below its guarantee"
     return ""
@@ -227,7 +232,7 @@ def quota_feasible(case: Case, queue: str) -> bool:
     """
     found = [
         one
-        for one in elements(case, [pod for pod in case.pods if pod.queue == queue])
+        for one in elements(case, [pod for pod in case.pods if is_below(pod.queue, queue)])
         if all(quota_removable(case, pod) for pod in one)
         and len(one) <= case.victims_per_order
         and not (whole(case, one[0]) and is_leaving(case, one[0].group))
@@ -235,7 +240,7 @@ def quota_feasible(case: Case, queue: str) -> bool:
     legal = [set(chosen) for chosen in subsets(found) if not quota_broken(case, chosen, queue)]
     largest = [one for one in legal if not any(one < other for other in legal)]
     over = used(case, queue, leaving=False) - (case.queues[queue].maximum or 0)
-    return all(sum(pod.cpu for pod in one if pod.queue == queue) >= over for one in largest)
+    return all(freed_in(one, queue) >= over for one in largest)
 
 
 def subsets(found: list[Element]) -> Iterator[list[Pod]]:
