@@ -113,7 +113,7 @@ def test_a_decision_says_what_was_chosen_by_which_rule_from_how_many() -> None:
 
     assert "shop/urgent (1000) may have node-1: evict batch/batch-a" in text
     assert "best by lowest-priority-sum; 312 candidates on 4000 of 5000 nodes; 1 PDB violation" in text
-    assert "1 pod already leaving" in text
+    assert "2 pods already leaving" in text
 
 
 def test_a_refusal_says_why_what_stood_in_the_way_and_when_to_try_again() -> None:
