@@ -63,12 +63,7 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 		}
 	}
 	for _, a := range o.chosen.awaited {
-		if a.orderID == "" {
-			e.terminating = append(e.terminating, a.pod.UID)
-		} else {
-			e.awaited[a.pod.UID] = a.orderID
-		}
-		e.remaining[a.pod.UID] = time.Time{}
+		e.awaits(a.pod.UID, a.orderID)
 	}
 	return e
 }
@@ -187,7 +182,8 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		return err
 	}
 	message.Awaited = slices.DeleteFunc(message.Awaited, func(a wire.Awaited) bool { return memoryOnly[a.OrderID] })
-	if len(message.Victims)+len(message.Awaited)+len(message.NominationsToClear) == 0 {
+	countsOnOrders := slices.ContainsFunc(message.Awaited, func(a wire.Awaited) bool { return a.OrderID != "" })
+	if len(message.Victims)+len(message.NominationsToClear) == 0 && !countsOnOrders {
 		// All may be dealt with in memory: then nothing is left for an evictor, and nothing to store.
 		stay := e.preemptAllInMemory(ctx, order, inMemory)
 		if len(stay) == 0 {
@@ -279,8 +275,11 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		message.Victims = append(message.Victims, e.wireVictim(v, order))
 	}
 	for _, a := range order.chosen.awaited {
-		if a.orderID != "" {
-			message.Awaited = append(message.Awaited, a.onTheWire())
+		message.Awaited = append(message.Awaited, a.onTheWire())
+	}
+	if order.group != nil {
+		for _, pod := range order.group.terminating {
+			message.Awaited = append(message.Awaited, awaitedPod{pod: pod}.onTheWire())
 		}
 	}
 	return message, inMemory, nil

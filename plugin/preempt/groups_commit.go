@@ -46,8 +46,7 @@ func (g *orderedGroup) enter(e *inFlightPreemption) {
 	}
 	e.enterGroup(&g.OrderedGroup, g.members)
 	for _, pod := range g.terminating {
-		e.terminating = append(e.terminating, pod.UID)
-		e.remaining[pod.UID] = time.Time{}
+		e.awaits(pod.UID, "")
 	}
 }
 

@@ -79,6 +79,16 @@ type inFlightPreemption struct {
 	span            tracing.Span   // of the preemption; zero of one that another process began
 }
 
+// awaits notes a pod that leaves anyway and is waited for: another order removes it, or it is terminating and has no orderID.
+func (e *inFlightPreemption) awaits(uid types.UID, orderID string) {
+	if orderID == "" {
+		e.terminating = append(e.terminating, uid)
+	} else {
+		e.awaited[uid] = orderID
+	}
+	e.remaining[uid] = time.Time{}
+}
+
 // activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
 // where revert is set.
 type activation struct {

@@ -135,8 +135,7 @@ func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
 		e.remaining[types.UID(v.UID)] = time.Time{}
 	}
 	for _, a := range order.Awaited {
-		e.awaited[types.UID(a.UID)] = a.OrderID
-		e.remaining[types.UID(a.UID)] = time.Time{}
+		e.awaits(types.UID(a.UID), a.OrderID)
 	}
 	return e
 }

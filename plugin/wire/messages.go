@@ -79,7 +79,7 @@ type LiveOrder struct {
 }
 
 // Awaited is a pod that leaves anyway. OrderID is of the live order that removes it; one that is terminating has none, but its
-// Namespace and Name, and Until, from when on it is no longer expected to leave. Orders name those of orders alone.
+// Namespace and Name, and Until, from when on it is no longer expected to leave.
 type Awaited struct {
 	UID       string `json:"uid"`
 	OrderID   string `json:"orderId,omitempty" check:"token"`

@@ -62,7 +62,8 @@ async def test_what_terminating_pods_leave_missing_is_ordered_and_both_are_waite
     (pod,) = await space.create(sized("p", "high", 500))
 
     order = await until_ordered(space, pod)
-    assert ([victim.name for victim in order.victims], order.awaited) == (["runs"], ())
+    assert [victim.name for victim in order.victims] == ["runs"]
+    assert [(one.name, one.order_id) for one in order.awaited] == [("leaving", "")]
     await space.until_gone("runs")
     await assert_stays_pending(space, "p")
     await space.delete("leaving", grace_seconds=0)

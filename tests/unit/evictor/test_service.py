@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import EvictionOrder, Fence, NominationToClear, Outcome
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
@@ -758,6 +758,15 @@ class TestAwaitedOrders:
 
         assert outcome.result == "succeeded"
         assert world.records.looked_for.count("ord-0") == 3
+        assert world.cluster.deletes() == ["a"]
+
+    async def test_pods_that_are_terminating_anyway_are_not_waited_for(self) -> None:
+        world = World(*running("a"))
+        leaving = Awaited(uid="leaving-uid", namespace="default", name="leaving")
+
+        outcome = await world.carry_out(make_order("a", awaited=(leaving,)))
+
+        assert (outcome.result, world.records.looked_for) == ("succeeded", ["ord-1"])
         assert world.cluster.deletes() == ["a"]
 
     async def test_an_order_goes_on_at_once_when_this_evictor_has_ended_the_one_it_counts_on(

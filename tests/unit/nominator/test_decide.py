@@ -276,7 +276,7 @@ def test_room_that_terminating_pods_alone_make_is_waited_for_until_the_last_is_o
     assert decide.waits_until(Candidate(node="n1")) is None
 
 
-def test_an_order_names_no_terminating_pod() -> None:
+def test_an_order_names_terminating_pods_beside_those_of_orders_and_counts_on_orders_alone() -> None:
     ordered = Awaited(uid="c", order_id="ord-2")
 
     order = decide.order_of(
@@ -291,7 +291,8 @@ def test_an_order_names_no_terminating_pod() -> None:
         now=NOW,
     )
 
-    assert order.awaited == (ordered,)
+    assert order.awaited == (leaving("a", 70), ordered)
+    assert order.counts_on == ("ord-2",)
 
 
 def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:

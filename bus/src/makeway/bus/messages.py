@@ -137,7 +137,7 @@ class Awaited(Message, frozen=True):
     """A pod that leaves anyway: counted on, never ordered a second time.
 
     `order_id`: of the live order that removes it. One that is terminating has none, but its `namespace` and
-    `name`, and `until`, from when on it is no longer expected to leave. Orders name those of orders alone.
+    `name`, and `until`, from when on it is no longer expected to leave.
     """
 
     uid: Text
@@ -397,6 +397,11 @@ class EvictionOrder(Message, frozen=True):
     pdb_violations: Int64 = 0
     group: OrderedGroup | None = None
     members: Annotated[tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS)] = ()
+
+    @property
+    def counts_on(self) -> tuple[str, ...]:
+        """Ids of the other orders whose victims it awaits, each once."""
+        return tuple(dict.fromkeys(one.order_id for one in self.awaited if one.order_id))
 
     @property
     def room_for(self) -> Preemptor | OrderedGroup | None:

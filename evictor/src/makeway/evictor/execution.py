@@ -304,7 +304,7 @@ class Execution:
 
         Before it waits, the order is checked by itself, so that one that is not wanted waits for nothing.
         """
-        ids = tuple(dict.fromkeys(a.order_id for a in self.order.awaited))
+        ids = self.order.counts_on
         if not ids:
             return
         wanted = await self._until_deadline(self._check)

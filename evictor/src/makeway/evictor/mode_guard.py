@@ -142,7 +142,7 @@ class ModeGuard:
             return Refused(
                 "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
             )
-        awaited, most = len({one.order_id for one in order.awaited}), self._policy().limits.orders_awaited
+        awaited, most = len(order.counts_on), self._policy().limits.orders_awaited
         if awaited > most:
             return Refused(
                 "too-many-awaited", f"it counts on {awaited} other orders, the policy allows {most}"

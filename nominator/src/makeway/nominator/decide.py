@@ -255,7 +255,7 @@ def order_of(
         node_uid=node_uid,
         decision_id=decision_id,
         victims=victims,
-        awaited=tuple(one for one in candidate.awaited if one.order_id),
+        awaited=candidate.awaited,
         nominations_to_clear=to_clear,
         pdb_violations=candidate.pdb_violations,
     )

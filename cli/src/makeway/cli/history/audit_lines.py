@@ -245,7 +245,7 @@ def _order(line: Text, order: EvictionOrder) -> None:
     line.append(f" takes {_taken(order)}" if order.kind != "quota" else " must shrink")
     line.append(f": {_victims(order.victims)}")
     if order.awaited:
-        line.append(f", {counted(len(order.awaited), 'pod')} of other orders awaited")
+        line.append(f", {counted(len(order.awaited), 'pod')} awaited")
     if order.nominations_to_clear:
         cleared = counted(len(order.nominations_to_clear), "lower nomination")
         line.append(f", {cleared} cleared")

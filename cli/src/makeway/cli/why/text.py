@@ -159,8 +159,7 @@ def of_order(story: Story) -> Iterator[str]:
         if unit:
             yield f"  evicts {unit_text(unit, pods)}"
     yield from _victims(story)
-    if order.awaited:
-        yield f"  {len(order.awaited)} pods of other orders are awaited"
+    yield from awaited_lines(order.awaited)
     if story.outcome is None:
         yield f"  no outcome yet; nothing of it begins after {api_time(order.not_after)}"
     else:

@@ -69,7 +69,7 @@ function order({ order: one, outcome, decision: decided }, mine, heading) {
       ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : 'no outcome yet'],
       ['Because', outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
       ['Rolled back', outcome?.rollback ? `nomination ${outcome.rollback.nominationReverted ? 'reverted' : 'left as it was'}, ${counted((outcome.rollback.conditionsCleared || []).length, 'condition')} cleared` : null],
-      ['Awaits', (one.awaited || []).length ? counted(one.awaited.length, 'pod') + ' of other orders' : null],
+      ['Awaits', (one.awaited || []).length ? counted(one.awaited.length, 'pod') + ' that leave anyway' : null],
       ['Budgets', one.pdbViolations ? counted(one.pdbViolations, 'violation') : null],
     ]),
     table('Victims', columns, (one.victims || []).map((victim) => {
