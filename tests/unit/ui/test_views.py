@@ -135,6 +135,8 @@ def test_a_pasted_pod_is_planned_for() -> None:
 
     assert (answer.namespace, answer.name, answer.result) == ("shop", "new", "preempts")
     assert answer.victims
+    told = "not judged: what the API server would add or refuse: makeway simulate asks it"
+    assert told in answer.warnings
 
 
 @pytest.mark.parametrize(

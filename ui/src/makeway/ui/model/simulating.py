@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +20,7 @@ MOST_PODS: Final = 20
 MOST_TEXT: Final = 64 * 1024
 _MOST_DEPTH: Final = 50
 _SOURCE: Final = "manifest"
+_NOT_ASKED: Final = "not judged: what the API server would add or refuse: makeway simulate asks it"
 
 
 def simulated(world: World, text: str, namespace: str, now: datetime) -> tuple[SimulatedPod, ...]:
@@ -36,7 +38,7 @@ def simulated(world: World, text: str, namespace: str, now: datetime) -> tuple[S
         told = f"{len(new.pods)} pods: this form takes {MOST_PODS}"
         raise ManifestError(f"{told}; use `makeway simulate -f FILE`")
     simulation = Simulation(world, now, namespace=namespace)
-    return tuple(map(simulation.run, new.pods))
+    return tuple(simulation.run(replace(pod, note=_NOT_ASKED)) for pod in new.pods)
 
 
 def _counted(found: Iterable[Manifest]) -> tuple[Counter[str], int]:
