@@ -474,3 +474,29 @@ async def test_a_named_consumers_login_fetches_and_acknowledges_its_own_and_no_f
             assert await asker.denied([f"$JS.ACK.{SUBJECTS.orders_stream}.evictor.1.1.1.1.0"])
         await asyncio.sleep(0.3)
         assert (await unread(planner.jetstream, SUBJECTS))["audit", "outcomes"] == 0
+
+
+async def test_no_acknowledgement_of_a_login_asks_another_consumer_for_its_next_message(
+    server: NatsServer,
+) -> None:
+    await set_up(server)
+    orders, outcomes = SUBJECTS.orders_stream, SUBJECTS.outcomes_stream
+    async with bus_of(server, "planner") as planner:
+
+        async def delivered() -> dict[str, Any]:
+            answer = await planner.jetstream.api(f"CONSUMER.LIST.{orders}")
+            return {one["name"]: one["delivered"] for one in answer["consumers"]}
+
+        before = await delivered()
+        for user, own, other in (("consumer-audit", "audit", "evictor"), ("evictor", "evictor", "audit")):
+            async with login(server, user) as asker:
+                answers = asker.client.new_inbox()
+                taken = await asker.client.subscribe(answers)
+                for stream in (orders, outcomes):
+                    subject = f"$JS.ACK.{orders}.{other}.{stream}.{own}.1.1.1"
+                    await asker.client.publish(subject, b"+NXT", reply=answers)
+                await asker.client.flush()
+                with pytest.raises(TimeoutError):
+                    await taken.next_msg(timeout=0.5)
+        assert await delivered() == before
+        assert before.keys() == {"audit", "evictor"}

@@ -217,15 +217,23 @@ def _is_ours(info: Mapping[str, Any]) -> bool:
     return (info["config"].get("metadata") or {}).get(_MARK) == _MAKER
 
 
+def acknowledgements(stream: str, consumer: str) -> tuple[str, str]:
+    """Return the subjects on which the messages of one consumer are acknowledged.
+
+    Without the server's domain and account, and with both. The number of tokens tells the two forms apart:
+    with any number, `$JS.ACK.*.*.ORDERS.audit.>` would be the first form of every other consumer as well,
+    and an acknowledgement may ask for that consumer's next message.
+    """
+    return f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*", f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>"
+
+
 def rules(subjects: Subjects, consumer: NamedConsumer) -> Iterator[tuple[str, str, bool]]:
     """Yield what a consumer's login may ask: to fetch, and to acknowledge.
 
-    Each as its subject, that in the viewers' account, and whether many messages answer. Acknowledgements have
-    the server's domain and account in them, or do not.
+    Each as its subject, that in the viewers' account, and whether many messages answer.
     """
     for kind in consumer.streams:
         fetch = f"CONSUMER.MSG.NEXT.{stream_of(subjects, kind)}.{consumer.name}"
         yield f"$JS.API.{fetch}", f"{subjects.viewers_api}.{fetch}", True
-        for server in ("", "*.*."):
-            ack = f"$JS.ACK.{server}{stream_of(subjects, kind)}.{consumer.name}.>"
+        for ack in acknowledgements(stream_of(subjects, kind), consumer.name):
             yield ack, ack, False

@@ -104,9 +104,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                     f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
                     for operation in ("INFO", "MSG.NEXT", "DELETE")
                 ),
-                # With and without the server's domain and account in it.
-                f"$JS.ACK.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
-                f"$JS.ACK.*.*.{subjects.orders_stream}.{EVICTOR_CONSUMER}.>",
+                *named_consumers.acknowledgements(subjects.orders_stream, EVICTOR_CONSUMER),
                 *_answers("planner", PEOPLE),
             ),
             subscribe=(
