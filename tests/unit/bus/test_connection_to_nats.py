@@ -40,6 +40,21 @@ async def test_a_server_that_is_not_there_is_named_in_the_error(nats_server: Nat
         await Bus.connect(nats_server.url, name="test/one", timings=ConnectionTimings(connect=0.5))
 
 
+async def test_a_time_out_that_the_client_forgets_ends_the_attempt_all_the_same(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgets(_: Client) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:  # as wait_for of Python 3.11 does where the answer has just come
+            raise ConnectionResetError("the server has closed it") from None
+
+    monkeypatch.setattr(TolerantClient, "_process_connect_init", forgets)
+
+    with pytest.raises(BusUnavailable, match="the server has closed it"):
+        await Bus.connect(nats_server.url, name="test/one", timings=ConnectionTimings(connect=0.2))
+
+
 async def test_a_password_in_the_url_is_not_in_the_error(nats_server: NatsServer) -> None:
     nats_server.kill()
     url = f"nats://user:secret@127.0.0.1:{nats_server.port}"

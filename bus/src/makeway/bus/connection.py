@@ -109,6 +109,7 @@ class Connection:
         self._probe: asyncio.Task[None] | None = None
         self._last_error = ""
         self._opening = True
+        self._open_until = time.monotonic() + timings.connect
         self._closing = False
         self._servers: Sequence[str] = ()
         self._answered = 0
@@ -259,6 +260,9 @@ class Connection:
             self._last_error = said
         if self._opening and any(refusal in said.lower() for refusal in _REFUSALS):
             raise BusRefused(said)
+        if self._opening and time.monotonic() > self._open_until:
+            # The client was told to end and goes on: wait_for of Python 3.11 forgets that, see tolerant.py.
+            raise TimeoutError
         if kind == "permission":
             self._denied, self._denied_at = said, time.monotonic()
         _log.log(
