@@ -17,7 +17,7 @@ from makeway.planner.snapshot.changes import Adopt, Enforce
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_node, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, NOW, ask, make_budget, make_node, make_pod, make_snapshot
 from unit.planner.caching import plan
 
 
@@ -264,3 +264,18 @@ def test_a_quota_evicts_nothing_of_a_namespace_that_its_queue_does_not_hold() ->
 
     assert {one.namespace for one in found.victims} == {"default"}
     assert [one.reason for one in found.plan.blocked] == [EXEMPT_NAMESPACE]
+
+
+def test_what_a_hard_budget_keeps_uses_up_nothing_of_a_guarantee() -> None:
+    def of_app(uid: str, priority: int) -> PodRecord:
+        labels = {"queue": "root.a", "app": uid}
+        return make_pod(uid, "n1", priority, 250, labels=labels, facts=PodFacts(queue="root.a"))
+
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("*",))
+    budget = make_budget("pdb", {"app": "kept"}, 0)
+    snapshot = make_snapshot(["n1"], [of_app("kept", LOW), of_app("goes", MID)], [budget], policy=policy)
+    snapshot.apply(Adopt(tree(queue("a", guaranteed={"cpu": 250}), queue("b")), "queues-1"))
+
+    result = plan(snapshot, ask(pod("new", "root.b", priority=HIGH, size=250)), NOW)
+
+    assert victims(result) == {"n1": ["goes"]}

@@ -116,12 +116,6 @@ def evaluate(
     lower = removable
     if groups is not None:
         removable = groups.whole(removable & ~groups.kept)
-    guaranteed = queues.kept(batch, removable)
-    if queues.margins:
-        removable &= ~guaranteed
-        if groups is not None:
-            removable = groups.whole(removable)
-            removable &= ~groups.above_guarantees(removable, queues, batch)
     covered = len(budgets) > 0
     under_budget = np.zeros_like(removable)
     hard = under_budget
@@ -132,6 +126,14 @@ def evaluate(
     if undecided is not None:
         under_budget = under_budget | (removable & undecided[columns.signature[:slots, nodes]])
     removable &= ~under_budget
+    if groups is not None:
+        removable = groups.whole(removable)
+    guaranteed = queues.kept(batch, removable)
+    if queues.margins:
+        removable &= ~guaranteed
+        if groups is not None:
+            removable = groups.whole(removable)
+            removable &= ~groups.above_guarantees(removable, queues, batch)
     grouped = np.zeros_like(removable)
     if groups is not None:
         removable = groups.whole(removable)
