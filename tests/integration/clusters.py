@@ -6,6 +6,7 @@ tests of two files can do with belongs here.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from integration.pod_groups import FORM, apiserver_arguments
 from makeway.dev.binaries import KUBERNETES
@@ -41,7 +42,18 @@ class Kind:
     """The one minor version of Kubernetes that has it, and why."""
 
 
+LIMITED_PODS = Path(__file__).with_name("limited_pods.yaml")
+
 KINDS: dict[str, Kind] = {
+    # The API server alone, with the chart's admission policies, and critical pods limited as by a provider.
+    "api_cluster": Kind(
+        lambda: ClusterOptions(
+            components=frozenset({KWOK}),
+            admission_policies=True,
+            apiserver_arguments=(f"--admission-control-config-file={LIMITED_PODS}",),
+        ),
+        whole=True,
+    ),
     # kube-scheduler, and none of makeway's parts: the tests install the chart there, one after another.
     "chart_control_plane": Kind(
         lambda: ClusterOptions(components=frozenset({SCHEDULER, KWOK}), plugin=False), whole=True

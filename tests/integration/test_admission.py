@@ -7,7 +7,7 @@ it would. What their owners do with them, with the same policies installed, is w
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -23,8 +23,6 @@ from integration.waiting import IN_FORCE_SECONDS, NotYet, until
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.access import ADMISSION
-from makeway.dev.cluster import DevCluster
-from makeway.dev.options import KWOK, ClusterOptions
 from makeway.dev.paths import ADMISSION_MANIFESTS
 from makeway.runtime.kube import Api, ApiError
 
@@ -116,13 +114,10 @@ class StolenToken:
         assert (await self.pod(name)).metadata.resource_version == before
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+@pytest.fixture
+def cluster(api_cluster: RunningCluster) -> RunningCluster:
     """Give a control plane without makeway."""
-    options = ClusterOptions(components=frozenset({KWOK}), admission_policies=True)
-    running = RunningCluster(DevCluster(tmp_path_factory.mktemp("admission") / "cluster", options).start())
-    yield running
-    running.owned.stop()
+    return api_cluster
 
 
 @pytest_asyncio.fixture
@@ -237,7 +232,22 @@ class TestEvictor:
         await evictor.cannot_delete("a", "DisruptionTarget")
 
     async def test_pods_of_the_system_priorities_are_not_deleted(self, evictor: StolenToken) -> None:
-        await evictor.space.run(lasting("system").priority("system-cluster-critical"))
+        space = evictor.space
+        of_class = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-cluster-critical"]}
+        quota = {"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [of_class]}}
+        await space.post(
+            f"/api/v1/namespaces/{space.namespace}/resourcequotas",
+            {"metadata": {"name": "critical"}, "spec": quota},
+        )
+
+        async def admitted() -> list[Pod]:
+            try:
+                return await space.create(lasting("system").priority("system-cluster-critical"))
+            except ApiError as error:
+                raise NotYet(str(error)) from error
+
+        await until("the quota admits it", admitted, seconds=IN_FORCE_SECONDS)
+        await space.until_running("system")
         await evictor.mark("system")
 
         await evictor.cannot_delete("system", "pods of priority 2000000000 and above are protected")

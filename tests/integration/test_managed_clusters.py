@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,51 +11,14 @@ from integration.charting import NAMESPACE, Manifest, render
 from integration.cluster import RunningCluster
 from integration.waiting import IN_FORCE_SECONDS, NotYet, until
 from makeway.dev.binaries import KUBERNETES
-from makeway.dev.cluster import DevCluster
 from makeway.dev.errors import DevError
-from makeway.dev.options import ClusterOptions
 from makeway.dev.paths import CHART
 
-LIMITED = {
-    "apiVersion": "apiserver.config.k8s.io/v1",
-    "kind": "AdmissionConfiguration",
-    "plugins": [
-        {
-            "name": "ResourceQuota",
-            "configuration": {
-                "apiVersion": "apiserver.config.k8s.io/v1",
-                "kind": "ResourceQuotaConfiguration",
-                "limitedResources": [
-                    {
-                        "resource": "pods",
-                        "matchScopes": [
-                            {
-                                "scopeName": "PriorityClass",
-                                "operator": "In",
-                                "values": ["system-node-critical", "system-cluster-critical"],
-                            }
-                        ],
-                    }
-                ],
-            },
-        }
-    ],
-}
-"""Pods of these classes are admitted only in namespaces with a quota for them, as on GKE."""
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Give an API server alone, which limits critical pods."""
-    directory = tmp_path_factory.mktemp("managed")
-    (directory / "admission.yaml").write_text(yaml.safe_dump(LIMITED))
-    options = ClusterOptions(
-        components=frozenset(),
-        apiserver_arguments=(f"--admission-control-config-file={directory / 'admission.yaml'}",),
-    )
-    running = RunningCluster(DevCluster(directory / "cluster", options).start())
-    yield running
-    running.owned.stop()
+@pytest.fixture
+def cluster(api_cluster: RunningCluster) -> RunningCluster:
+    """Give an API server that limits critical pods."""
+    return api_cluster
 
 
 def pod(namespace: str, **spec: Any) -> Manifest:
