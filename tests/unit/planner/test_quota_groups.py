@@ -174,6 +174,21 @@ def test_pods_of_a_group_that_is_not_there_or_of_too_many_pods_stay() -> None:
     assert [(one.reason, one.message[:6]) for one in many.plan.blocked] == [("victims-per-order", "2 pods")]
 
 
+def test_a_group_of_more_pods_than_a_cap_lets_go_together_stays_and_others_go() -> None:
+    pods = [*pods_of("u1 u2 u3 u4 u5", 5, group="g"), *pods_of("s6 s7 s8", 5)]
+
+    for limits in (
+        PolicyLimits(victims_per_order=4),
+        PolicyLimits(victims_per_minute=4),
+        PolicyLimits(victims_per_namespace_and_minute=4),
+    ):
+        found = answer(cluster(at_most(10), [group("g")], *pods, policy=Policy(limits=limits)))
+
+        assert who(found) == ["s6", "s7", "s8"]
+    enough = Policy(limits=PolicyLimits(victims_per_namespace_and_minute=5))
+    assert {"u1", "u5"} < set(who(answer(cluster(at_most(10), [group("g")], *pods, policy=enough))))
+
+
 def test_a_unit_of_which_a_part_is_leaving_stays_and_deleted_pods_of_it_count_no_more() -> None:
     pods = pods_of("u1 u2 u3", 5, group="g")
 

@@ -34,6 +34,12 @@ class Rates:
         """How many pods may go for one party, where none have gone lately; at least one."""
         return max(1, min(_for_one(self.minute), _for_one(self.ten_minutes)))
 
+    @property
+    def together(self) -> int:
+        """How many pods of one namespace may ever go together, where none have gone lately."""
+        caps = (self.minute, self.ten_minutes)
+        return min(caps if self.namespace is None else (*caps, self.namespace))
+
     def seconds_for(self, pods: int) -> int:
         """Return how long so many pods of one party take at the least, where none go for others."""
         waits = (

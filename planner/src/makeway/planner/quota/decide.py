@@ -203,8 +203,8 @@ def _veto(
     `ungated` takes in the pods that no queue gate holds, by UID, with their schedulers.
     """
     policy, allowed = snapshot.exemptions.policy, _Allowances(snapshot, leaving)
-    rates = rates_of(policy.limits, len(snapshot.pods))
-    largest = min(policy.limits.victims_per_order, rates.minute, rates.ten_minutes)
+    # A group's pods are of one namespace.
+    largest = min(policy.limits.victims_per_order, rates_of(policy.limits, len(snapshot.pods)).together)
 
     def veto(unit: Unit) -> str:
         if not left_out.keys().isdisjoint(unit.uids):
