@@ -112,7 +112,7 @@ async def test_a_pod_of_a_scheduler_without_the_gate_stays_and_is_named(
     await space.run(in_queue(space, "other", 1).spec(schedulerName="volcano"))
 
     await put_queues(crash_cluster, queues_yaml(queue(space.namespace, max=0, delay="1s")))
-    state = await until_ended(crash_cluster, path(space))
+    state = await until_ended(crash_cluster, path(space), seconds=200)
 
     assert state.last is not None
     assert (state.last.result, state.last.evicted) == ("bestEffort", 2)

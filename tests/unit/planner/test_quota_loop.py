@@ -529,3 +529,28 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
     assert pauses >= 30, "the budget changed while the plan was made"
     assert len(snapshot.pods) > 20, "the queue still is over its maximum"
     assert result != "success"
+
+
+async def test_budgets_that_are_just_being_matched_with_pods_end_no_quota() -> None:
+    built = tree(replace(queue("a", maximum={"cpu": 100}), delay=AT_ONCE))
+    snapshot = make_snapshot(["n1"], pods_in("root.a", *MANY), chunk=1)
+    for change in (
+        Adopt(built, "queues-1"),
+        Enforce(Policy(disruption_budgets="hard", hard_budget_namespaces=("*",)), "p"),
+    ):
+        snapshot.apply(change)
+    settle(snapshot)
+    snapshot.serving = True
+    snapshot.apply(PutBudget(everything(50)))
+    assert snapshot.undecided
+    bus = Evicting(snapshot)
+    loop = loop_of(snapshot, bus, Ledger())
+
+    for _ in range(3):
+        await loop.one_round(fence)
+
+    assert loop.control is not None
+    assert loop.control.processes.keys() == {"root.a"}
+    assert bus.orders == []
+    settle(snapshot)
+    assert (await ended(snapshot, bus, "root.a"))["root.a"].result == "success"

@@ -203,6 +203,19 @@ async def test_pods_whose_scheduler_has_no_gate_stay_and_are_named() -> None:
     }
 
 
+async def test_a_scheduler_that_answers_half_a_minute_late_ends_no_quota() -> None:
+    world = Enforcing([*pods(2), pod_in_a("v0", scheduler="second"), pod_in_a("v1", scheduler="second")], 1)
+
+    await world.run(DELAY + timedelta(seconds=30))
+
+    assert (world.ended, world.staying()) == (None, 2)
+    assert world.control.waits()[PATH].reason == "no-queue-gate"
+    assert "2 pods of scheduler second" in world.control.waits()[PATH].message
+    world.gates = frozenset({"default-scheduler", "second"})
+    ended = await world.until_ended(MINUTE)
+    assert (ended.result, ended.evicted, world.staying()) == ("success", 3, 1)
+
+
 async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_made_the_pods() -> None:
     world = Enforcing(pods(6), 2)
     assert (await world.until_ended()).result == "success"

@@ -40,6 +40,7 @@ from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.quota.decide import (
     NAMESPACE_MODE,
     NO_QUEUE_GATE,
@@ -334,6 +335,12 @@ class QuotaLoop:
         braked = self._settings.braked() if found.plan.lacks(NAMESPACE_MODE) else ""
         if braked and mode == "enforce" and not found.victims:
             control.wait(path, Cause("mode-off", f"{found.plan.message}; the brake holds {braked}"), now)
+            return
+        if mode == "enforce" and not found.victims and control.awaits_gates(path, found.plan, now):
+            control.wait(path, Cause(NO_QUEUE_GATE, found.plan.message), now)
+            return
+        if not found.victims and not decided and found.plan.lacks(HARD_BUDGET):
+            control.again(path, now)  # budgets are just being matched with pods
             return
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")

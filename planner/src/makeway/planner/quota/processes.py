@@ -27,7 +27,7 @@ from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.queues.quota_order import unenforced
 from makeway.core.queues.timers import Timer, Timers, TimerSettings, is_raised, unfinished
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.quota.decide import NAMESPACE_MODE
+from makeway.planner.quota.decide import NAMESPACE_MODE, NO_QUEUE_GATE
 from makeway.planner.quota.waiting import RETRY, Cause, QuotaWait, cause_of, tries_again
 
 MOST_IDLE: Final = 100
@@ -37,6 +37,10 @@ ends."""
 PASSING_TRIES: Final = 5
 """How often in a row an order may fail for all of its pods, for reasons that may pass, before other pods are
 taken in their place: about a minute."""
+
+A_MOMENT: Final = timedelta(minutes=1)
+"""How long a process waits where nothing can go but pods whose scheduler tells of no queue gate: it may have
+just started, or not have answered in time."""
 
 PATIENCE: Final = timedelta(minutes=15)
 """How long a process waits for those of queues below its own whose orders cannot be read or written. Where
@@ -187,6 +191,12 @@ class QuotaProcesses:
         """Wait until what may pass has passed, and try again then."""
         self.processes[path] = _waiting(self.processes[path], cause, now)
 
+    def awaits_gates(self, path: str, plan: QuotaPlan, now: datetime) -> bool:
+        """Report whether a process waits a moment for a scheduler, by a plan without victims."""
+        waiting = self.processes[path].waiting
+        over = waiting is not None and waiting.reason == NO_QUEUE_GATE and now >= waiting.since + A_MOMENT
+        return plan.lacks(NO_QUEUE_GATE) and not over
+
     def outcome(self, path: str, outcome: Outcome | None, now: datetime) -> None:
         """The order in flight has ended, or is over without an outcome: plan again, or be done."""
         process = self.processes[path]
@@ -224,7 +234,8 @@ class QuotaProcesses:
         )
         self.processes[path] = process = process if cause is None else _waiting(process, cause, now)
         plan = process.plan
-        if everybody and process.whole and plan is not None and not plan.lacks(NAMESPACE_MODE):
+        may_follow = plan is not None and (plan.lacks(NAMESPACE_MODE) or plan.lacks(NO_QUEUE_GATE))
+        if everybody and process.whole and plan is not None and not may_follow:
             result: Result = "success" if plan.result == "success" else "bestEffort"
             self.finish(path, EndedQuota(result, now, plan.message, evicted, plan.blocked), now)
         elif process.idle >= MOST_IDLE:
