@@ -224,6 +224,8 @@ def test_lowered_queues_say_which_pods_would_go_in_which_queue_and_order(cluster
     assert output.splitlines() == [
         "root.default after 10m: root.default uses cpu 2 of at most cpu 1, cpu 1 too much: 1 pod with cpu 1",
         "  1. default/one (priority 0) on a, in root.default",
+        "  only pods of scheduler profiles with the queue gate go, which is not known here; "
+        "schedulers of these pods: none",
         "1 quota to enforce; 1 victim",
         AS_OF,
     ]
@@ -249,8 +251,10 @@ def test_a_group_that_goes_whole_for_a_quota_is_told_as_one(cluster: str) -> Non
     _, output, _ = run("--queues", "-", "--cluster", cluster, *AT, stdin=LOWERED)
     _, data, _ = run("--queues", "-", "--cluster", cluster, *AT, "-o", "json", stdin=LOWERED)
 
-    assert output.splitlines()[1:3] == [
+    assert output.splitlines()[1:4] == [
         "  1. group default/train: 2 pods on 1 node (priority 5), in root.default",
+        "  only pods of scheduler profiles with the queue gate go, which is not known here; "
+        "schedulers of these pods: none",
         "1 quota to enforce; 2 victims",
     ]
     victims = json.loads(data)["quotas"][0]["victims"]
