@@ -182,6 +182,19 @@ def test_an_outcome_that_names_a_time_far_off_is_not_waited_for_that_long() -> N
     assert control.due(TREE, NOW + timedelta(minutes=15)) == [PATH]
 
 
+def test_times_that_are_over_already_are_not_tried_at_without_a_longer_pause_each_time() -> None:
+    control, now = under_way("x"), NOW
+
+    for number in range(8):
+        over = refused(order("x"), "victims-share", retry_at=now - timedelta(minutes=10))
+        control.outcome(PATH, over, now)
+        wait = control.waits()[PATH].until - now
+        now = control.waits()[PATH].until
+        control.ordered(PATH, order("x", number=number + 2), whole=True)
+
+    assert wait == MOST_PAUSE
+
+
 def test_a_reason_that_is_not_known_is_waited_for_under_another_name() -> None:
     control = under_way("x")
 

@@ -71,7 +71,10 @@ def cause_of(outcome: Outcome | None, *, moved: bool) -> Cause | None:
 
 
 def tries_again(cause: Cause, tried: int, now: datetime) -> datetime:
-    """Return when to try again. `tried`: how often in a row this has not helped."""
-    if cause.until is not None:
+    """Return when to try again. `tried`: how often in a row this has not helped.
+
+    A time that is over already, as of an evictor whose clock is behind, says nothing.
+    """
+    if cause.until is not None and cause.until > now:
         return max(now + RETRY, min(cause.until, now + MOST_WAIT))
     return now + min(RETRY * (1 << min(tried, 10)), MOST_PAUSE)
