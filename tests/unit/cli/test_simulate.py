@@ -201,7 +201,42 @@ def test_no_connection_ends_with_3(tmp_path: Path) -> None:
 def test_wrong_usage_ends_with_2(cluster: str) -> None:
     assert run()[0] == 2
     assert run("-f", "-", *AT, stdin=PODS)[0] == 2
-    assert run("-f", "-", "--cluster", cluster, "--at", "yesterday", stdin=PODS)[0] == 2
+    for at in ("yesterday", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        code, _, errors = run("-f", "-", "--cluster", cluster, "--at", at, stdin=PODS)
+        assert (code, "use a time such as" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ("{kind: Pod, metadata: train}", "a pod's metadata and spec must be objects"),
+        (
+            "{kind: Pod, metadata: {name: p, namespace: {a: b}}, spec: {containers: [{}]}}",
+            "metadata.namespace",
+        ),
+        (
+            "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}], resourceClaims: 7}}",
+            "resourceClaims",
+        ),
+    ],
+)
+def test_a_pod_of_another_shape_is_refused_with_its_cause(cluster: str, manifest: str, said: str) -> None:
+    code, _, errors = run("-f", "-", "--cluster", cluster, *AT, stdin=manifest)
+
+    assert (code, said in errors) == (1, True), errors
+
+
+def test_a_group_of_another_shape_and_one_that_is_there_twice_are_refused_with_the_cause(
+    cluster: str,
+) -> None:
+    group = GROUP.split("---", maxsplit=1)[0]
+    for manifests, said in (
+        (f"{GROUP}\n---\n{group}", "PodGroup default/train is there twice"),
+        (f"{GROUP}\n---\n{{kind: PodGroup, metadata: [train]}}", "a PodGroup's metadata must be an object"),
+    ):
+        code, _, errors = run("-f", "-", "--cluster", cluster, *AT, stdin=manifests)
+
+        assert (code, said in errors) == (1, True), errors
 
 
 LOWERED = """\

@@ -25,7 +25,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.policy.toleration_record import CONFIGMAP
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
-from makeway.planner.offline.applying import NewPods, applied
+from makeway.planner.offline.applying import NewPods, applied, name_of, namespace_of
 from makeway.planner.offline.contents import group_named
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.live import read_world
@@ -169,9 +169,9 @@ def _moment(at: str, *, dumped: bool) -> datetime:
         raise typer.BadParameter("--at is for a dump: give it with --cluster")
     try:
         moment = datetime.fromisoformat(at)
-    except ValueError as error:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter(f"--at {at!r}: use a time such as 2026-01-31T12:00:00Z") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _show(
@@ -218,11 +218,9 @@ def _run(
     world.warnings += new.notes
 
     def key(manifest: Manifest, name: str) -> tuple[str, str]:
-        return (manifest.get("metadata") or {}).get("namespace") or namespace, name
+        return namespace_of(manifest, namespace), name
 
-    members: dict[tuple[str, str], list[NewPod]] = {
-        key(group, str((group.get("metadata") or {}).get("name"))): [] for group, _ in new.groups
-    }
+    members: dict[tuple[str, str], list[NewPod]] = {key(group, name_of(group)): [] for group, _ in new.groups}
     alone: list[NewPod] = []
     for pod in new.pods:
         members.get(key(pod.manifest, group_named(pod.manifest)), alone).append(pod)

@@ -17,6 +17,7 @@ import msgspec
 
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.resources import CPU, MEMORY
+from makeway.core.k8s.unmodelled import unmodelled
 from makeway.planner.offline.admission_objects import AdmissionObjects
 from makeway.planner.offline.manifests import Manifest, ManifestError
 
@@ -80,6 +81,7 @@ def admit(
         _merge_label_keys(spec, meta.get("labels") or {})
         raw = msgspec.json.encode(pod)
         view = msgspec.json.decode(raw, type=Pod)
+        unmodelled(raw)  # which is told later; what it cannot read the API server would refuse
         gates = tuple(str(gate.get("name", "?")) for gate in spec.get("schedulingGates") or ())
     except (msgspec.MsgspecError, TypeError, AttributeError) as error:
         raise ManifestError(f"{where}: {error}") from error

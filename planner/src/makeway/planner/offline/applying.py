@@ -13,7 +13,7 @@ import msgspec
 
 from makeway.planner.offline.contents import contents_of, kinds_text, no_pods
 from makeway.planner.offline.dump import read_object
-from makeway.planner.offline.manifests import Manifest, NewPod
+from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.world import World
 
 _CLUSTER_WIDE: Final = frozenset(
@@ -48,10 +48,13 @@ def applied(world: World, files: Iterable[tuple[Sequence[Manifest], str]], names
     brought = [one for contents, _ in sources for one in contents.applied]
     if not any(contents.pods for contents, _ in sources):
         raise no_pods(", ".join(source for _, source in sources), [*brought, *skipped])
-    new.brought.update((str(one.get("kind")), _name(one)) for one in (*brought, *skipped))
+    new.brought.update((str(one.get("kind")), name_of(one)) for one in (*brought, *skipped))
     there += [_title(one, namespace) for one in brought if _is_there(world, one, namespace, new)]
     for contents, source in sources:
-        new.groups.extend((group, source) for group in contents.groups)
+        for group in contents.groups:
+            if any(_key(group, namespace) == _key(one, namespace) for one, _ in new.groups):
+                raise ManifestError(f"{source}: {_title(group, namespace)} is there twice")
+            new.groups.append((group, source))
         for pod in contents.pods:
             if _runs(world, pod, namespace):
                 there.append(_title(pod, namespace))
@@ -68,8 +71,8 @@ def applied(world: World, files: Iterable[tuple[Sequence[Manifest], str]], names
 
 def _is_there(world: World, manifest: Manifest, namespace: str, new: NewPods) -> bool:
     """Report whether an object is there already; where it is not, put it into the world."""
-    kind, name = str(manifest["kind"]), _name(manifest)
-    space = "" if kind in _CLUSTER_WIDE else _namespace(manifest, namespace)
+    kind, name = str(manifest["kind"]), name_of(manifest)
+    space = "" if kind in _CLUSTER_WIDE else namespace_of(manifest, namespace)
     if (kind, space, name) in world.known:
         return True
     changed = {**manifest, "metadata": {**_meta(manifest), "namespace": space}}
@@ -98,14 +101,18 @@ def _provisioned(world: World, spec: dict[str, Any], name: str, new: NewPods) ->
 
 def _runs(world: World, pod: Manifest, namespace: str) -> bool:
     """Report whether a pod of that name has a node."""
-    uid = world.snapshot.uid_of(_namespace(pod, namespace), _name(pod))
+    uid = world.snapshot.uid_of(namespace_of(pod, namespace), name_of(pod))
     there = world.snapshot.pods.get(uid or "")
     return there is not None and bool(there.node)
 
 
 def _title(one: Manifest, namespace: str) -> str:
-    kind, name = str(one.get("kind") or "Pod"), _name(one)
-    return f"{kind} {name}" if kind in _CLUSTER_WIDE else f"{kind} {_namespace(one, namespace)}/{name}"
+    kind, name = str(one.get("kind") or "Pod"), name_of(one)
+    return f"{kind} {name}" if kind in _CLUSTER_WIDE else f"{kind} {namespace_of(one, namespace)}/{name}"
+
+
+def _key(one: Manifest, namespace: str) -> tuple[str, str]:
+    return namespace_of(one, namespace), name_of(one)
 
 
 def _meta(one: Manifest) -> dict[str, Any]:
@@ -113,9 +120,11 @@ def _meta(one: Manifest) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _namespace(one: Manifest, default: str) -> str:
+def namespace_of(one: Manifest, default: str) -> str:
+    """Return the namespace of a manifest, which may have any shape."""
     return str(_meta(one).get("namespace") or default)
 
 
-def _name(one: Manifest) -> str:
+def name_of(one: Manifest) -> str:
+    """Return its name; empty where it has none."""
     return str(_meta(one).get("name") or "")

@@ -50,7 +50,10 @@ def admit_group(
     manifest: Manifest, classes: Mapping[str, PriorityClass], *, namespace: str, source: str
 ) -> AdmittedGroup:
     """Fill in what the API server would. Raises ManifestError."""
-    meta = dict(manifest.get("metadata") or {})
+    meta = manifest.get("metadata") or {}
+    if not isinstance(meta, dict):
+        raise ManifestError(f"{source}: a PodGroup's metadata must be an object")
+    meta = {**meta}
     where = f"{source}: PodGroup {meta.get('name') or '?'}"
     if not meta.get("name"):
         raise ManifestError(f"{where}: it has no metadata.name")
