@@ -63,6 +63,16 @@ def test_victims_of_one_plan_together_leave_the_guarantee() -> None:
     assert ("ConfigMap", "makeway-system", "makeway-queues") in refused.depends_on
 
 
+def test_a_pod_too_large_for_what_is_above_a_guarantee_keeps_no_smaller_one() -> None:
+    built = tree(queue("a", guaranteed={"cpu": 200}), queue("b"))
+    sizes = {"first": 100, "large": 300, "small": 100}
+    pods = [pod(uid, "root.a", "n1", LOW + place, size) for place, (uid, size) in enumerate(sizes.items())]
+
+    found = plan(snapshot_of(built, *pods), ask(pod("new", "root.b", priority=HIGH, size=200)), NOW)
+
+    assert victims(found) == {"n1": ["first", "small"]}
+
+
 def test_what_live_orders_remove_no_longer_counts_towards_the_guarantee() -> None:
     built = tree(queue("a", guaranteed={"cpu": 300}), queue("p"))
     pods = [pod(f"a{number}", "root.a", "n1") for number in range(4)] + [pod("far", "root.a", "n2")]

@@ -237,9 +237,12 @@ def _margins(
 
 
 def _beyond(uses: Ints, spare: int) -> Flags:
-    """Return which pods are too much, counted from the last slot, of at most `spare` in all."""
-    total = uses[::-1].cumsum(axis=0)[::-1]
-    return np.asarray((uses > 0) & (total > spare))
+    """Return which pods are too much, from the last slot on, of at most `spare` in all. O(slots · nodes)."""
+    left, beyond = np.full(uses.shape[1], spare), np.zeros(uses.shape, np.bool_)
+    for slot in range(len(uses) - 1, -1, -1):
+        beyond[slot] = uses[slot] > left
+        np.subtract(left, uses[slot], out=left, where=~beyond[slot])
+    return beyond
 
 
 def guarantee_of(snapshot: Snapshot, pod: PodRecord, question: Question) -> str:
