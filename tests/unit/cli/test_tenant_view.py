@@ -317,6 +317,23 @@ def test_a_tenant_sees_the_queues_that_its_pods_may_use_and_those_above() -> Non
     assert TenantView(OWN).queues(report, "root.bank").unknown
 
 
+def test_what_a_quota_waits_for_names_no_namespace_to_a_tenant() -> None:
+    at = story().order.created_at
+    for reason, message in (
+        ("victims-per-namespace", "3 more victims in namespace bank than the 20 of the last minute"),
+        ("mode-off", "root.both uses pods 3 of at most pods 1; the brake holds bank, ledger"),
+    ):
+        wait = QuotaWaiting(reason=reason, message=message, since=at, until=at)
+        process = QuotaProcess(since=at, waiting=wait)
+        queue = QueueState(path="root.both", namespaces=("bank", OWN), process=process)
+        report = QueueReport(api_version="v1", planner="p", at=at, revision="1", queues=(queue,))
+
+        (shown,) = TenantView(OWN).queues(report, "root").queues
+
+        assert shown.process is not None
+        assert shown.process.waiting == replace(wait, message=f"it waits ({reason})")
+
+
 def test_where_pods_without_a_queue_are_held_a_tenant_with_queues_sees_no_open_ones() -> None:
     paths = ("root", "root.@unplaced", "root.bank", "root.shop", "root.shop.web", "root.shopping")
     report = QueueReport(

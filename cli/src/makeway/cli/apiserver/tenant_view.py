@@ -135,8 +135,9 @@ class TenantView:
         )
 
     def _process(self, process: QuotaProcess) -> QuotaProcess:
+        """Of a wait the sentence may name namespaces: those braked, or one that a cap is about."""
         wait = process.waiting
-        shown = replace(wait, message=self.text(wait.message)) if wait else None
+        shown = replace(wait, message=f"it waits ({wait.reason})") if wait else None
         return replace(process, order_id="", waits_for=(), waiting=shown)
 
     def _uid(self, uid: str) -> str:
