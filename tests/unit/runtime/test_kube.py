@@ -304,6 +304,26 @@ async def test_a_token_file_is_read_again_after_a_401(tmp_path: Path) -> None:
         assert await api.request("GET", "/x") == b"welcome"
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_name_that_a_path_resolves_reaches_no_other_object(tmp_path: Path, name: str) -> None:
+    reached: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        reached.append(request.path)
+        return web.json_response({})
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(ApiError, match="404"):
+            await api.call(api.core.delete_namespaced_pod, name, "shop")
+        with pytest.raises(ApiError, match="404"):
+            await api.call(api.core.delete_namespaced_pod, "cart", name)
+        with pytest.raises(ApiError, match="404"):
+            await api.request("GET", f"/api/v1/namespaces/shop/pods/{name}")
+        await api.call(api.core.delete_namespaced_pod, f"a{name}", "shop")
+
+    assert reached == [f"/api/v1/namespaces/shop/pods/a{name}"]
+
+
 async def test_the_cluster_uid_is_that_of_kube_system(tmp_path: Path) -> None:
     async def handler(request: web.Request) -> web.Response:
         assert request.path == "/api/v1/namespaces/kube-system"

@@ -11,7 +11,7 @@ calls knows what may be. Every failure is one of two:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -193,6 +193,7 @@ class TypedApis:
         **options: object,
     ) -> bytes:
         """Call an operation of a typed API once, and return the body of its answer; as `Api.request`."""
+        _check_names(one for one in arguments if isinstance(one, str))
         sent = operation(
             *arguments, **options, _preload_content=False, _request_timeout=_timeout(timeout_seconds)
         )
@@ -263,6 +264,7 @@ class Api(TypedApis):
         body: object = None,
         content_type: str = "application/json",
     ) -> Awaitable[aiohttp.ClientResponse]:
+        _check_names(path.split("/"))
         sent: Awaitable[aiohttp.ClientResponse] = self.client.call_api(
             path,
             method,
@@ -381,6 +383,13 @@ class Api(TypedApis):
         if not uid:
             raise ApiUnavailable("namespace kube-system has no UID")
         return uid
+
+
+def _check_names(segments: Iterable[str]) -> None:
+    """Refuse names that aiohttp would resolve in a path: pod `..` would be its namespace."""
+    for one in segments:
+        if one in (".", ".."):
+            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", f"no object has the name {one}")
 
 
 def describe(error: BaseException) -> str:
