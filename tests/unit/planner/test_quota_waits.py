@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
-from makeway.bus.messages import ControlState
+from makeway.bus.messages import ControlState, EvictionOrder, Outcome
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce
+from unit.evictor.building import a_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a
 
 MINUTE = timedelta(minutes=1)
@@ -232,3 +234,29 @@ async def test_a_success_that_did_not_last_a_minute_is_undone_and_names_what_mad
     assert [reason for reason, _ in world.told] == ["QuotaEnforced", "QuotaUndone"]
     assert len(world.orders) == 1
     assert world.control.timer(PATH) is None
+
+
+async def test_a_quota_whose_pods_are_made_anew_past_the_gate_ends_once_as_much_came_as_had_to_go() -> None:
+    world = Enforcing(pods(300), 100, others=100)
+    carry_out, numbers = world.evictor.carry_out, count()
+
+    async def carried_out(order: EvictionOrder, deliveries: int = 1) -> Outcome:
+        outcome = await carry_out(order, deliveries)
+        now = int(world.clock.now().timestamp() * 1_000_000)
+        for victim in outcome.victims:
+            if victim.result == "deleted":
+                name = f"again{next(numbers)}"
+                world.make(pod_in_a(name, created=now, controller="Thing shop/agent"))
+                world.evictor.cluster.put(a_pod(name).in_queue(PATH).build())
+        return outcome
+
+    world.evictor.carry_out = carried_out  # type: ignore[method-assign]
+    ended = await world.until_ended(timedelta(hours=5))
+
+    assert (ended.result, ended.evicted) == ("undone", 240)
+    assert "pods 200 too much" in ended.message
+    assert [one.message for one in ended.blocked] == ["80 pods made anew by Thing shop/agent"]
+    assert [reason for reason, _ in world.told][-1] == "QuotaUndone"
+    written = len(world.orders)
+    await world.run(timedelta(hours=1))
+    assert len(world.orders) == written

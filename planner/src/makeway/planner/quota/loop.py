@@ -57,6 +57,7 @@ from makeway.planner.quota.processes import (
     memory_in,
 )
 from makeway.planner.quota.telling import QuotaTelling, ResultReporter
+from makeway.planner.quota.undone import in_vain
 from makeway.planner.quota.waiting import Cause
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -345,6 +346,10 @@ class QuotaLoop:
         if mode == "observe" or not found.victims:
             ended = control.concluded(path, found.plan, now, observed=mode == "observe")
             self._telling.ended(path, process, ended)
+            return
+        if (over := in_vain(self._snapshot, path, process, found.plan, now)) is not None:
+            control.finish(path, over, now)
+            self._telling.ended(path, process, over)
             return
         control.planned(path, found.plan, now)
         if held_back:

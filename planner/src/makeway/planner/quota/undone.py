@@ -1,17 +1,19 @@
-"""Whether what a successful process has brought down is up again a minute later. Pure."""
+"""Whether pods are made anew past the queue gate, a minute after a success or while a process runs. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.importance import microseconds
 from makeway.core.queues.amounts import Amounts, looser, over, texts_of
-from makeway.core.queues.quota import QuotaObstacle
+from makeway.core.queues.quota import QuotaObstacle, QuotaPlan
 from makeway.core.text import counted
-from makeway.planner.quota.processes import EndedQuota
+from makeway.planner.quota.processes import EndedQuota, RunningQuota
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 LOOK_AGAIN: Final = timedelta(seconds=60)
@@ -49,22 +51,41 @@ def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> En
         f"{path} came down to its max, and uses {held} of at most {texts_of(most)} again: "
         f"{counted(success.ended.evicted, 'pod')} went for nothing"
     )
-    makers = tuple(
-        QuotaObstacle(MADE_ANEW, f"{counted(pods, 'pod')} made anew by {maker}")
-        for maker, pods in _makers(snapshot, path, success.began_at).most_common(_SHOWN)
-    )
+    makers = _makers(_made_since(snapshot, path, success.began_at))
     return EndedQuota("undone", now, message, success.ended.evicted, makers)
 
 
-def _makers(snapshot: Snapshot, path: str, since: datetime) -> Counter[str]:
-    """Count the pods in and below a queue that were created since then, by what made them."""
+def in_vain(
+    snapshot: Snapshot, path: str, process: RunningQuota, plan: QuotaPlan, now: datetime
+) -> EndedQuota | None:
+    """Return how a process ends that has evicted as many pods as it plans for, and has to free as much still.
+
+    The gate lets no pod into a queue above its maximum, so that what was evicted has come again past it, and
+    would for ever. None where it is not so. O(pods below).
+    """
+    if process.evicted < sum(unit.size for unit in plan.victims):
+        return None
+    if not any(plan.need.get(name, 0) >= amount for name, amount in process.need.items()):
+        return None
+    message = f"{plan.message}, as when that began: {counted(process.evicted, 'pod')} went for nothing"
+    makers = _makers(_made_since(snapshot, path, process.began_at))
+    return EndedQuota("undone", now, message, process.evicted, makers)
+
+
+def _made_since(snapshot: Snapshot, path: str, since: datetime) -> list[PodRecord]:
+    """Return the pods in and below a queue that were created since then."""
     queues = snapshot.queues
-    tree = queues.tree
-    if tree is None:
-        return Counter()
+    if queues.tree is None:
+        return []
     began = microseconds(since) - 1_000_000  # creation times are whole seconds
-    return Counter(
-        pod.controller or f"no owner in namespace {pod.namespace}"
-        for pod in queues.staying_in(tree.at(path))
-        if pod.facts.created_micros >= began
+    there = queues.staying_in(queues.tree.at(path))
+    return [pod for pod in there if pod.facts.created_micros >= began]
+
+
+def _makers(made: Iterable[PodRecord]) -> tuple[QuotaObstacle, ...]:
+    """Name what made most of some pods."""
+    pods = Counter(pod.controller or f"no owner in namespace {pod.namespace}" for pod in made)
+    return tuple(
+        QuotaObstacle(MADE_ANEW, f"{counted(number, 'pod')} made anew by {maker}")
+        for maker, number in pods.most_common(_SHOWN)
     )
