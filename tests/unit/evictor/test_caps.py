@@ -271,6 +271,37 @@ def test_victims_that_go_together_wait_until_all_of_them_may_go() -> None:
     assert evictions.room(rates, "queue root.a", {"a": 11}, now, together=True) is None
 
 
+@given(
+    st.builds(Rates, st.integers(1, 12), st.integers(1, 30), st.none() | st.integers(1, 8)),
+    st.lists(st.tuples(st.integers(0, 90), st.sampled_from("ab"), st.integers(1, 5), st.sampled_from("pq"))),
+    st.dictionaries(st.sampled_from("ab"), st.integers(1, 5), min_size=1),
+    st.booleans(),
+)
+def test_the_time_that_is_told_is_the_first_from_now_on_at_which_the_caps_let_pods_go(
+    rates: Rates,
+    evicted: list[tuple[int, str, int, str]],
+    victims: dict[str, int],
+    together: bool,
+) -> None:
+    evictions, now = Evictions(), NOW
+    for seconds, where, count, party in evicted[:8]:
+        now += seconds * SECOND
+        evictions = evictions.adding({where: count}, now, now, party=party)
+    wanted = [victims] if together else [{where: 1} for where in victims]
+
+    def allowed(seconds: int) -> bool:
+        at = now + seconds * SECOND
+        return any(evictions.over(rates, "p", one, at) is None for one in wanted)
+
+    first = next((seconds for seconds in range(0, 640, 5) if allowed(seconds)), None)
+    room = evictions.room(rates, "p", victims, now, together=together)
+
+    assert (room is None) == (first is None)
+    if room is not None and first is not None:
+        assert now <= room.at <= now + first * SECOND
+        assert first == 0 or room.at > now + (first - 5) * SECOND
+
+
 def test_where_a_cap_lets_no_pod_go_ever_no_room_is_told() -> None:
     assert Evictions().room(Rates(0, 0), "queue root.a", {"a": 1}, NOW) is None
 

@@ -146,7 +146,7 @@ class Evictions:
         What counts only gets less with time, so it is searched for by halves among the moments at which a
         bucket is over. O(log buckets · buckets).
         """
-        moments = sorted({now, *self._ends(party, victims, now)})
+        moments = [now, *sorted({at for at in self._ends(party, victims, now) if at > now})]
         wanted = [victims] if together else [{namespace: 1} for namespace in victims]
 
         def allowed(at: datetime) -> bool:
