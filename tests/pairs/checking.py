@@ -58,6 +58,10 @@ def _planned(case: Case, found: Plan | PlanRefusal) -> Iterator[str]:
     if waits and any(one.victims for one in found.candidates):
         yield "plan: victims before the DaemonSet's delay is over"
     if found.candidates:
+        if oracle.on_its_way(case) and found.candidates[0].victims:
+            roomy = [node for node in nodes if oracle.free(case, node, oracle.SOON) >= case.preemptor.cpu]
+            if any(_is_asked(case, node) for node in roomy):
+                yield "plan: a running pod is evicted though terminating ones make the room in its queue"
         if any(oracle.coming(case, node) for node in nodes if _is_asked(case, node)):
             if found.candidates[0].victims:
                 yield "plan: a running pod is evicted though terminating ones make the room"

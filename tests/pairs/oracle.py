@@ -161,13 +161,23 @@ def coming(case: Case, node: int) -> bool:
     return free(case, node, SOON) >= case.preemptor.cpu and not maximum_passed(case, (), strict=True)
 
 
+def on_its_way(case: Case) -> bool:
+    """Report whether the preemptor's queue is full, and pods that leave soon make the room that it lacks."""
+    leaving = [pod for pod in case.pods if pod.left is not None and 0 <= pod.left <= SOON]
+    full = maximum_passed(case, (), strict=True)
+    return bool(full) and not maximum_passed(case, leaving, strict=True)
+
+
 def feasible(case: Case, node: int) -> bool:
     """Report whether the documents promise room on a node.
 
-    They do where a legal set of victims makes it, whichever pods are kept where a guarantee or a hard budget
-    keeps some of several, and whichever are chosen where an order may not have more. No group is counted on
-    of which a part is leaving, and none for a pod of a DaemonSet.
+    They do not while terminating pods make the room in the preemptor's queue. They do where a legal set of
+    victims makes it, whichever pods are kept where a guarantee or a hard budget keeps some of several, and
+    whichever are chosen where an order may not have more. No group is counted on of which a part is leaving,
+    and none for a pod of a DaemonSet.
     """
+    if on_its_way(case):
+        return False
     simple = of_daemonset(case)
     found = [
         one

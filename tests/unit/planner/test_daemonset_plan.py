@@ -483,6 +483,57 @@ def test_what_is_leaving_the_full_queue_is_room_in_it() -> None:
     assert (victims(candidate), [one.pod.uid for one in candidate.awaited]) == (set(), ["a0"])
 
 
+def leaving_elsewhere(ends: float, *pods: PodRecord, maximum: int = 20, free: int = 100) -> Snapshot:
+    """Queue root.a is full: one of its pods leaves another node, the others run on the DaemonSet's."""
+    snapshot = with_maximum(maximum, *pods, free=free)
+    leaving = in_queue("leaving", "root.a.deep", ends=ends)
+    snapshot.apply(PutPod(msgspec.structs.replace(leaving, node="elsewhere")))
+    return snapshot
+
+
+def test_no_pod_of_the_full_queue_goes_where_one_that_leaves_another_node_makes_the_room() -> None:
+    snapshot = leaving_elsewhere(20, in_queue("a0", "root.a.deep"))
+
+    refusal = why(snapshot, of_queue("root.a.deep", 10))
+
+    assert (refusal.reason, refusal.retry_at) == ("QueueRoomOnItsWay", NOW + timedelta(seconds=80))
+    assert "default/leaving on elsewhere" in refusal.message
+
+
+def test_where_what_leaves_another_node_makes_too_little_in_the_full_queue_running_pods_go() -> None:
+    snapshot = leaving_elsewhere(20, in_queue("a0", "root.a.deep"), in_queue("a1", "root.a.deep"), maximum=30)
+
+    assert victims(the(snapshot, of_queue("root.a.deep", 15))) == {"a0", "a1"}
+
+
+def test_a_pod_that_is_overdue_elsewhere_makes_no_room_in_the_full_queue() -> None:
+    snapshot = leaving_elsewhere(-60, in_queue("a0", "root.a.deep"))
+
+    assert victims(the(snapshot, of_queue("root.a.deep", 10))) == {"a0"}
+
+
+def test_one_with_a_long_grace_period_elsewhere_is_awaited_only_where_nothing_else_helps() -> None:
+    asked = of_queue("root.a.deep", 10)
+
+    assert victims(the(leaving_elsewhere(3600, in_queue("a0", "root.a.deep")), asked)) == {"a0"}
+    refusal = why(leaving_elsewhere(3600, in_queue("a0", "root.a.deep", 30)), asked)
+    assert (refusal.reason, refusal.retry_at) == ("QueueRoomOnItsWay", NOW + timedelta(seconds=3660))
+
+
+def test_beside_pods_that_leave_the_node_and_the_full_queue_only_what_the_node_lacks_goes() -> None:
+    pods = [
+        in_queue("leaving", "root.a.deep", ends=20),
+        in_queue("a0", "root.a.deep"),
+        in_queue("b0", "root.b"),
+    ]
+    snapshot = with_maximum(30, *pods)
+
+    candidate = the(snapshot, of_queue("root.a.deep", 20))
+
+    assert [one.pod.uid for one in candidate.awaited] == ["leaving"]
+    assert len(victims(candidate)) == 1
+
+
 in_queues = st.lists(
     st.tuples(
         st.sampled_from(["root.a.deep", "root.b", "root.default"]),

@@ -63,7 +63,8 @@ class PlannerMetrics:
             "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules that look at the pod), "
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
             "PlacesNotFound (for a group, whose scheduler may find some), "
-            "DaemonSetStartDelay, DaemonSetRoomOnItsWay, DaemonSetNoVictims, PreemptionLoop, "
+            "QueueRoomOnItsWay (terminating pods make it), "
+            "DaemonSetStartDelay, DaemonSetNoVictims, PreemptionLoop, "
             "MemberNotSeen (a pod of the group that is asked about).",
             ["reason"],
             registry=registry,

@@ -138,15 +138,10 @@ def evaluate(
     if groups is not None:
         removable = groups.whole(removable)
         grouped = lower & ~removable & ~under_budget & ~guaranteed
-    allocatable = columns.allocatable[asked[:, None], nodes]
-    room = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked] - need
-    leaving = np.broadcast_to(batch.leaving[asked], allocatable.shape)
+    room = resource_room(batch, asked, need, devices)
+    leaving = np.broadcast_to(batch.leaving[asked], room.shape)
     uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
-    too_small = need > allocatable
-    if devices:
-        served = np.isin(asked, [columns.resources[name] for name in devices])
-        elsewhere = served[:, None] & (allocatable == 0)
-        room, too_small = np.where(elsewhere, MOST, room), too_small & ~elsewhere
+    too_small = (need > columns.allocatable[asked[:, None], nodes]) & (room != MOST)
     if layers.names:
         room = np.concatenate([room, layers.room])
         leaving = np.concatenate([leaving, layers.leaving])
@@ -221,6 +216,20 @@ def evaluate(
         grouped=grouped,
         groups=groups,
     )
+
+
+def resource_room(batch: NodeBatch, asked: Ints, need: Ints, devices: frozenset[str]) -> Ints:
+    """Return int64[R, M], what is left of asked resources with the preemptor there and the awaited gone.
+
+    `asked`: the resources' layers; `need`: int64[R, 1]. MOST where a node may serve one of `devices`.
+    """
+    columns, nodes = batch.columns, batch.nodes
+    allocatable = columns.allocatable[asked[:, None], nodes]
+    room: Ints = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked] - need
+    if devices:
+        served = np.isin(asked, [columns.resources[name] for name in devices])
+        room = np.where(served[:, None] & (allocatable == 0), MOST, room)
+    return room
 
 
 def _all(flags: Flags) -> Flags:

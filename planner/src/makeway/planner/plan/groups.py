@@ -361,7 +361,7 @@ class PlanGroups:
                 sum(
                     amounts.get(maximum.resource, 0)
                     for number, amounts in unit.price.amounts
-                    if maximum.queue.number <= number < maximum.queue.below
+                    if maximum.queue.number <= number < maximum.queue.below and queues.on_its_way is None
                 )
                 for maximum in queues.maxima
             ]

@@ -5,7 +5,7 @@ Pure: no await, logger, clock or client. The same input leads to the same answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.daemonset.planner import plan_daemonset
 from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, ruled_out
-from makeway.planner.plan.evaluate import VictimLimits, evaluate
+from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
@@ -99,21 +99,22 @@ def _attempt(
     """Plan as `_decide` does; None also where the tallies' allowance did not suffice.
 
     The room of terminating pods with much of their grace period left counts only where there is no plan
-    without it.
+    without it, and that does not wait for others already.
     """
     soon = cache.awaited.at(snapshot, now)
     try:
         found = _decide(
             snapshot, replace(question, terminating=soon), now, cache, at_most=at_most, allowance=allowance
         )
-        if not isinstance(found, PlanRefusal) or soon.complete:
+        if not isinstance(found, PlanRefusal) or soon.complete or found.reason == diagnosis.QUEUE_ROOM:
             return found
         room = cache.awaited.at(snapshot, now, patient=True)
         patient = replace(question, terminating=room, patient=True)
         later = _decide(snapshot, patient, now, cache, at_most=at_most, allowance=allowance)
     except AllowanceUsedUp:
         return None
-    return found if isinstance(later, PlanRefusal) else later
+    waits = not isinstance(later, PlanRefusal) or later.reason == diagnosis.QUEUE_ROOM
+    return later if waits else found
 
 
 def _decide(
@@ -166,6 +167,10 @@ def _decide(
     unmodelled, unmodelled_total = best_candidates(
         (evaluated.unmodelled() for evaluated in batches), most, question.most_pods
     )
+    if evaluator.queue_room_is_awaited(candidates, potential):
+        return replace(
+            diagnosis.awaits_queue_room(scope, question, snapshot, evaluator.queues), left_out=left_out
+        )
     if candidates_total or unmodelled_total:
         return Plan(scope, candidates, candidates_total, unmodelled, unmodelled_total, left_out)
     stats = evaluator.refusal_stats(nodes, potential, at_most)
@@ -261,7 +266,7 @@ class Evaluator:
         self._layers = layers_of(snapshot, question.constraints, placed, tallies)
         self._devices = snapshot.served_by_devices(question.needs)
         queues = queue_constraints_of(snapshot, question, placed, tallies)
-        self.queues = replace(queues, maxima=()) if question.ignore_columns else queues
+        self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
         self._groups = PlanGroups(snapshot, question, microseconds(now), self._debits, queues.margins)
         self.left_out = self._layers.left_out
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
@@ -338,6 +343,24 @@ class Evaluator:
             int(helped_places(evaluated.batch, evaluated.found).sum()) for evaluated in batches
         )
         return EvaluatedNodes(batches, beyond, scores)
+
+    def queue_room_is_awaited(self, candidates: Sequence[PlanCandidate], rows: Ints) -> bool:
+        """Report whether to wait for the room in the preemptor's queue, which terminating pods make.
+
+        It is where there are no candidates, or where the best has victims though a node has the resources
+        once the awaited have left. O(nodes · asked resources).
+        """
+        if self.queues.on_its_way is None or not rows.size:
+            return False
+        if not candidates:
+            return True
+        if not candidates[0].victims:
+            return False
+        vector = self._snapshot.columns.amounts(self.question.needs)
+        asked = np.flatnonzero(vector > 0)
+        need = vector[asked][:, None]
+        rooms = (resource_room(batch, asked, need, self._devices) for batch in self._overlay.batches(rows))
+        return any(bool((room >= 0).all(axis=0).any()) for room in rooms)
 
     def refusal_stats(self, nodes: EvaluatedNodes, rows: Ints, at_most: int) -> RefusalStats | None:
         """Return the statistics for a refusal on some rows, none of which is helped.

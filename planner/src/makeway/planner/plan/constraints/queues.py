@@ -4,7 +4,8 @@ Two rules, as numbers over the columns:
 
 * `queue-max`: where the preemptor's queue, or a queue above it, would be over its maximum, only pods of
   that same queue make room in it. That is one more layer: its room is what is left of the maximum, and a
-  pod of the subtree uses what it requests. Pods that the queue gate never holds are exempt.
+  pod of the subtree uses what it requests. Pods that the queue gate never holds are exempt. Where awaited
+  terminating pods, on whichever nodes, make all the room that is missing, running pods make none.
 * `queue-guaranteed`: a queue that is not the preemptor's own or above it never falls below its guarantee,
   whatever is removed on a node together. Pods that would take it there are kept, the most important first.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -30,6 +32,7 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Placed
 from makeway.planner.plan.constraints.tally import BoundedTallies
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -57,6 +60,18 @@ class QueueMaximum:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueRoomOnItsWay:
+    """The terminating pods whose leaving meets every maximum that the preemptor would go over.
+
+    `pods`: all that use some of those maxima, the first to end first. `until`: when so many of them are
+    overdue that the others no longer make the room.
+    """
+
+    pods: tuple[PodRecord, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class GuaranteeMargin:
     """A guarantee that removing pods of one node, and what goes with them, could break.
 
@@ -72,6 +87,7 @@ class GuaranteeMargin:
 class QueueConstraints:
     """What is near enough to a limit to matter; most often nothing.
 
+    `on_its_way`: what makes the room in the maxima without a victim; running pods make none there then.
     `revision`: of the queues. `numbers`: int64[signatures], the pods' queues plus 1; `size`: how many queues
     there are.
     """
@@ -81,6 +97,7 @@ class QueueConstraints:
     revision: str = ""
     numbers: Ints | None = None
     size: int = 0
+    on_its_way: QueueRoomOnItsWay | None = None
 
     @property
     def key(self) -> Hashable:
@@ -89,6 +106,7 @@ class QueueConstraints:
             self.revision,
             tuple((one.queue.number, one.resource, one.room, one.reason) for one in self.maxima),
             tuple((one.queue.number, one.resource, one.spare) for one in self.margins),
+            self.on_its_way is not None,
         )
 
     def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
@@ -144,7 +162,7 @@ class QueueConstraints:
         queues = self.queue_numbers(columns, nodes, slots)
         for number, maximum in enumerate(self.maxima):
             layer = columns.resources.get(maximum.resource)
-            if layer is not None:
+            if layer is not None and self.on_its_way is None:
                 inside = (queues >= maximum.queue.number) & (queues < maximum.queue.below)
                 uses[number] = np.where(inside, columns.requests[layer, :slots][:, nodes], 0)
             room[number] = maximum.room
@@ -174,8 +192,9 @@ def queue_constraints_of(
         return NO_QUEUE_CONSTRAINTS
     pod = question.preemptor
     maxima: tuple[QueueMaximum, ...] = ()
+    coming = [other for _, other in assumed]
     if not is_queue_exempt(pod.namespace, pod.priority, snapshot.exemptions.queue_exempt_namespaces):
-        maxima = tuple(_maxima(snapshot, tree, own, pod, [other for _, other in assumed]))
+        maxima = tuple(_maxima(snapshot, tree, own, pod, coming))
     margins = tuple(_margins(snapshot, tree, own, question))
     if not maxima and not margins:
         return NO_QUEUE_CONSTRAINTS
@@ -187,7 +206,8 @@ def queue_constraints_of(
         return snapshot.signatures.of_labels(QUEUE_LABELS, numbered, signatures)
 
     numbers = tallies.get(snapshot, ("queue", queues.revision), weigh, cost=_PYTHON).use
-    return QueueConstraints(maxima, margins, queues.revision, numbers, len(tree))
+    on_its_way = _on_its_way(snapshot, question, maxima, coming) if maxima else None
+    return QueueConstraints(maxima, margins, queues.revision, numbers, len(tree), on_its_way)
 
 
 def _maxima(
@@ -208,6 +228,33 @@ def _maxima(
             if asked and room < 0:
                 used = f"{text_of(name, held.get(name, 0))} of {text_of(name, most)}"
                 yield QueueMaximum(queue, name, max(room, -MOST), f"Queue {queue.path} at max: {name} {used}")
+
+
+def _on_its_way(
+    snapshot: Snapshot, question: Question, maxima: tuple[QueueMaximum, ...], assumed: list[PodRecord]
+) -> QueueRoomOnItsWay | None:
+    """Return what makes the room in all of the maxima; None where awaited pods do not. O(terminating pods).
+
+    Nominated pods take some of it first, whatever their priority: the queue gate keeps the places of those
+    that live orders make room for.
+    """
+    numbers, counted = snapshot.queues.number_of, {question.preemptor.uid, *(pod.uid for pod in assumed)}
+    named = {one.uid for one in question.nominations} - counted
+    nominated = [pod for uid in named if (pod := snapshot.pods.get(uid)) is not None and not pod.node]
+    short = [
+        sum(maximum.used_by(pod, numbers(pod)) for pod in nominated) - maximum.room for maximum in maxima
+    ]
+    awaited = [
+        (pod, uses)
+        for pod in question.terminating.pods()
+        if any(uses := [maximum.used_by(pod, numbers(pod)) for maximum in maxima])
+    ]
+    awaited.sort(key=lambda one: (one[0].ends_micros, one[0].uid))
+    for last, uses in reversed(awaited):
+        short = [missing - use for missing, use in zip(short, uses, strict=True)]
+        if max(short) <= 0:
+            return QueueRoomOnItsWay(tuple(pod for pod, _ in awaited), overdue_at([last]))
+    return None
 
 
 def margins_of(snapshot: Snapshot, question: Question) -> tuple[GuaranteeMargin, ...]:

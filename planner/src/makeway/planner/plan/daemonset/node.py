@@ -47,6 +47,7 @@ class DaemonSetNode:
       port; `free`: what is free of that now.
     * `maxima`: those of the constraints that are maxima of the pod's own queues; what is asked and free of
       them are amounts of their resources.
+    * `queues`: what the maxima are from; where their room is on its way, no occupant makes some.
     * `occupants`: the pods on it by slot; `awaited`: those that leave anyway, which are in no slot.
     * `allowance`: how many pods each budget of the node's pods lets go; empty where budgets are soft.
     * `may_go`: pods that every rule lets go, and the guarantees of queues all of them together. `stay`: the
@@ -63,6 +64,7 @@ class DaemonSetNode:
     free: Mapping[str, int]
     constraints: frozenset[str]
     maxima: Mapping[str, QueueMaximum]
+    queues: QueueConstraints
     occupants: list[Occupant]
     awaited: list[Occupant]
     may_go: frozenset[int]
@@ -130,9 +132,10 @@ def daemonset_node_of(
     queues = queue_constraints_of(snapshot, question, request_overlay.placed, tallies)
     maxima = {} if question.ignore_columns else {limit.reason: limit for limit in queues.maxima}
 
-    def occupant(pod: PodRecord) -> Occupant:
+    def occupant(pod: PodRecord, *, leaves: bool = False) -> Occupant:
         amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.signature(pod.uid))
-        unit = snapshot.units.of(pod)
+        unit, number = snapshot.units.of(pod), snapshot.queues.number_of(pod)
+        makes_room = leaves or queues.on_its_way is None
         return Occupant(
             uid=pod.uid,
             pod_class=_class_of(unit),
@@ -140,7 +143,7 @@ def daemonset_node_of(
             created_micros=unit.created_micros,
             amounts={name: int(amounts[layer]) for name, layer in resources.items()}
             | {name: int(uses[layer]) for name, layer in constraints.items()}
-            | {name: one.used_by(pod, snapshot.queues.number_of(pod)) for name, one in maxima.items()},
+            | {name: one.used_by(pod, number) if makes_room else 0 for name, one in maxima.items()},
             budgets=tuple(key for held in unit.budgets for key in snapshot.budgets.charged(held)),
         )
 
@@ -170,8 +173,9 @@ def daemonset_node_of(
         | {name: one.room + question.preemptor.requests[one.resource] for name, one in maxima.items()},
         constraints=frozenset([*constraints, *maxima]),
         maxima=maxima,
+        queues=queues,
         occupants=[occupant(pod) for pod in pods],
-        awaited=[occupant(pod) for pod in batch.awaited.get(0, ())],
+        awaited=[occupant(pod, leaves=True) for pod in batch.awaited.get(0, ())],
         may_go=frozenset(range(len(pods))) - stay.keys(),
         stay=tuple(stay[slot] for slot in sorted(stay, reverse=True)),
         slots={pod.uid: slot for slot, pod in enumerate(pods)},

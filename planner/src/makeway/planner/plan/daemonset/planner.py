@@ -16,6 +16,7 @@ from makeway.planner.plan.constraints.tally import BoundedTallies
 from makeway.planner.plan.daemonset import text
 from makeway.planner.plan.daemonset.candidate import DaemonSetVictims, daemonset_candidate
 from makeway.planner.plan.daemonset.node import DaemonSetNode, daemonset_node_of
+from makeway.planner.plan.refusal.text import awaits_queue_room
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
@@ -26,8 +27,8 @@ def plan_daemonset(
 ) -> Plan | PlanRefusal:
     """Decide which pods go for a daemonset pod, whose node may be helped. O(n log n) for the node's n pods.
 
-    In this order: no victims before the start delay is over; none where room is expected; else the
-    configured strategies over the pods that may go.
+    In this order: no victims before the start delay is over; none where room is expected, on the node or in
+    the pod's queue; else the configured strategies over the pods that may go.
     """
     exemptions = snapshot.exemptions
     due = (question.unfit_since or now) + exemptions.policy.daemon_sets.preemption_start_delay
@@ -39,6 +40,8 @@ def plan_daemonset(
         return _unmodelled(node, scope)
     if not node.lacking(node.awaited):
         return _planned(node, DaemonSetVictims(awaited=needed_of(node.awaited, lacking)), scope)
+    if node.queues.on_its_way is not None and node.maxima.keys() & node.lacking(node.awaited).keys():
+        return awaits_queue_room(scope, question, snapshot, node.queues)
     return _chosen(node, scope)
 
 

@@ -27,7 +27,7 @@ from makeway.planner.plan.refusal.statistics import (
 )
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanCandidate, PlanRefusal, Scope
-from makeway.planner.plan.terminating import overdue_text
+from makeway.planner.plan.terminating import NAMED, overdue_text
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import POD_GROUP
 from makeway.planner.snapshot.state import Snapshot
@@ -40,6 +40,7 @@ PODS_EXEMPT = "PodsSpared"
 NO_ROOM = "NotEnoughRoom"
 FORBIDDEN = "ForbiddenByPolicy"
 NOT_FOUND = "PlacesNotFound"
+QUEUE_ROOM = "QueueRoomOnItsWay"
 
 UNKNOWN_NODE = "Not known to the planner"
 NEAREST = 3
@@ -76,6 +77,28 @@ def not_offered(scope: Scope, question: Question, resource: str) -> PlanRefusal:
     wanted = amount_of(resource, question.needs[resource])
     message = f"{_subject(question)} asks for {resource} {wanted}, which no node offers"
     return PlanRefusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
+
+
+def awaits_queue_room(
+    scope: Scope, question: Question, snapshot: Snapshot, queues: QueueConstraints
+) -> PlanRefusal:
+    """Refuse while terminating pods, on whichever nodes, make the room that the preemptor's queue lacks.
+
+    The queue gate lets the preemptor be tried again as they leave. There is no sample: it would pass with
+    running pods of the queue gone.
+    """
+    coming = queues.on_its_way
+    assert coming is not None  # noqa: S101 - the caller has looked
+    named = ", ".join(f"{pod.namespace}/{pod.name} on {pod.node}" for pod in coming.pods[:NAMED])
+    more = f" and {counted(len(coming.pods) - NAMED, 'other')}" if len(coming.pods) > NAMED else ""
+    limits = "; ".join(limit.reason for limit in queues.maxima)
+    message = (
+        f"{_subject(question)} waits: {limits}; terminating pods make the room, and are awaited until "
+        f"{api_time(coming.until)}: {named}{more}; no running pod is evicted for it"
+    )
+    found = dependencies(snapshot, question, (), limited=True, exempt={}, queues=queues)
+    reasons = {limit.reason: scope.nodes_potential for limit in queues.maxima}
+    return PlanRefusal(scope, QUEUE_ROOM, message, reasons, retry_at=coming.until, depends_on=found)
 
 
 def refusal(
