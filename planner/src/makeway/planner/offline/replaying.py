@@ -16,7 +16,7 @@ from makeway.planner.offline.results import OtherOrders
 from makeway.planner.offline.term_orders import NOTHING, other_orders
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
-from makeway.planner.plan.gang.decision import gang_decision, gang_record_of
+from makeway.planner.plan.gang.decision import GangDecision, gang_decision, gang_record_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import gang_question_of
 from makeway.planner.plan.gang.result import GangRefusal
@@ -97,6 +97,10 @@ class Replay:
             return self._quota_again(decided)
         if isinstance(decided, entries.GroupDecided):
             return self.group_again(decided)
+        return record_of(self.decision(decided))
+
+    def decision(self, decided: entries.Decided) -> Decision:
+        """Return the decision about a pod, made again. Raises as `question_of`."""
         request = msgspec.structs.replace(
             _decode_request(decided.request), nominations=tuple(self._nominations.items)
         )
@@ -105,24 +109,28 @@ class Replay:
         result = answer(self.snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
-        return record_of(
-            Decision(
-                decision_id=decided.decision_id,
-                planner=REPLAY,
-                at=decided.at,
-                request=request,
-                question=question,
-                result=result,
-                policy_revision=self.snapshot.exemptions.revision,
-                duration_seconds=0.0,
-                queue=self.snapshot.queues.path_of(question.preemptor),
-            )
+        return Decision(
+            decision_id=decided.decision_id,
+            planner=REPLAY,
+            at=decided.at,
+            request=request,
+            question=question,
+            result=result,
+            policy_revision=self.snapshot.exemptions.revision,
+            duration_seconds=0.0,
+            queue=self.snapshot.queues.path_of(question.preemptor),
         )
 
     def group_again(
         self, decided: entries.GroupDecided, objective: tuple[GroupTerm, ...] | None = None
     ) -> DecisionRecord:
         """Decide about a group again; with another `objective` than the policy's where one is given."""
+        return gang_record_of(self.group_decision(decided, objective))
+
+    def group_decision(
+        self, decided: entries.GroupDecided, objective: tuple[GroupTerm, ...] | None = None
+    ) -> GangDecision:
+        """Return the decision about a group, made again; `objective` as of `group_again`."""
         snapshot = self.snapshot
         request = msgspec.structs.replace(
             _decode_group_request(decided.request), nominations=tuple(self._nominations.items)
@@ -131,17 +139,15 @@ class Replay:
         result = plan_gang(snapshot, question, decided.at, self._cache, objective=objective)
         if isinstance(result, GangRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
-        return gang_record_of(
-            gang_decision(
-                snapshot,
-                request,
-                question,
-                result,
-                decision_id=decided.decision_id,
-                planner=REPLAY,
-                at=decided.at,
-                objective=objective,
-            )
+        return gang_decision(
+            snapshot,
+            request,
+            question,
+            result,
+            decision_id=decided.decision_id,
+            planner=REPLAY,
+            at=decided.at,
+            objective=objective,
         )
 
     def other_orders(
