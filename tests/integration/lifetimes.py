@@ -38,8 +38,9 @@ def needed(item: pytest.Item) -> set[str]:
 
 
 def group(item: pytest.Item) -> str:
-    """Return the name of what one process runs as a whole: the tests of a cluster that is started once, a
-    module that has a fixture of its own, or a test with all its parameters.
+    """Return the name of what one process runs as a whole: the tests of a cluster that is started once, those
+    of a module that has a fixture of its own, or a test with all its parameters; on one cluster each, so that
+    each process runs its tests in their order, and none comes back to a cluster that was stopped.
     """
     if once := [name for name in needed(item) if name in KINDS and KINDS[name].whole]:
         return min(once)
@@ -47,7 +48,7 @@ def group(item: pytest.Item) -> str:
     found = definitions.name2fixturedefs.values() if definitions else ()
     whole = any(definition.scope == "module" for of_name in found for definition in of_name)
     name = item.originalname if isinstance(item, pytest.Function) and not whole else ""
-    return f"{item.path.stem}.{name}"
+    return ".".join((item.path.stem, name, *sorted(needed(item))))
 
 
 def order(items: list[pytest.Item]) -> None:

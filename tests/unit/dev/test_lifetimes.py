@@ -24,7 +24,13 @@ def an_item(name: str, *fixtures: str) -> pytest.Item:
 def test_one_process_runs_all_tests_of_a_control_plane_that_is_started_once() -> None:
     items = [an_item("a", "tls_cluster"), an_item("b", "tls_cluster"), an_item("c", "shared_cluster")]
 
-    assert [group(item) for item in items] == ["tls_cluster", "tls_cluster", "test_c."]
+    assert [group(item) for item in items] == ["tls_cluster", "tls_cluster", "test_c..shared_cluster"]
+
+
+def test_tests_of_one_function_on_two_control_planes_are_two_groups() -> None:
+    here, there = an_item("a", "shared_cluster"), an_item("a", "external_cluster")
+
+    assert group(here) != group(there)
 
 
 def test_tests_run_by_their_control_planes_those_of_whole_ones_first() -> None:
