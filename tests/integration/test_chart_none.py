@@ -9,6 +9,7 @@ from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, render
 from integration.conftest import Install
 from integration.granting import Grant, denied, grants, unused
+from integration.priority_classes import Classes
 from integration.waiting import NotYet, until
 
 PLANNER = "makeway-planner"
@@ -97,6 +98,8 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: 
     process, _ = await asyncio.to_thread(installed.release.start_service, "planner")
     await until("the planner leads", leads, every=0.5)
     async with installed.space() as space, installed.bus() as bus:
+        classes = Classes(space)
+        await classes.add("tolerant", 10, minimum=20, seconds=60)  # which is put on record
         await space.add_nodes(make_node("n1").cpu(1))
         await space.run(make_pod("low").priority("low").cpu(1))
         (pod,) = await space.create(make_pod("high").priority("high").cpu(1))
@@ -108,7 +111,8 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: 
             return True
 
         await until("the preemption is compared", compared)
-    await until("the planner has used what it is granted", all_used, every=0.5)
+        await until("the planner has used what it is granted", all_used, every=0.5)
+        await classes.remove()
     wrongly = [str(grant) for grant in REFUSED if await allowed(grant)]
     assert await allowed(Grant("update", "coordination.k8s.io", "leases", NAMESPACE, PLANNER))
     log = installed.release.log(process)
@@ -118,5 +122,10 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: 
     assert {event.user for event in events} == {f"system:serviceaccount:{NAMESPACE}:{PLANNER}"}
     assert denied(events) == []
     wrote = {(event.verb, event.resource) for event in events if event.verb not in READS}
-    assert wrote == {("create", "leases"), ("update", "leases"), ("create", "events")}
+    assert wrote == {
+        ("create", "leases"),
+        ("update", "leases"),
+        ("create", "events"),
+        ("patch", "configmaps"),
+    }
     assert "ermissions violation" not in log
