@@ -183,6 +183,11 @@ gang-differential: setup ## Plans for pod groups against an exact solver on smal
 pairs: setup ## Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
 	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST))
 
+.PHONY: referee
+referee: setup ## Keep 300 requests of the integration tests, with replies and orders, for tests/referee
+	rm -rf build/streams && MAKEWAY_KEEP_STREAMS=$(CURDIR)/build/streams $(MAKE) integration
+	PYTHONPATH=tests $(BIN)/python -m referee.choose build/streams
+
 .PHONY: upstream-suites
 upstream-suites: setup ## kube-scheduler's own integration tests of preemption, with MakeWay in it (SUITES=a,b CASES=pattern)
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --suites "$(SUITES)" --cases "$(CASES)" $(ARGS)
@@ -192,8 +197,8 @@ upstream-short: setup ## A dozen cases of those tests that stand for all
 	PYTHONPATH=tests $(BIN)/python -m upstream_suites.run --short
 
 .PHONY: differential-test
-differential-test: setup ## 300 fresh clusters, every case that once differed, and 300 in which two features meet
-	$(BIN)/pytest -q tests/differential
+differential-test: setup ## 300 fresh clusters, 300 in which two features meet, and what real clusters were answered
+	$(BIN)/pytest -q tests/differential tests/referee
 	$(BIN)/pytest -q -n auto --dist worksteal tests/pairs
 
 .PHONY: protocol-test

@@ -48,6 +48,7 @@ from makeway.dev.options import (
     ClusterOptions,
 )
 from makeway.dev.progress import ConsoleProgress
+from referee.streams import keep
 
 PLUGIN_FORM = "plugin"
 SYNC_FORM = "sync-api-calls"
@@ -114,6 +115,7 @@ def _start(directory: Path, options: ClusterOptions, config: pytest.Config) -> R
 
 
 def _stop(cluster: RunningCluster, config: pytest.Config) -> None:
+    keep(cluster)
     cluster.owned.stop()
     directory = cluster.owned.directory
     for data in ("etcd", "nats"):
