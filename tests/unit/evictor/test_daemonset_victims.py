@@ -71,9 +71,9 @@ async def test_a_pod_of_equal_priority_is_evicted_for_a_daemonset_pod() -> None:
 @pytest.mark.parametrize(
     ("preemptor", "policy", "rule"),
     [
-        (bound(), Policy(), "lower-priority"),
-        (owned(preemptor_pod().build()), ON, "lower-priority"),
-        (bound(node="node-b"), ON, "lower-priority"),
+        (bound(), Policy(), "daemonset-not-proven"),
+        (owned(preemptor_pod().build()), ON, "daemonset-not-proven"),
+        (bound(node="node-b"), ON, "daemonset-not-proven"),
         (bound(999), ON, "higher-priority"),
         (
             bound(),
@@ -121,7 +121,7 @@ OTHER_LABELS = Selector((Requirement("app", "In", frozenset({"x"})),))
 async def test_a_forged_owner_evicts_no_pod_of_equal_priority(daemonsets: list[DaemonSetOwner]) -> None:
     outcome = await evicted_for(bound(), a_pod("a").priority(1000).build(), daemonsets=daemonsets)
 
-    assert (outcome.result, outcome.victims[0].reason) == ("refused", "lower-priority")
+    assert (outcome.result, outcome.victims[0].reason) == ("refused", "daemonset-not-proven")
 
 
 async def test_a_forged_owner_keeps_no_pod() -> None:
@@ -140,7 +140,7 @@ async def test_a_forged_owner_keeps_no_pod() -> None:
 @pytest.mark.parametrize(
     ("settings", "result"),
     [
-        (DaemonSets(enabled=True), "lower-priority"),
+        (DaemonSets(enabled=True), "daemonset-not-proven"),
         (DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=()), "daemonset-other-namespace"),
         (DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=("*",)), "succeeded"),
     ],

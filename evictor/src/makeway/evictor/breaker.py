@@ -46,7 +46,11 @@ NEVER_ORDERED: Final = frozenset({"invalid-name", "incomplete-order", "not-after
 NEVER_VICTIMS: Final = frozenset(
     {"lower-priority", "higher-priority", "system-critical", "is-preemptor", "on-another-node"}
 )
-"""Reasons to spare a victim that do not change while it lives, so that no planner overlooks them."""
+"""Reasons to spare a victim that do not change while it lives, so that no planner overlooks them.
+
+Where an author may have changed what they rest on, `decide` names another: `pod-group` for the priority of a
+group, `daemonset-not-proven` for a DaemonSet that lets equal priorities go.
+"""
 
 _NOTHING: Final = SlidingWindow(TEN_MINUTES)
 

@@ -15,14 +15,21 @@ from typing import Final, TypeAlias, TypeGuard
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, NominationToClear, OutcomeResult, Victim
 from makeway.bus.subjects import Subjects
 from makeway.core.daemonset.binding import bound_node
-from makeway.core.daemonset.rule import HIGHER_PRIORITY
+from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE, HIGHER_PRIORITY
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition, PriorityClass
-from makeway.core.k8s.pod_groups import Membership
+from makeway.core.k8s.pod_groups import Membership, group_of
 from makeway.core.policy import external
 from makeway.core.policy.document import Protection
-from makeway.core.policy.facts import PodFacts, at_priority_of, facts_of, is_controlled, proven_facts
+from makeway.core.policy.facts import (
+    SYSTEM_CRITICAL_PRIORITY,
+    PodFacts,
+    at_priority_of,
+    facts_of,
+    is_controlled,
+    proven_facts,
+)
 from makeway.core.policy.rules import (
     LOWER_PRIORITY,
     SYSTEM_CRITICAL,
@@ -60,6 +67,12 @@ CHART_FENCES: Final = Fences.of()
 
 _BY_PRIORITY: Final = frozenset({LOWER_PRIORITY, HIGHER_PRIORITY, SYSTEM_CRITICAL})
 """Rules whose answer changes where the owner of a group makes it anew at another priority."""
+
+DAEMONSET_NOT_PROVEN: Final = "daemonset-not-proven"
+"""The rule that keeps a pod of equal priority: the order was written for a DaemonSet's pod that may displace
+it, and by now no DaemonSet proves the preemptor, or the policy does not let it."""
+
+_OF_DAEMONSETS: Final = frozenset({DAEMONSET_SINGLE, DAEMONSET_MULTIPLE})
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A DNS-1123 subdomain, which covers namespaces, pods, nodes and leases."""
@@ -249,9 +262,25 @@ def judge(
         facts = at_priority_of(facts, group.priority)
     allowed = ask(rules, PreemptionPair(preemptor, facts, now))
     if not allowed.removable:
-        regrouped = allowed.rule in _BY_PRIORITY and group is not None and group.priority is not None
-        return Exempt(POD_GROUP if regrouped else allowed.rule, f"{allowed.rule}: {allowed.detail}")
+        rule = allowed.rule
+        if rule in _BY_PRIORITY and _goes_by_group(order, preemptor, there):
+            rule = POD_GROUP
+        elif (
+            rule == LOWER_PRIORITY and victim.rule in _OF_DAEMONSETS and facts.priority == preemptor.priority
+        ):
+            rule = DAEMONSET_NOT_PROVEN
+        return Exempt(rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there)
+
+
+def _goes_by_group(order: EvictionOrder, preemptor: PreemptorFacts, pod: Pod) -> bool:
+    """Report whether a group that its owner may have made anew says one of the two priorities.
+
+    A victim's own counts as soon as its group is gone, or not served. A group that preempts has that of its
+    highest ancestor, which is another object than the one that the order names.
+    """
+    moved = order.group is not None and order.group.priority != preemptor.priority
+    return moved or bool(group_of(pod))
 
 
 def known_facts(pod: Pod, daemonsets: KnownDaemonSets) -> PodFacts:
@@ -304,7 +333,10 @@ def judge_for_quota(
         return grouped
     facts = at_priority_of(known_facts(stays, daemonsets), None if group is None else group.priority)
     kept = quota_exemption_of(facts, protection) or bar(stays)
-    return _delete(stays) if kept is None else Exempt(kept.rule, kept.detail)
+    if kept is None:
+        return _delete(stays)
+    regrouped = kept.rule == SYSTEM_CRITICAL and facts.by_itself < SYSTEM_CRITICAL_PRIORITY
+    return Exempt(POD_GROUP if regrouped else kept.rule, kept.detail)
 
 
 def _delete(pod: Pod) -> Delete:

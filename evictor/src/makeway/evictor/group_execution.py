@@ -28,7 +28,7 @@ from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, gang
 from makeway.evictor.execution import Execution, VictimProgress, side_by_side
-from makeway.evictor.groups import first_of_units
+from makeway.evictor.groups import POD_GROUP, first_of_units
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict
@@ -252,5 +252,6 @@ class GroupExecution(Execution):
             and (pod.metadata.namespace, group_of(pod)) == (group.namespace, group.name)
             and pod.metadata.uid == victim.uid
         ):
-            return Exempt("is-preemptor", "the order names a pod of its own group as a victim")
+            # The name says so; a plan may have been made before its owner made a group of that name anew.
+            return Exempt(POD_GROUP, "the order names a pod of its own group as a victim")
         return super()._judge(victim, pod)
