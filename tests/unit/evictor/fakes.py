@@ -33,10 +33,11 @@ Effect = Callable[[], None]
 
 
 class VirtualClock:
-    """Sleeping costs no time; the time of whoever sleeps is then now."""
+    """Sleeping costs no time; the time of whoever sleeps is then now. `late`: how long after it was due."""
 
     def __init__(self) -> None:
         self.time = NOW
+        self.late = timedelta(0)
         self.slept: list[float] = []
 
     def now(self) -> datetime:
@@ -44,7 +45,7 @@ class VirtualClock:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        until = self.time + timedelta(seconds=seconds)
+        until = self.time + timedelta(seconds=seconds) + self.late
         await asyncio.sleep(0)
         self.time = max(self.time, until)
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from makeway.bus.messages import Awaited, VictimOutcome
 from makeway.core.policy.document import Policy, PolicyLimits
@@ -168,6 +169,52 @@ async def test_an_order_over_the_minutes_cap_waits_until_there_is_room() -> None
     )
 
 
+async def test_by_default_no_cap_holds_what_the_api_server_bears_out() -> None:
+    """Its victims are counted, and told where they are more than the default caps."""
+    names = [f"p{number}" for number in range(100)]
+    world = World(*running(*names))
+    world.evictor.caps.count({"default": 600}, NOW)
+
+    outcome = await world.carry_out(make_order(*names))
+
+    assert outcome.result == "succeeded"
+    assert len(world.cluster.deletes()) == 100
+    assert world.evictor.caps.describe(world.clock.now()).startswith("700 victims in the last minute")
+
+
+async def test_orders_that_are_borne_out_leave_a_quota_its_share() -> None:
+    names = [f"p{number}" for number in range(100)]
+    world = World(*running(*names), *(a_pod(f"q{i}").build() for i in range(81)))
+    await world.carry_out(make_order(*names))
+
+    quota = quota_order(*(f"q{number}" for number in range(81)))
+    outcome = await world.carry_out(structs.replace(quota, order_id="ord-q"))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-share")
+    assert len(world.cluster.deletes()) == 100 + 80  # the last fifth is for other queues
+
+
+async def test_by_default_the_caps_hold_an_order_whose_victim_runs_nowhere_by_the_api_server() -> None:
+    world = World(a_pod("a").on(None).phase("Pending").build())
+    world.evictor.caps.count({"default": 100}, NOW)
+
+    outcome = await world.carry_out(make_order(make_victim("a", assumed=True)))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-share")
+    assert world.cluster.deletes() == []
+
+
+async def test_an_order_that_a_cap_holds_ends_by_the_caps_name_however_late_it_looks_again() -> None:
+    world = World(*running("a"))
+    world.policy = limited(victims_per_minute=1, victims_per_order=1)
+    world.evictor.caps.count({"default": 1}, NOW)
+    world.clock.late = 1.5 * SECOND
+
+    outcome = await world.carry_out(make_order("a", not_after=NOW + 20 * SECOND))
+
+    assert (outcome.result, outcome.reason) == ("refused", "victims-per-minute")
+
+
 async def test_an_order_that_is_over_a_rate_until_its_time_ends_is_refused_with_the_cap() -> None:
     world = World(*running("a"))
     world.policy = limited(victims_per_minute=1, victims_per_order=1)
@@ -188,7 +235,7 @@ async def test_what_an_order_did_not_evict_is_taken_back() -> None:
 
     await world.carry_out(make_order("a", "b"))
 
-    assert world.evictor.caps.describe(NOW).startswith("0 of 500")
+    assert world.evictor.caps.describe(NOW).startswith("0 victims in the last minute")
 
 
 async def test_victims_that_an_earlier_delivery_deleted_count_here_too() -> None:
@@ -196,7 +243,7 @@ async def test_victims_that_an_earlier_delivery_deleted_count_here_too() -> None
 
     await world.carry_out(make_order("a", "b"), deliveries=2)
 
-    assert world.evictor.caps.describe(world.clock.now()).startswith("2 of 500")
+    assert world.evictor.caps.describe(world.clock.now()).startswith("2 victims in the last minute")
 
 
 async def test_what_other_evictors_evicted_counts_and_ones_own_outcome_does_not_count_twice() -> None:
@@ -204,11 +251,11 @@ async def test_what_other_evictors_evicted_counts_and_ones_own_outcome_does_not_
     await world.carry_out(make_order("a"))
     own = world.records.outcomes["ord-1"]
     world.evictor.caps.ended(own, NOW)
-    assert world.evictor.caps.describe(NOW).startswith("1 of 500")
+    assert world.evictor.caps.describe(NOW).startswith("1 victim in the last minute")
 
     other = {name: getattr(own, name) for name in own.__struct_fields__} | {"evictor": "evictor-2"}
     world.evictor.caps.ended(type(own)(**other), NOW)
-    assert world.evictor.caps.describe(NOW).startswith("2 of 500")
+    assert world.evictor.caps.describe(NOW).startswith("2 victims in the last minute")
 
 
 async def test_a_quota_order_goes_as_far_as_the_caps_let_it() -> None:
@@ -335,7 +382,7 @@ async def test_the_mode_stops_an_order_that_waits_for_a_cap() -> None:
     outcome = await world.carry_out(make_order("a"))
 
     assert (outcome.result, outcome.reason) == ("refused", "mode-off")
-    assert world.evictor.caps.describe(NOW).startswith("1 of 500")
+    assert world.evictor.caps.describe(NOW).startswith("1 victim in the last minute")
 
 
 async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() -> None:

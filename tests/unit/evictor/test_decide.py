@@ -231,7 +231,7 @@ class TestAVictim:
         assert isinstance(verdict, Exempt)
 
     def test_an_assumed_pod_may_be_unbound_or_bound_to_the_node(self) -> None:
-        assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1")
+        assert judge(a_pod("v").on(None).build(), assumed=True) == Delete(True, "1", bound=False)
         assert judge(a_pod("v").build(), assumed=True) == Delete(True, "1")
 
     def test_an_assumed_pod_that_was_bound_elsewhere_holds_no_room_here(self) -> None:

@@ -4,6 +4,9 @@ The line goes by the order's place, as that for slots does. One that waits for a
 none of a lower priority pass, so that an important order is not kept waiting by many small ones. Of its own
 priority, smaller ones pass: else one tenant's large order would hold up everyone else's.
 
+Victims are counted twice: all of them, against the caps that the policy sets; and those of quotas and of
+orders that the API server does not bear out, against the caps that hold where the policy sets none.
+
 Each evictor counts what it evicts when it decides to, and what the others' outcomes tell. So the caps hold
 for all evictors together, but for what those have under way whose outcomes are not written.
 """
@@ -22,8 +25,10 @@ import structlog
 
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.policy.rates import Rates
+from makeway.core.text import counted
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.rates import Evictions, OverCap, victims_of
+from makeway.evictor.rates import Evictions, OverCap, Room, victims_of
+from makeway.evictor.verdicts import Refused
 
 MOST_WAITING: Final = 400
 """Orders that wait for a rate in one evictor. Those in hand are 500: some are left for what need not wait."""
@@ -47,6 +52,13 @@ _SERVE_EVERY: Final = timedelta(seconds=0.2)
 _log = structlog.get_logger()
 
 
+class RatesInForce(Protocol):
+    """The caps in force."""
+
+    def __call__(self, *, verified: bool) -> Rates:
+        """Return those for all orders (`verified`), or those for quotas and unverified orders."""
+
+
 class Waiting(Protocol):
     """The clock of an order that waits, and holds no slot meanwhile."""
 
@@ -59,10 +71,14 @@ class Waiting(Protocol):
 
 @dataclass(eq=False)
 class Reservation:
-    """Victims that an order may evict, by namespace, and since when; the others are taken back."""
+    """Victims that an order may evict, by namespace, and since when; the others are taken back.
+
+    `verified`: the API server bears the order out, so that only caps that the policy sets hold it.
+    """
 
     party: str
     victims: Mapping[str, int]
+    verified: bool = False
     place: tuple[bool, int, int] = (False, 0, 0)
     over: OverCap | None = None
     at: datetime | None = None
@@ -70,14 +86,24 @@ class Reservation:
     allowed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Caps:
-    """One evictor's. `rates`: those in force now; `identity`: of this evictor, in outcomes."""
+@dataclass(frozen=True)
+class _First:
+    """The first in line that waits for a cap of the whole cluster. `least`: so many victims wait for one."""
 
-    def __init__(self, rates: Callable[[], Rates], identity: str, metrics: EvictorMetrics) -> None:
+    priority: int
+    over: OverCap
+    least: int
+
+
+class Caps:
+    """One evictor's. `identity`: of this evictor, in outcomes."""
+
+    def __init__(self, rates: RatesInForce, identity: str, metrics: EvictorMetrics) -> None:
         self._rates = rates
         self._identity = identity
         self._metrics = metrics
-        self._evictions = Evictions()
+        self._all = Evictions()
+        self._unverified = Evictions()
         self._line: list[Reservation] = []
         self._awaiting = 0
         self._served = datetime.min.replace(tzinfo=UTC)
@@ -89,36 +115,51 @@ class Caps:
         clock: Waiting,
         place: tuple[bool, int, int],
         go_on: Callable[[], None],
+        *,
+        verified: bool = False,
     ) -> Reservation | OverCap:
         """Wait until an order may evict these victims; return what stands in the way where its time ends.
+
+        `verified`: what the order says was read from the API server just now: who waits there for which node,
+        of which priority, and that the victims run there. A quota's excess cannot be read so.
 
         Victims of a quota that the caps let go later than in a moment do not wait: the planner orders them
         again when they may, and tells of the wait. `go_on` is called before each look, and raises where the
         order has been stopped.
         """
-        wanted = Reservation(party_of(order), victims, place)
+        wanted = Reservation(party_of(order), victims, verified and order.kind != "quota", place)
+        ends = order.not_after - MARGIN
         if not victims:
             return wanted
         insort(self._line, wanted, key=lambda one: one.place)
         try:
             while True:
-                go_on()
-                self._serve(clock.now())
+                if wanted.over is None or clock.now() < ends:  # else it ends by the name of its cap
+                    go_on()
+                    self._serve(clock.now())
                 if wanted.at is not None:
                     return wanted
                 if wanted.over is not None and not wanted.waited:
                     wanted.waited = True
                     self._metrics.over_caps.labels(wanted.over.cap, "waited").inc()
                     _log.warning("order_over_cap", cap=wanted.over.cap, message=wanted.over.message)
-                ends = order.not_after - MARGIN
                 if wanted.over is not None and (
                     clock.now() >= ends
                     or len(self._line) > MOST_WAITING
                     or (order.kind == "quota" and not self._may_go_soon(wanted, clock.now()))
                 ):
                     self._metrics.over_caps.labels(wanted.over.cap, "refused").inc()
-                    return self.with_room(wanted.over, wanted.party, victims, clock.now(), together=True)
-                pause = POLL_SECONDS if wanted.over is not None else _SERVE_EVERY.total_seconds()
+                    return self.with_room(
+                        wanted.over,
+                        wanted.party,
+                        victims,
+                        clock.now(),
+                        together=True,
+                        verified=wanted.verified,
+                    )
+                pause = _SERVE_EVERY.total_seconds()
+                if wanted.over is not None:
+                    pause = min(POLL_SECONDS, (ends - clock.now()).total_seconds())
                 await clock.idle(pause, wanted.allowed)
         except BaseException:
             self.settle([wanted], {}, clock.now())
@@ -128,21 +169,48 @@ class Caps:
                 self._line.remove(wanted)
 
     def with_room(
-        self, over: OverCap, party: str, victims: Mapping[str, int], now: datetime, *, together: bool
+        self,
+        over: OverCap,
+        party: str,
+        victims: Mapping[str, int],
+        now: datetime,
+        *,
+        together: bool,
+        verified: bool = False,
     ) -> OverCap:
         """Return when victims may go, one of them or all `together`, and the cap that holds till then.
 
         `over`: what stands in the way now, which is another cap where that one ends earlier.
         """
-        rates, evictions = self._rates(), self._evictions
-        if (room := evictions.room(rates, party, victims, now, together=together)) is None:
+        if (room := self._room(party, victims, now, together=together, verified=verified)) is None:
             return over
         first = victims if together else dict.fromkeys(list(victims)[:1], 1)
-        return replace(evictions.over(rates, party, first, room.at - _INSTANT) or over, room=room)
+        last = (
+            evictions.over(rates, party, first, room.at - _INSTANT)
+            for evictions, rates in self._counts(verified)
+        )
+        return replace(next((one for one in last if one is not None), over), room=room)
+
+    def _room(
+        self, party: str, victims: Mapping[str, int], now: datetime, *, together: bool, verified: bool
+    ) -> Room | None:
+        rooms = [
+            evictions.room(rates, party, victims, now, together=together)
+            for evictions, rates in self._counts(verified)
+        ]
+        known = [room for room in rooms if room is not None]
+        if len(known) < len(rooms):
+            return None
+        return Room(max(room.at for room in known), min(room.victims for room in known))
+
+    def _counts(self, verified: bool) -> tuple[tuple[Evictions, Rates], ...]:
+        """Return what was evicted, and the caps on that, which an order has to keep to."""
+        every = self._all, self._rates(verified=True)
+        return (every,) if verified else (every, (self._unverified, self._rates(verified=False)))
 
     def _may_go_soon(self, wanted: Reservation, now: datetime) -> bool:
         """Report whether victims may go in a moment, if none go for others meanwhile."""
-        room = self._evictions.room(self._rates(), wanted.party, wanted.victims, now, together=True)
+        room = self._room(wanted.party, wanted.victims, now, together=True, verified=wanted.verified)
         return room is not None and room.at - now <= QUOTA_WAITS
 
     def settle(self, reserved: Iterable[Reservation], evicted: Mapping[str, int], now: datetime) -> None:
@@ -157,18 +225,34 @@ class Caps:
                 left[namespace] = left.get(namespace, 0) - used
                 back[namespace] = used - count
             if any(back.values()):
-                self._evictions = self._evictions.adding(back, one.at, now, party=one.party)
+                self._add(back, one.at, now, party=one.party, verified=one.verified)
 
-    def count(self, victims: Mapping[str, int], now: datetime) -> None:
+    def count(self, victims: Mapping[str, int], now: datetime, *, verified: bool = False) -> None:
         """Count pods, by namespace, that were evicted without a reservation of this process."""
-        self._evictions = self._evictions.adding(victims, now, now)
+        self._add(victims, now, now, verified=verified)
+
+    def _add(
+        self,
+        victims: Mapping[str, int],
+        at: datetime,
+        now: datetime,
+        *,
+        party: str | None = None,
+        verified: bool,
+    ) -> None:
+        self._all = self._all.adding(victims, at, now, party=party)
+        if not verified:
+            self._unverified = self._unverified.adding(victims, at, now, party=party)
 
     def ended(self, outcome: Outcome, now: datetime) -> None:
-        """Count what another evictor's outcome, or one of an earlier process, tells."""
+        """Count what another evictor's outcome, or one of an earlier process, tells.
+
+        It does not say what that evictor has verified: all but quotas, with few exceptions.
+        """
         if outcome.evictor == self._identity:
             return
         for namespace, at in victims_of(outcome):
-            self._evictions = self._evictions.adding({namespace: 1}, at, now)
+            self._add({namespace: 1}, at, now, verified=outcome.kind != "quota")
 
     @contextmanager
     def awaiting(self) -> Iterator[bool]:
@@ -181,17 +265,25 @@ class Caps:
 
     def describe(self, now: datetime) -> str:
         """Return how much of the caps is used, for a person."""
-        evictions, rates = self._evictions, self._rates()
-        said = (
-            f"{evictions.minute.total(now)} of {rates.minute} victims in the last minute, "
-            f"{evictions.ten_minutes.total(now)} of {rates.ten_minutes} in ten minutes"
+        rates, held = self._rates(verified=False), self._all
+        minute, ten_minutes = held.minute.total(now), held.ten_minutes.total(now)
+        said = f"{counted(minute, 'victim')} in the last minute, {ten_minutes} in ten minutes; "
+        if rates != self._rates(verified=True):
+            held = self._unverified
+            said += "of quotas and unverified orders "
+        said += (
+            f"{held.minute.total(now)} of {rates.minute} and "
+            f"{held.ten_minutes.total(now)} of {rates.ten_minutes} allowed"
         )
         return f"{said}; orders that wait: {len(self._line)}" if self._line else said
 
-    def _show(self, now: datetime) -> None:
-        evictions, rates = self._evictions, self._rates()
-        self._metrics.recent.labels("minute").set(evictions.minute.total(now))
-        self._metrics.recent.labels("ten-minutes").set(evictions.ten_minutes.total(now))
+    def show_recent(self, now: Callable[[], datetime]) -> None:
+        """Have the metrics of what was evicted lately say it as of when they are read."""
+        self._metrics.recent.labels("minute").set_function(lambda: self._all.minute.total(now()))
+        self._metrics.recent.labels("ten-minutes").set_function(lambda: self._all.ten_minutes.total(now()))
+
+    def _show(self) -> None:
+        rates = self._rates(verified=False)
         self._metrics.allowed.labels("minute").set(rates.minute)
         self._metrics.allowed.labels("ten-minutes").set(rates.ten_minutes)
         self._metrics.held.set(len(self._line))
@@ -201,26 +293,42 @@ class Caps:
         if len(self._line) > _SHORT_LINE and now - self._served < _SERVE_EVERY:
             return
         self._served = now
-        self._show(now)
-        rates = self._rates()
-        first: Reservation | None = None  # the first that waits for a cap of the whole cluster
-        least = 0  # so many victims wait for one, and so do more
+        self._show()
+        rates = self._rates(verified=True), self._rates(verified=False)
+        firsts = dict[int, _First]()
         for one in tuple(self._line):
-            count = sum(one.victims.values())
-            if first is not None and (one.place[1] > first.place[1] or count >= least):
-                one.over = first.over
-                continue
-            one.over = self._evictions.over(rates, one.party, one.victims, now)
+            one.over = self._over(one, rates, firsts, now)
             if one.over is None:
                 self._line.remove(one)
                 one.at = now
-                self._evictions = self._evictions.adding(one.victims, now, now, party=one.party)
+                self._add(one.victims, now, now, party=one.party, verified=one.verified)
                 one.allowed.set()
-            elif one.over.everywhere:
-                first, least = first or one, count
+
+    def _over(
+        self, one: Reservation, rates: tuple[Rates, Rates], firsts: dict[int, _First], now: datetime
+    ) -> OverCap | None:
+        """Return what one in line waits for; None for nothing. `firsts`: by what is counted."""
+        count = sum(one.victims.values())
+        for number, evictions in enumerate((self._all,) if one.verified else (self._all, self._unverified)):
+            first = firsts.get(number)
+            if first is not None and (one.place[1] > first.priority or count >= first.least):
+                return first.over
+            over = evictions.over(rates[number], one.party, one.victims, now)
+            if over is not None and over.everywhere:
+                firsts[number] = replace(first or _First(one.place[1], over, count), least=count)
+            if over is not None:
+                return over
+        return None
 
 
 def party_of(order: EvictionOrder) -> str:
     """Return whom an order evicts for, as people read it."""
     preemptor = order.room_for
     return f"queue {order.queue}" if preemptor is None else f"namespace {preemptor.namespace}"
+
+
+def refused_by_cap(over: OverCap) -> Refused:
+    """Return what a cap has against an order, and when some of its victims may go."""
+    if over.room is None:
+        return Refused(over.cap, over.message)
+    return Refused(over.cap, over.message, over.room.at, over.room.victims)

@@ -341,8 +341,9 @@ def judge_for_quota(
 
 def _delete(pod: Pod) -> Delete:
     """The verdict on a pod that may go. A pod without a node has no grace period at the API server."""
-    grace = pod.spec.termination_grace_period_seconds or 0 if pod.spec.node_name else 0
-    return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace)
+    bound = bool(pod.spec.node_name)
+    grace = pod.spec.termination_grace_period_seconds or 0 if bound else 0
+    return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace, bound)
 
 
 def has_ended_elsewhere(stop: Stop) -> bool:

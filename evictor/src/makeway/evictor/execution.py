@@ -34,7 +34,7 @@ from makeway.core.k8s.resource_version import version_of
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.core.policy.toleration_record import NO_RECORD
 from makeway.evictor import decide, patches
-from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation
+from makeway.evictor.caps import MOST_AWAITING, Caps, Reservation, refused_by_cap
 from makeway.evictor.cluster import Cluster, Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.groups import (
@@ -275,7 +275,7 @@ class Execution:
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
-        if await self._reserve([progress.victim for progress, _ in pending]):
+        if await self._reserve(pending):
             pending = await self._judge_all()
         judged = await self._rehearse(pending)
         if self._has_units and (refused := await self._until_deadline(self._incomplete_unit)) is not None:
@@ -334,14 +334,15 @@ class Execution:
         outcomes = await asyncio.gather(*(self._records.outcome(i) for i in ids))
         return {i: o.result if o is not None else None for i, o in zip(ids, outcomes, strict=True)}
 
-    async def _reserve(self, victims: Sequence[Victim]) -> bool:
+    async def _reserve(self, pending: Sequence[Pending]) -> bool:
         """Wait until the policy's caps let these victims go. Return whether the order had to wait."""
         reserved = await self._caps.reserve(
             self.order,
-            Counter(victim.namespace for victim in victims),
+            Counter(progress.victim.namespace for progress, _ in pending),
             self._clock,
             self._turn.place,
             self._may_begin,
+            verified=all(judged is not None and judged.bound for _, judged in pending),
         )
         if isinstance(reserved, OverCap):
             self._over_cap(reserved)
@@ -362,7 +363,7 @@ class Execution:
                 for one in self.progress.values()
                 if isinstance(one.verdict, Gone | Terminating) and not one.delete_sent
             ]
-            self._caps.count(Counter(before), self._clock.now())
+            self._caps.count(Counter(before), self._clock.now(), verified=self.order.kind != "quota")
 
     async def _judge_all(self) -> list[tuple[VictimProgress, Delete]]:
         """Read and judge everything; the victims to delete, in the order's order."""
@@ -455,7 +456,7 @@ class Execution:
             self._may_begin()
             left = await self._left_of_units()
             if left and not self._reserved:
-                await self._reserve([one.victim for one in left])
+                await self._reserve([(one, None) for one in left])
             await side_by_side(partial(self._evict, one, None) for one in left)
         finally:
             self._tell_of_units(went=bool(left))
@@ -923,13 +924,6 @@ class Execution:
             self._halt(Failed("read-refused", str(error)))
         except TemporaryError as error:
             self._halt(Expired(f"the API server or the bus gave no answer until notAfter: {error}"))
-
-
-def refused_by_cap(over: OverCap) -> Refused:
-    """Return what a cap has against an order, and when some of its victims may go."""
-    if over.room is None:
-        return Refused(over.cap, over.message)
-    return Refused(over.cap, over.message, over.room.at, over.room.victims)
 
 
 async def side_by_side(acts: Iterable[Callable[[], Awaitable[None]]], at_once: int = AT_ONCE) -> None:

@@ -67,7 +67,7 @@ class GroupExecution(Execution):
     async def _carry_out(self) -> None:
         await self._wait_for_awaited()
         pending = await self._judge_all()
-        if await self._reserve([progress.victim for progress, _ in pending]):
+        if await self._reserve(pending):
             pending = await self._judge_all()
         await self._rehearse(pending)
         judged = {progress.victim.uid: judgement for progress, judgement in await self._confirm()}

@@ -164,7 +164,8 @@ class EvictorMetrics:
         )
         self.allowed = Gauge(
             "makeway_evictor_allowed_victims",
-            "How many pods the policy allows to be evicted. span: minute, ten-minutes.",
+            "How many pods may be evicted by the policy's caps, or by the default ones, which hold quotas "
+            "and unverified orders only: more evictions are alerted on. span: minute, ten-minutes.",
             ["span"],
             registry=registry,
         )

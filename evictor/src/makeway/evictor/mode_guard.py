@@ -13,7 +13,7 @@ from makeway.bus.messages import ControlState, EvictionOrder
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.core.policy.rates import Rates, rates_of
+from makeway.core.policy.rates import Rates, rates_of, rates_set
 from makeway.evictor.verdicts import Refused
 
 
@@ -107,9 +107,13 @@ class ModeGuard:
         own, told = self._policy().limits.victims_per_order, limits.victims_per_order if limits else None
         return own if told is None else min(own, told)
 
-    def rates(self) -> Rates:
-        """Return how many pods may be evicted in a while: by the policy, and by how many pods there are."""
-        return rates_of(self._policy().limits, self._control.pods if self._control is not None else 0)
+    def rates(self, *, verified: bool = False) -> Rates:
+        """Return how many pods may be evicted in a while: by the policy, and by how many pods there are.
+
+        `verified`: for orders that the API server bears out, which only caps that the policy sets hold.
+        """
+        pods = self._control.pods if self._control is not None else 0
+        return (rates_set if verified else rates_of)(self._policy().limits, pods)
 
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
         """Return why no effect of an order may begin now; None where nothing is against it.

@@ -161,6 +161,7 @@ async def run(
         wasted = WastedVictims(cluster, clock, breaker)
         slots = Slots(concurrency, metrics)
         caps = Caps(mode_guard.rates, identity, metrics)
+        caps.show_recent(clock.now)
         outcomes = FollowingOutcomes(bus, cluster_uid, caps, clock)
 
         def ended(order: EvictionOrder, outcome: Outcome) -> None:

@@ -30,8 +30,8 @@ from makeway.core.policy.rules import PreemptorFacts
 from makeway.core.queues.quota_exemption import QuotaExemption
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
 from makeway.evictor import decide
-from makeway.evictor.caps import party_of
-from makeway.evictor.execution import Execution, Halt, VictimProgress, refused_by_cap, side_by_side
+from makeway.evictor.caps import party_of, refused_by_cap
+from makeway.evictor.execution import Execution, Halt, VictimProgress, side_by_side
 from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.rates import OverCap
 from makeway.evictor.retry import TemporaryError
@@ -70,7 +70,7 @@ class QuotaExecution(Execution):
     async def _evict_in_line(self, progress: VictimProgress) -> None:
         """Evict one victim once the policy's caps let it go."""
         with contextlib.suppress(Halt):
-            await self._reserve([progress.victim])
+            await self._reserve([(progress, None)])
             await self._evict(progress, None)
 
     def _over_cap(self, over: OverCap) -> NoReturn:

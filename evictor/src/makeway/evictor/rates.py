@@ -1,8 +1,9 @@
 """How many pods may be evicted in a while: sliding windows, and what is over which cap. Pure.
 
-The caps bound what orders can do that pass every other check, be they forged, or planned by a defect. A
-window counts in buckets, so that it takes the same memory however much is counted; a bucket counts until all
-of it is past, so that no more than the cap goes in any span of that length.
+The caps bound what orders can do that pass every other check, be they forged, or planned by a defect. By
+default they hold quotas, and orders that the API server does not bear out; others are counted. A window
+counts in buckets, so that it takes the same memory however much is counted; a bucket counts until all of it
+is past, so that no more than the cap goes in any span of that length.
 
 A *party* is whom the evictions are for: a preemptor's namespace, or a queue. From four fifths of a cap for
 the whole cluster on, only parties go on that have used less than a fifth of it themselves, so that one

@@ -27,11 +27,13 @@ class Delete:
     `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
     `resource_version`: of the pod that was judged, which was not being deleted.
     `grace_period_seconds`: the pod's own.
+    `bound`: the pod is on its node; else it is on the scheduler's word alone.
     """
 
     mark: bool = True
     resource_version: str = ""
     grace_period_seconds: int = 0
+    bound: bool = True
 
 
 @dataclass(frozen=True)

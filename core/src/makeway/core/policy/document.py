@@ -116,18 +116,20 @@ class PolicyLimits(PolicySection, frozen=True):
             MakeWayFallback would evict for one pod.
         orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
         orders_awaited: An order that counts on the victims of more other orders is refused.
-        victims_per_minute: Evictors delete no more pods in any minute.
+        victims_per_minute: Evictors delete no more pods in any minute. Absent: no limit, but 500 for quotas
+            and for orders that the API server does not bear out.
         victims_per_namespace_and_minute: Nor more pods of one namespace. Absent: no limit.
         victims_percent_per_ten_minutes: Nor a larger part of all pods in any ten minutes, but always 100 and
-            `victimsPerOrder`.
+            `victimsPerOrder`. Absent: no limit, but 5 for quotas and for orders that the API server does not
+            bear out.
     """
 
     victims_per_order: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
     orders_in_flight: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     orders_awaited: Annotated[int, Meta(ge=1, le=1_000_000)] = 32
-    victims_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] = 500
+    victims_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     victims_per_namespace_and_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    victims_percent_per_ten_minutes: Annotated[int, Meta(ge=1, le=100)] = 5
+    victims_percent_per_ten_minutes: Annotated[int, Meta(ge=1, le=100)] | None = None
 
 
 class QueueRules(PolicySection, frozen=True):

@@ -1,5 +1,7 @@
 """How many pods a policy lets go in a while: its caps on evictions, in pods. Pure.
 
+A cap that the policy sets holds every eviction. One that it does not set has a default, which holds those
+that only makeway's own messages speak for: of quotas, and of orders that the API server does not bear out.
 Evictors keep to them. The planner cuts orders of quotas to them, and what is told before a quota is lowered
 says how long they make it take.
 """
@@ -15,6 +17,13 @@ from makeway.core.text import counted
 
 LEAST_SHARE: Final = 100
 """So many pods may always be evicted in ten minutes, however few there are: as many as an order may name."""
+
+VICTIMS_PER_MINUTE: Final = 500
+VICTIMS_PERCENT_PER_TEN_MINUTES: Final = 5
+"""The caps that a policy does not set."""
+
+NO_CAP: Final = 1_000_000
+"""What lifts the cap of a minute: as many as a policy can write."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +59,32 @@ class Rates:
 
 
 def rates_of(limits: PolicyLimits, pods: int) -> Rates:
-    """Return the caps that a policy means for a cluster of so many pods."""
-    percent = limits.victims_percent_per_ten_minutes
+    """Return the caps for quotas and unverified orders in a cluster of so many pods: set, or by default."""
+    minute, percent = limits.victims_per_minute, limits.victims_percent_per_ten_minutes
+    return _rates(
+        limits,
+        pods,
+        minute=VICTIMS_PER_MINUTE if minute is None else minute,
+        percent=VICTIMS_PERCENT_PER_TEN_MINUTES if percent is None else percent,
+    )
+
+
+def rates_set(limits: PolicyLimits, pods: int) -> Rates:
+    """Return the caps for all evictions in a cluster of so many pods: those set; the others are lifted."""
+    minute, percent = limits.victims_per_minute, limits.victims_percent_per_ten_minutes
+    return _rates(
+        limits,
+        pods,
+        minute=NO_CAP if minute is None else minute,
+        percent=100 if percent is None else percent,
+    )
+
+
+def _rates(limits: PolicyLimits, pods: int, *, minute: int, percent: int) -> Rates:
     share = max(LEAST_SHARE, limits.victims_per_order, pods * percent // 100)
     return Rates(
-        minute=limits.victims_per_minute,
-        ten_minutes=share if percent < 100 else 10 * limits.victims_per_minute,
+        minute=minute,
+        ten_minutes=share if percent < 100 else 10 * minute,
         namespace=limits.victims_per_namespace_and_minute,
     )
 
@@ -74,6 +103,7 @@ def time_needed(rates: Rates, pods: int) -> str:
 def pace_of_quotas(limits: PolicyLimits) -> str:
     """Say how fast a lowered quota comes down under limits, whatever the cluster, in a sentence."""
     rates, percent = rates_of(limits, 0), limits.victims_percent_per_ten_minutes
+    percent = VICTIMS_PERCENT_PER_TEN_MINUTES if percent is None else percent
     share = f", or {percent * 4 / 5:g} % of all pods where that is more" if percent < 100 else ""
     return (
         f"for a lowered quota at most {counted(_for_one(rates.minute), 'pod')} of one queue go in a minute, "
