@@ -95,6 +95,7 @@ def metrics_page() -> str:
         marks=float,
         comparing=float,
         loops=float,
+        paused=float,
         left_out=float,
         sizes={"nodes": float},
     )

@@ -30,6 +30,7 @@ from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, MID, make_pod, make_snapshot
+from unit.planner.test_pauses import room_made
 
 NODES = ["n1", "n2", "n3"]
 ZONED = ["za1", "zb1", "zb2"]
@@ -118,6 +119,20 @@ def request(**changes: Any) -> GroupPlanRequest:
         **changes,
     }
     return GroupPlanRequest(**fields)
+
+
+async def test_a_group_that_was_not_bound_though_room_was_made_three_times_is_refused_for_a_while() -> None:
+    bench = Bench()
+    for number in range(3):
+        room_made(bench.ledger, number, datetime.now(UTC), uid="G")
+
+    reply = await bench.ask()
+
+    assert (reply.status, reply.plan) == ("refused", None)
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "PreemptionPaused"
+    assert reply.refusal.retry_at is not None
+    assert "room was made for this group 3 times" in reply.refusal.message
 
 
 async def test_a_plan_names_nodes_victims_and_its_price() -> None:

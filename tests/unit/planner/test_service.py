@@ -46,6 +46,7 @@ from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNo
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot, settle
+from unit.planner.test_pauses import room_made
 
 POD: dict[str, Any] = {
     "metadata": {"namespace": "shop", "name": "urgent", "uid": "P", "managedFields": []},
@@ -177,6 +178,31 @@ async def test_a_refusal_is_answered_and_written_down_with_its_diagnosis() -> No
     assert reply.refusal.reason == "NoLowerPriorityPods"
     (record,) = await bench.written()
     assert record.diagnosis == reply.refusal
+
+
+async def test_a_pod_that_was_not_bound_though_room_was_made_three_times_is_refused_for_a_while() -> None:
+    bench = Bench(behind=True)
+    for number in range(3):
+        room_made(bench.ledger, number, datetime.now(UTC))
+
+    reply = await bench.ask()
+
+    assert (reply.status, reply.candidates) == ("refused", ())
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "PreemptionPaused"
+    assert reply.refusal.retry_at is not None
+    assert timedelta(seconds=50) < reply.refusal.retry_at - datetime.now(UTC) < timedelta(seconds=61)
+    assert "room was made for this pod 3 times" in reply.refusal.message
+    (record,) = await bench.written()
+    assert record.diagnosis == reply.refusal
+    assert (await bench.ask(mode="observe")).status == "candidates"
+
+
+async def test_a_node_where_room_came_to_nothing_is_left_out_while_there_are_others() -> None:
+    bench = Bench(make_snapshot(["n1", "n2"], [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]))
+    room_made(bench.ledger, 1, datetime.now(UTC))
+
+    assert [one.node for one in (await bench.ask()).candidates] == ["n2"]
 
 
 async def test_a_plan_that_goes_on_with_a_loop_is_a_refusal_with_its_moment() -> None:

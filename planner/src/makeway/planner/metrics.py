@@ -237,6 +237,7 @@ class PlannerMetrics:
         marks: Callable[[], float],
         comparing: Callable[[], float],
         loops: Callable[[], float],
+        paused: Callable[[], float],
         left_out: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
@@ -272,6 +273,12 @@ class PlannerMetrics:
             "minutes, by makeway or by others, and those that makeway holds back since.",
             registry=self.registry,
         ).set_function(loops)
+        Gauge(
+            "makeway_planner_preemptors_paused",
+            "Pods and pod groups that wait, since room was made for them three times or more and they were "
+            "not bound.",
+            registry=self.registry,
+        ).set_function(paused)
         Gauge(
             "makeway_planner_pods_left_out",
             "Pods whose required anti-affinity or host ports are more than the planner looks at, so that "

@@ -28,6 +28,7 @@ from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -100,7 +101,10 @@ class GroupPlanner:
         steps = planning_gang(self._snapshot, question, now, self._cache)
         result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
         behind = False
-        if isinstance(result, GangRefusal):
+        pause = self._pause(request, result, now)
+        if pause is not None:
+            result = pause
+        elif isinstance(result, GangRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
             result = self._stale_refusals.with_retry(result, request.group.uid, now, behind=behind)
         seconds = time.perf_counter() - began
@@ -128,6 +132,25 @@ class GroupPlanner:
         self._count(result, seconds)
         _log_plan(request, reply, seconds)
         return reply
+
+    def _pause(
+        self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
+    ) -> GangRefusal | None:
+        """Return the refusal of a plan for a group that was not bound though room was made for it."""
+        if request.mode != "enforce" or isinstance(result, GangRefusal):
+            return None
+        group = request.group
+        pause = self._ledger.pauses.of(asking_of(self._snapshot, group.uid, "group", group.priority), now)
+        if pause is None:
+            return None
+        return GangRefusal(
+            scope=result.scope,
+            reason=PREEMPTION_PAUSED,
+            message=pause.message,
+            retry_at=pause.until,
+            left_out=result.left_out,
+            changed=True,  # no recording knows of it
+        )
 
     async def _until_seen(self, question: GangQuestion, until: float) -> None:
         """Wait until the watch has told of the classes' pods: the scheduler's own may be ahead of it."""

@@ -26,6 +26,7 @@ from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import FirstFailures, StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of, elsewhere
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -117,7 +118,9 @@ class Planner:
         looked_at_again = held_back = False
         if isinstance(result, Plan) and request.mode == "enforce":
             planned = result
-            result = self._hold_back(question, planned, now)
+            result = self._pause(question, planned, now)
+            if isinstance(result, Plan):
+                result = self._hold_back(question, result, now)
             held_back = result is not planned
         if isinstance(result, PlanRefusal) and not held_back:
             behind = self._behind(request.seen) or bool(self._snapshot.undecided)
@@ -150,6 +153,21 @@ class Planner:
         self._count(result, seconds)
         self._log(decision, reply)
         return codec.encode(reply)
+
+    def _pause(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
+        """Refuse a plan for a pod that was not bound though room was made for it; before, try other nodes."""
+        preemptor, pods = question.preemptor, self._snapshot.pods
+        asking = asking_of(self._snapshot, preemptor.uid, "pod", preemptor.priority)
+        pause = self._ledger.pauses.of(asking, now)
+        if pause is None:
+            return elsewhere(plan, self._ledger.pauses.tried(preemptor.uid, pods))
+        return PlanRefusal(
+            scope=plan.scope,
+            reason=PREEMPTION_PAUSED,
+            message=pause.message,
+            retry_at=pause.until,
+            left_out=plan.left_out,
+        )
 
     def _count(self, result: Plan | PlanRefusal, seconds: float) -> None:
         if isinstance(result, PlanRefusal):

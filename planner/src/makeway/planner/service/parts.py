@@ -369,6 +369,7 @@ def _watch_state(seen: ClusterState) -> None:
         marks=lambda: len(seen.marks),
         comparing=lambda: len(seen.observing),
         loops=seen.observing.loops,
+        paused=lambda: seen.ledger.pauses.paused(datetime.now(UTC)),
         left_out=lambda: snapshot.signatures.left_out,
         sizes={
             "nodes": lambda: snapshot.node_count,

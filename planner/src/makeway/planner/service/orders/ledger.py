@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome
+from makeway.planner.service.orders.pauses import Pauses
 
 REMEMBERED = timedelta(minutes=10)
 """How long an ended order is remembered, so that a slow plugin's set does not bring it back to life."""
@@ -22,6 +23,9 @@ MOST_NAMED = 100_000
 """Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
 
 _NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
+
+_OF_THE_BREAKER = frozenset({"breaker-open", "breaker-open-namespace"})
+"""Reasons for which an order is refused that say nothing of its preemptor, nor of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class _Ended:
     removed: tuple[str, ...]
     succeeded: bool
     at: datetime
+    counts: bool
 
 
 class Ledger:
@@ -44,11 +49,13 @@ class Ledger:
 
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
-    monotonic clock before which all orders that were stored have been read.
+    monotonic clock before which all orders that were stored have been read. `pauses`: what ended orders say
+    of their preemptors.
     """
 
     def __init__(self) -> None:
         self.read_until = 0.0
+        self.pauses = Pauses()
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, _Ended] = {}
         self._lately: deque[_Ended] = deque()
@@ -61,7 +68,10 @@ class Ledger:
     def ordered(self, order: EvictionOrder) -> None:
         """Take note of an order; one whose outcome was read first stays ended."""
         self._name((victim.uid for victim in order.victims), order.not_after)
-        if order.order_id not in self._ended:
+        ended = self._ended.get(order.order_id)
+        if ended is not None:
+            self._note(order, ended)
+        else:
             victims = tuple(victim.uid for victim in order.victims)
             until = order.not_after + PAST_DEADLINE
             self._live[order.order_id] = _Live(order, order.preemptor_uid, victims, until)
@@ -69,12 +79,14 @@ class Ledger:
     def ended(self, outcome: Outcome) -> bool:
         """Take note of an outcome: its pods are gone, leaving, or stay. Report whether it is new."""
         new = outcome.order_id not in self._ended
-        self._live.pop(outcome.order_id, None)
+        live = self._live.pop(outcome.order_id, None)
         self._name((victim.uid for victim in outcome.victims), outcome.finished_at)
         removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
         succeeded = outcome.result == "succeeded"
-        ended = _Ended(removed, succeeded, outcome.finished_at)
+        ended = _Ended(removed, succeeded, outcome.finished_at, outcome.reason not in _OF_THE_BREAKER)
         self._ended[outcome.order_id] = ended
+        if live is not None:
+            self._note(live.order, ended)
         self._lately.append(ended)
         return new
 
@@ -128,6 +140,10 @@ class Ledger:
         """Return the UIDs that orders removed so lately that budgets may not show it."""
         self._forget(now)
         return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
+
+    def _note(self, order: EvictionOrder, ended: _Ended) -> None:
+        if ended.counts:
+            self.pauses.ended(order, ended.removed, ended.at, succeeded=ended.succeeded)
 
     def _name(self, uids: Iterable[str], at: datetime) -> None:
         for uid in uids:

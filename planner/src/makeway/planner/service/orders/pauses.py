@@ -1,0 +1,240 @@
+"""Preemptors for which room is made again and again, and that are not bound: each waits, longer each time.
+
+What keeps such a pod is nothing that a plan knows: an extender's filter, a volume, an admission webhook.
+Every further order costs pods for nothing. All of it is read from orders and their outcomes, so a planner
+that starts knows what the streams still tell. Pure state, with the time passed in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from makeway.bus.messages import EvictionOrder
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
+from makeway.core.k8s.times import api_time
+from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+PREEMPTION_PAUSED: Final = "PreemptionPaused"
+"""Reason of a refusal of a plan for a pod or a group that waits here."""
+
+TRIES: Final = 3
+"""How often room is made, or how many orders in a row come to nothing, before a preemptor waits."""
+
+PAUSES: Final = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 4, 8, 10))
+"""After the third room that came to nothing, the fourth, and so on; the last is the longest."""
+
+FIRST_FAILED: Final = timedelta(seconds=1)
+LONGEST_FAILED: Final = timedelta(minutes=1)
+"""After the third order in a row that made no room, doubled with each further one."""
+
+REMEMBERED: Final = timedelta(minutes=30)
+"""How long a preemptor is remembered after its last order."""
+
+MOST_PREEMPTORS: Final = 10_000
+MOST_IN_NAMESPACE: Final = 500
+"""Preemptors that are remembered, in all and of one namespace; for one more the eldest is forgotten."""
+
+_MOST_ROOMS: Final = 8
+_MOST_NAMED: Final = 64
+"""Rooms that are remembered of a preemptor, and victims and nodes of each: as many are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What an order that succeeded made: on which nodes, when, and by which victims (UIDs)."""
+
+    nodes: tuple[str, ...]
+    at: datetime
+    victims: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Until when no plan is made, and why: a sentence for the pod's condition."""
+
+    until: datetime
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """Who asks for a plan, and what of the cluster tells whether its rooms came to something.
+
+    `what`: "pod" or "group". `priority`: its own. `there`: UIDs of the pods that exist. `on`: the pods of a
+    node.
+    """
+
+    uid: str
+    what: str
+    priority: int
+    there: Collection[str]
+    on: Callable[[str], Sequence[PodRecord]]
+
+
+def asking_of(snapshot: Snapshot, uid: str, what: str, priority: int) -> Asking:
+    """Return who asks, with the pods of a snapshot."""
+
+    def on(node: str) -> Sequence[PodRecord]:
+        row = snapshot.rows.get(node)
+        return () if row is None else snapshot.slots[row]
+
+    return Asking(uid=uid, what=what, priority=priority, there=snapshot.pods, on=on)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """What became of one preemptor's orders.
+
+    `orders`: ids of the last ones, each of which counts once. `rooms`: the last that were made. `failed`:
+    orders in a row that made none. `last`: when the last order ended. `held_for`: how many rooms had come to
+    nothing, and when the last one was made, when `until` was set.
+    """
+
+    namespace: str
+    last: datetime
+    orders: deque[str] = field(default_factory=lambda: deque(maxlen=2 * _MOST_ROOMS))
+    rooms: deque[Room] = field(default_factory=lambda: deque(maxlen=_MOST_ROOMS))
+    failed: int = 0
+    held_for: tuple[int, datetime] | None = None
+    until: datetime | None = None
+
+
+class Pauses:
+    """By the UID of the pod or PodGroup, by when their last orders ended. A call costs O(pods of a node)."""
+
+    def __init__(self) -> None:
+        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+        self._by_namespace: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """How many preemptors are remembered."""
+        return len(self._tries)
+
+    def ended(self, order: EvictionOrder, removed: tuple[str, ...], at: datetime, *, succeeded: bool) -> None:
+        """Take note of an order's end. `removed`: UIDs of the pods that it deleted."""
+        about = order.room_for
+        if about is None:
+            return
+        known = self._tries.pop(about.uid, None)
+        if known is None:
+            known = _Tries(about.namespace, at)
+            self._make_room(about.namespace)
+            self._by_namespace[about.namespace] += 1
+        self._tries[about.uid] = known
+        if order.order_id in known.orders:
+            return  # its stream was read again
+        known.orders.append(order.order_id)
+        known.last = max(known.last, at)
+        if not succeeded:
+            known.failed += 1
+            return
+        known.failed = 0
+        if not removed:
+            return  # the victims are another order's
+        nodes = dict.fromkeys([order.node] if order.node else (one.node for one in order.members))
+        known.rooms.append(Room(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED]))
+
+    def of(self, asking: Asking, now: datetime) -> Pause | None:
+        """Return until when a preemptor waits; None where it need not.
+
+        That it asks for a plan means that it is not bound. A room counts once its victims have left, and not
+        where a pod of at least its priority has started there since.
+        """
+        self._forget(now)
+        known = self._tries.get(asking.uid)
+        if known is None:
+            return None
+        unused = sum(_came_to_nothing(known.rooms, asking))
+        if unused >= TRIES:
+            if known.held_for != (unused, known.rooms[-1].at):
+                known.held_for = unused, known.rooms[-1].at
+                known.until = now + PAUSES[min(unused - TRIES, len(PAUSES) - 1)]
+            if known.until is not None and now < known.until:
+                return Pause(known.until, _unused(known.rooms[-1], asking.what, unused, known.until))
+        if known.failed >= TRIES:
+            until = known.last + min(FIRST_FAILED * 2 ** min(known.failed - TRIES, 10), LONGEST_FAILED)
+            if now < until:
+                return Pause(until, _failed(asking.what, known.failed, until))
+        return None
+
+    def tried(self, uid: str, there: Collection[str]) -> frozenset[str]:
+        """Return the nodes where room was made and came to nothing, for a preemptor that asks again."""
+        known = self._tries.get(uid)
+        rooms = known.rooms if known is not None else ()
+        return frozenset(node for room in rooms if _left(room, there) for node in room.nodes)
+
+    def paused(self, now: datetime) -> int:
+        """Return how many preemptors wait after rooms that came to nothing. O(preemptors)."""
+        return sum(one.until is not None and now < one.until for one in self._tries.values())
+
+    def _make_room(self, namespace: str) -> None:
+        if self._by_namespace[namespace] >= MOST_IN_NAMESPACE:
+            self._drop(next(uid for uid, one in self._tries.items() if one.namespace == namespace))
+        elif len(self._tries) >= MOST_PREEMPTORS:
+            self._drop(next(iter(self._tries)))
+
+    def _drop(self, uid: str) -> None:
+        namespace = self._tries.pop(uid).namespace
+        self._by_namespace[namespace] -= 1
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
+
+    def _forget(self, now: datetime) -> None:
+        while self._tries:
+            uid, eldest = next(iter(self._tries.items()))
+            if now - eldest.last <= REMEMBERED:
+                return
+            self._drop(uid)
+
+
+def elsewhere(plan: Plan, tried: frozenset[str]) -> Plan:
+    """Return a plan without the candidates on some nodes; as it is where there are no others."""
+    kept = tuple(one for one in plan.candidates if one.node not in tried)
+    if not kept or len(kept) == len(plan.candidates):
+        return plan
+    return replace(
+        plan, candidates=kept, candidates_total=plan.candidates_total - len(plan.candidates) + len(kept)
+    )
+
+
+def _left(room: Room, there: Collection[str]) -> bool:
+    return not any(uid in there for uid in room.victims)
+
+
+def _came_to_nothing(rooms: Sequence[Room], asking: Asking) -> list[bool]:
+    """Report of each room whether its victims have left, and no pod took it that may."""
+    ends = [*(microseconds(room.at) for room in list(rooms)[1:]), NOT_STARTED]
+    return [
+        _left(room, asking.there) and not _taken(room, until, asking)
+        for room, until in zip(rooms, ends, strict=False)
+    ]
+
+
+def _taken(room: Room, until: int, asking: Asking) -> bool:
+    since = microseconds(room.at.replace(microsecond=0))  # start times are in whole seconds
+    return any(
+        pod.priority >= asking.priority and since <= pod.start_micros < until and pod.uid != asking.uid
+        for node in room.nodes
+        for pod in asking.on(node)
+    )
+
+
+def _unused(last: Room, what: str, unused: int, until: datetime) -> str:
+    where = f" on node {last.nodes[0]}" if len(last.nodes) == 1 else ""
+    return (
+        f"room was made for this {what} {unused} times, the last time{where} at {api_time(last.at)}, and it "
+        f"was not bound: something keeps it that no plan knows; the next try is at {api_time(until)}"
+    )
+
+
+def _failed(what: str, orders: int, until: datetime) -> str:
+    return (
+        f"the last {orders} eviction orders for this {what} came to nothing; "
+        f"the next try is at {api_time(until)}"
+    )

@@ -1,0 +1,199 @@
+"""Room is made again and again for a preemptor that is not bound: it waits, longer each time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, VictimOutcome
+from makeway.core.k8s.importance import microseconds
+from makeway.planner.service.orders import pauses as module
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.pauses import PAUSES, Asking, Pause, asking_of
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import LOW, NOW, make_pod, make_snapshot
+
+XL = 3000
+FAR = timedelta(seconds=2)
+
+
+def order(order_id: str, at: datetime, *, uid: str = "P", namespace: str = "shop") -> EvictionOrder:
+    return EvictionOrder(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        fence=Fence(kind="lease", name="l", epoch=1),
+        writer="w",
+        created_at=at,
+        not_after=at + timedelta(seconds=60),
+        node="n1",
+        preemptor=Preemptor(
+            namespace=namespace, name=uid, uid=uid, priority=1000, scheduler_name="default-scheduler"
+        ),
+    )
+
+
+def outcome(order_id: str, at: datetime, *victims: str) -> Outcome:
+    return Outcome(
+        order_id=order_id,
+        kind="pod",
+        cluster_uid="c",
+        epoch=1,
+        result="succeeded",
+        evictor="e",
+        started_at=at,
+        finished_at=at,
+        preemptor_uid="P",
+        node="n1",
+        victims=tuple(VictimOutcome(namespace="ns", name=uid, uid=uid, result="deleted") for uid in victims),
+    )
+
+
+def room_made(ledger: Ledger, number: int, at: datetime, *, victim: str = "", uid: str = "P") -> None:
+    ledger.ordered(order(f"o{number}", at, uid=uid))
+    ledger.ended(outcome(f"o{number}", at, victim or f"v{number}"))
+
+
+def asked(ledger: Ledger, now: datetime, snapshot: Snapshot | None = None) -> Pause | None:
+    return ledger.pauses.of(asking_of(snapshot or make_snapshot(["n1"], []), "P", "pod", 1000), now)
+
+
+def test_the_third_room_that_comes_to_nothing_begins_a_pause_that_grows_to_ten_minutes() -> None:
+    ledger, now, waited = Ledger(), NOW, []
+
+    for number in range(10):
+        room_made(ledger, number, now)
+        now += FAR
+        pause = asked(ledger, now)
+        if pause is not None:
+            assert asked(ledger, pause.until - timedelta(seconds=1)) == pause
+            waited.append((number + 1, pause.until - now))
+            now = pause.until
+        assert asked(ledger, now) is None
+
+    minutes = [*PAUSES, *PAUSES[-1:] * 3]
+    assert waited == [(number + 3, wait) for number, wait in enumerate(minutes)]
+
+
+def test_the_pause_says_how_often_where_and_until_when() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW)
+
+    pause = asked(ledger, NOW + FAR)
+
+    assert pause is not None
+    assert "room was made for this pod 3 times, the last time on node n1" in pause.message
+    assert f"the next try is at {pause.until:%Y-%m-%dT%H:%M:%S}" in pause.message
+    assert ledger.pauses.paused(NOW + FAR) == 1
+    assert ledger.pauses.paused(pause.until) == 0
+
+
+def test_a_room_counts_only_once_its_victims_have_left() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW)
+    leaving = make_snapshot(["n1"], [make_pod("v2", "n1", LOW, XL)])
+
+    assert asked(ledger, NOW + FAR, leaving) is None
+    assert asked(ledger, NOW + FAR) is not None
+
+
+@pytest.mark.parametrize(("priority", "counts"), [(999, True), (1000, False), (2000, False)])
+def test_a_room_that_a_pod_took_which_may_is_no_loop(priority: int, counts: bool) -> None:
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW + number * FAR)
+    since = microseconds(NOW + 2 * FAR)
+    took = msgspec.structs.replace(make_pod("other", "n1", priority, XL), start_micros=since)
+
+    pause = asked(ledger, NOW + 3 * FAR, make_snapshot(["n1"], [took]))
+
+    assert (pause is not None) is counts
+
+
+def test_orders_in_a_row_that_make_no_room_begin_a_short_pause() -> None:
+    ledger, now = Ledger(), NOW
+    for number in range(4):
+        ledger.ordered(order(f"o{number}", now))
+        ended = msgspec.structs.replace(outcome(f"o{number}", now), result="failed", reason="delete-refused")
+        ledger.ended(ended)
+
+    pause = asked(ledger, now)
+
+    assert pause is not None
+    assert pause.until == now + timedelta(seconds=2)
+    assert pause.message.startswith(
+        "the last 4 eviction orders for this pod came to nothing; the next try is at "
+    )
+    assert ledger.pauses.paused(now) == 0
+    assert asked(ledger, now + timedelta(seconds=2)) is None
+
+
+def test_a_success_ends_a_row_of_failures_and_a_breaker_begins_none() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        ledger.ordered(order(f"b{number}", NOW))
+        ended = msgspec.structs.replace(outcome(f"b{number}", NOW), result="refused", reason="breaker-open")
+        ledger.ended(ended)
+    assert asked(ledger, NOW) is None
+
+    for number in range(2):
+        ledger.ordered(order(f"f{number}", NOW))
+        ledger.ended(msgspec.structs.replace(outcome(f"f{number}", NOW), result="failed"))
+    room_made(ledger, 1, NOW)
+    ledger.ordered(order("f3", NOW))
+    ledger.ended(msgspec.structs.replace(outcome("f3", NOW), result="failed"))
+
+    assert asked(ledger, NOW) is None
+
+
+def test_a_planner_that_starts_counts_what_the_streams_tell_in_either_order_and_once() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        ledger.ended(outcome(f"o{number}", NOW, f"v{number}"))
+    assert asked(ledger, NOW) is None
+
+    for _ in range(2):
+        for number in range(3):
+            ledger.ordered(order(f"o{number}", NOW))
+
+    pause = asked(ledger, NOW + FAR)
+    assert pause is not None
+    assert pause.until == NOW + FAR + PAUSES[0]
+
+
+def test_a_namespace_makes_the_planner_forget_its_own_preemptors_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_IN_NAMESPACE", 2)
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW)
+    for number in range(5):
+        noisy = order(f"x{number}", NOW, uid=f"x{number}", namespace="noisy")
+        ledger.ordered(noisy)
+        ledger.ended(outcome(f"x{number}", NOW, f"w{number}"))
+
+    assert len(ledger.pauses) == 3
+    assert asked(ledger, NOW + FAR) is not None
+
+
+def test_a_preemptor_is_forgotten_half_an_hour_after_its_last_order() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW)
+
+    assert asked(ledger, NOW + module.REMEMBERED + FAR) is None
+    assert len(ledger.pauses) == 0
+
+
+def test_no_pod_of_a_node_that_is_unknown_has_taken_its_room() -> None:
+    ledger = Ledger()
+    for number in range(3):
+        room_made(ledger, number, NOW)
+
+    asking = Asking(uid="P", what="pod", priority=1000, there=(), on=lambda _: ())
+    assert ledger.pauses.of(asking, NOW + FAR) is not None
