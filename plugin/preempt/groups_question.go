@@ -168,7 +168,7 @@ func (a *groupAttempt) groupRequest() (*wire.GroupPlanRequest, error) {
 		ClusterUID:          clusterUID,
 		Mode:                a.mode,
 		TimeoutMilliseconds: a.args.GroupPlanTimeout.Milliseconds(),
-		Profile:             a.profile(),
+		Profile:             a.Profile(),
 		Group: wire.GroupPreemptor{
 			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
 		},

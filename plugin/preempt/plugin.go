@@ -31,6 +31,7 @@ type MakeWay struct {
 	handle fwk.Handle
 	engine *engine
 
+	profileArgs  ProfileArgs
 	profileOnce  sync.Once
 	profileValue wire.Profile
 	fallbackOnce sync.Once
@@ -47,9 +48,14 @@ var (
 	_ fwk.EnqueueExtensions = &MakeWay{}
 )
 
-// New makes the plugin of one profile. It does not wait for NATS. Everything that it starts ends with
-// the context.
+// New makes the plugin of one profile, whose filters have their default arguments. It does not wait for NATS. Everything that
+// it starts ends with the context.
 func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return NewWith(ctx, object, handle, nil)
+}
+
+// NewWith makes the plugin of one profile, as New does, with the arguments that the scheduler builds its profiles with.
+func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, profileArgs ProfileArgs) (fwk.Plugin, error) {
 	args, err := decodeArgs(object)
 	if err != nil {
 		return nil, err
@@ -61,13 +67,9 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 	}
 	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
 		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
-	return newPlugin(args, handle, engine), nil
-}
-
-func newPlugin(args *MakeWayArgs, handle fwk.Handle, engine *engine) *MakeWay {
-	pl := &MakeWay{args: args, handle: handle, engine: engine}
+	pl := &MakeWay{args: args, handle: handle, engine: engine, profileArgs: profileArgs}
 	pl.GroupPlugin = minor.NewGroupPlugin(handle, pl.preemptForGroup)
-	return pl
+	return pl, nil
 }
 
 // Name implements Plugin.

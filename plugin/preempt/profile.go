@@ -3,7 +3,6 @@ package preempt
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -13,61 +12,81 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// profileArgs are plugin arguments by profile and plugin, as JSON. A plugin's handle does not tell the
-// arguments of other plugins, so the command hands the configuration over (see RememberConfiguration).
-var profileArgs = struct {
-	sync.RWMutex
-	of map[string]map[string]json.RawMessage
-}{of: map[string]map[string]json.RawMessage{}}
+// ProfileArgs are plugin arguments by profile and plugin, as JSON. A plugin's handle does not tell the arguments of other
+// plugins, so that whoever builds the scheduler hands them to NewWith. Of a profile that is not in them the planner takes the
+// defaults.
+type ProfileArgs map[string]map[string]json.RawMessage
 
-// RememberConfiguration lets plan requests carry the arguments of the profiles' filters. Without it the
-// planner takes the defaults.
-func RememberConfiguration(configuration *config.KubeSchedulerConfiguration) error {
-	profileArgs.Lock()
-	defer profileArgs.Unlock()
+// ProfileArgsOf returns the arguments that a scheduler of this configuration builds its profiles with: those of the
+// configuration, which is complete with its defaults, where extenders have no resource ignored. Where they do,
+// kube-scheduler's NodeResourcesFit ignores the extenders' resources, in the place of its own (buildExtenders in
+// pkg/scheduler/scheduler.go). The configuration is not changed.
+func ProfileArgsOf(configuration *config.KubeSchedulerConfiguration) (ProfileArgs, error) {
+	ignored := ignoredByScheduler(configuration.Extenders)
+	known := ProfileArgs{}
 	for _, profile := range configuration.Profiles {
 		args := map[string]json.RawMessage{}
 		for _, plugin := range profile.PluginConfig {
 			if plugin.Name == Name || plugin.Args == nil {
 				continue
 			}
-			object := plugin.Args
-			if scheme.Scheme.Recognizes(config.SchemeGroupVersion.WithKind(plugin.Name + "Args")) {
-				versioned, err := scheme.Scheme.ConvertToVersion(plugin.Args, configv1.SchemeGroupVersion)
-				if err != nil {
-					return fmt.Errorf("arguments of plugin %s in profile %s: %w", plugin.Name, profile.SchedulerName, err)
-				}
-				object = versioned
-			}
-			raw, err := json.Marshal(object)
+			raw, err := versioned(plugin, ignored)
 			if err != nil {
-				return fmt.Errorf("arguments of plugin %s in profile %s: %w", plugin.Name, profile.SchedulerName, err)
+				return nil, fmt.Errorf("arguments of plugin %s in profile %s: %w", plugin.Name, profile.SchedulerName, err)
 			}
 			args[plugin.Name] = raw
 		}
-		profileArgs.of[profile.SchedulerName] = args
+		known[profile.SchedulerName] = args
 	}
-	return nil
+	return known, nil
 }
 
-// profile names the filters of this plugin's profile, in the order in which they run, with their
-// arguments where they are known. The framework knows its filters only after every plugin is made.
-func (pl *MakeWay) profile() wire.Profile {
+// ignoredByScheduler are the resources of which extenders say so.
+func ignoredByScheduler(extenders []config.Extender) (names []string) {
+	for _, extender := range extenders {
+		for _, resource := range extender.ManagedResources {
+			if resource.IgnoredByScheduler {
+				names = append(names, resource.Name)
+			}
+		}
+	}
+	return names
+}
+
+// versioned are a plugin's arguments as configuration files have them, where kube-scheduler knows their kind.
+func versioned(plugin config.PluginConfig, ignored []string) (json.RawMessage, error) {
+	object := plugin.Args
+	if fit, ok := object.(*config.NodeResourcesFitArgs); ok && len(ignored) > 0 {
+		fit = fit.DeepCopy()
+		fit.IgnoredResources = ignored
+		object = fit
+	}
+	if scheme.Scheme.Recognizes(config.SchemeGroupVersion.WithKind(plugin.Name + "Args")) {
+		converted, err := scheme.Scheme.ConvertToVersion(object, configv1.SchemeGroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		object = converted
+	}
+	return json.Marshal(object)
+}
+
+// Profile names the filters of this plugin's profile as plan requests carry them. The framework knows its filters only after
+// every plugin is made.
+func (pl *MakeWay) Profile() wire.Profile {
 	pl.profileOnce.Do(func() {
 		pl.profileValue = wire.Profile{Name: pl.handle.ProfileName()}
 		if lister, ok := pl.handle.(framework.Framework); ok {
-			pl.profileValue = profileOf(lister)
+			pl.profileValue = profileOf(lister, pl.profileArgs)
 		}
 	})
 	return pl.profileValue
 }
 
 // profileOf names the filters of a profile, in the order in which they run, with their arguments where they are known.
-func profileOf(filters framework.Framework) wire.Profile {
+func profileOf(filters framework.Framework, args ProfileArgs) wire.Profile {
 	profile := wire.Profile{Name: filters.ProfileName()}
-	profileArgs.RLock()
-	defer profileArgs.RUnlock()
-	known := profileArgs.of[profile.Name]
+	known := args[profile.Name]
 	for _, filter := range filters.ListPlugins().Filter.Enabled {
 		profile.Filters = append(profile.Filters, filter.Name)
 		if args, ok := known[filter.Name]; ok {

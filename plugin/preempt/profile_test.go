@@ -8,7 +8,7 @@ import (
 )
 
 func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
-	err := RememberConfiguration(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{
+	args, err := ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{
 		SchedulerName: "default-scheduler",
 		PluginConfig: []config.PluginConfig{
 			{Name: "NodeResourcesFit", Args: &config.NodeResourcesFitArgs{IgnoredResources: []string{"example.com/gpu"}}},
@@ -19,15 +19,13 @@ func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = RememberConfiguration(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{SchedulerName: "default-scheduler"}}})
-	})
 	w, p, _ := simple(t, setup{}, nil)
+	w.plugin.profileArgs = args
 
 	w.cycle(p)
 
-	args := w.bus.requests[0].Profile.FilterArgs
-	if len(args) != 1 || !strings.Contains(string(args["NodeResourcesFit"]), `"ignoredResources":["example.com/gpu"]`) {
-		t.Errorf("filter arguments %s", args)
+	asked := w.bus.requests[0].Profile.FilterArgs
+	if len(asked) != 1 || !strings.Contains(string(asked["NodeResourcesFit"]), `"ignoredResources":["example.com/gpu"]`) {
+		t.Errorf("filter arguments %s", asked)
 	}
 }

@@ -30,7 +30,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		Mode:                mode,
 		TimeoutMilliseconds: pl.args.PlanTimeout.Milliseconds(),
 		MaxCandidates:       candidates,
-		Profile:             pl.profile(),
+		Profile:             pl.Profile(),
 		Pod:                 raw,
 		Nodes:               nodes,
 		Nominations:         nominations,

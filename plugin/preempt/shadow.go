@@ -45,6 +45,7 @@ type Shadow struct {
 	identity string
 	subjects wire.Subjects
 	filters  framework.Framework
+	args     ProfileArgs
 	// refresh brings the snapshot up to date that the filters look at.
 	refresh    func() error
 	pods       corelisters.PodLister
@@ -57,10 +58,10 @@ type Shadow struct {
 	mu     sync.Mutex // one question at a time: there is one snapshot
 }
 
-// NewShadow makes the shadow of one profile; object are the arguments of the plugin MakeWay, by which it reaches NATS. It
-// answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
+// NewShadow makes the shadow of one profile; object are the arguments of the plugin MakeWay, by which it reaches NATS, and
+// profileArgs those that the scheduler builds its profiles with. It answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
 // scheduler's caches have everything then.
-func NewShadow(ctx context.Context, object runtime.Object, filters framework.Framework, refresh func() error, synced func(context.Context) error) (*Shadow, error) {
+func NewShadow(ctx context.Context, object runtime.Object, filters framework.Framework, profileArgs ProfileArgs, refresh func() error, synced func(context.Context) error) (*Shadow, error) {
 	args, err := decodeArgs(object)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func NewShadow(ctx context.Context, object runtime.Object, filters framework.Fra
 	identity := newIdentity()
 	core := filters.SharedInformerFactory().Core().V1()
 	shadow := &Shadow{
-		identity: identity, subjects: subjectsOf(args), filters: filters, refresh: refresh,
+		identity: identity, subjects: subjectsOf(args), filters: filters, args: profileArgs, refresh: refresh,
 		pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
 		denied: &denials{clock: clock.RealClock{}},
 	}
@@ -152,7 +153,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
 	asked := *request
-	asked.Nodes, asked.Profile = selectNodes(all, chosen), profileOf(s.filters)
+	asked.Nodes, asked.Profile = selectNodes(all, chosen), profileOf(s.filters, s.args)
 	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}

@@ -3,41 +3,56 @@
 package command
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // the version's metric
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
 	"makeway.dev/makeway/plugin/preempt"
 )
 
 // New makes the command, with MakeWay, MakeWayFallback, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
+	var built preempt.ProfileArgs // known once the flags are
+	makeWay := func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return preempt.NewWith(ctx, object, handle, built)
+	}
 	ours := []app.Option{
-		app.WithPlugin(preempt.Name, preempt.New),
+		app.WithPlugin(preempt.Name, makeWay),
 		app.WithPlugin(preempt.FallbackName, preempt.NewFallback),
 		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
 	}
 	plugins := append(ours, further...)
 	command := app.NewSchedulerCommand(plugins...)
-	command.PreRunE = rememberConfiguration
+	command.PreRunE = func(command *cobra.Command, _ []string) (err error) {
+		built, err = profileArgs(command)
+		return err
+	}
 	command.AddCommand(newShadow(plugins...))
 	return command
 }
 
-// rememberConfiguration shows the plugin the arguments of the other plugins, which the scheduling
-// framework does not. A configuration that cannot be read is the scheduler's to complain about.
-func rememberConfiguration(command *cobra.Command, _ []string) error {
-	path := command.Flag("config").Value.String()
-	if path == "" {
-		return nil
+// profileArgs are the arguments that a scheduler with the flags of a command builds its profiles with. No flag but the
+// configuration file changes any. A file that cannot be read is the scheduler's to complain about.
+func profileArgs(command *cobra.Command) (preempt.ProfileArgs, error) {
+	read := latest.Default
+	if path := command.Flag("config").Value.String(); path != "" {
+		read = func() (*config.KubeSchedulerConfiguration, error) {
+			return options.LoadConfigFromFile(klog.Background(), path)
+		}
 	}
-	configuration, err := options.LoadConfigFromFile(klog.Background(), path)
+	configuration, err := read()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return preempt.RememberConfiguration(configuration)
+	return preempt.ProfileArgsOf(configuration)
 }

@@ -27,9 +27,12 @@ func newShadow(plugins ...app.Option) *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return opts.ComponentGlobalsRegistry.Set()
 		},
-		PreRunE: rememberConfiguration,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return shadow(command.Context(), opts, plugins...)
+			built, err := profileArgs(command)
+			if err != nil {
+				return err
+			}
+			return shadow(command.Context(), opts, built, plugins...)
 		},
 	}
 	for _, set := range opts.Flags.FlagSets {
@@ -40,7 +43,7 @@ func newShadow(plugins ...app.Option) *cobra.Command {
 }
 
 // shadow is a scheduler as kube-scheduler's own command makes it, which is never told of a pod.
-func shadow(ctx context.Context, opts *options.Options, plugins ...app.Option) error {
+func shadow(ctx context.Context, opts *options.Options, built preempt.ProfileArgs, plugins ...app.Option) error {
 	completed, sched, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err
@@ -64,7 +67,7 @@ func shadow(ctx context.Context, opts *options.Options, plugins ...app.Option) e
 			return err
 		}
 		refresh := func() error { return sched.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot) }
-		if _, err := preempt.NewShadow(ctx, arguments(&completed.ComponentConfig), filters, refresh, sched.WaitForHandlersSync); err != nil {
+		if _, err := preempt.NewShadow(ctx, arguments(&completed.ComponentConfig), filters, built, refresh, sched.WaitForHandlersSync); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package testutils
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	configtesting "k8s.io/kubernetes/pkg/scheduler/apis/config/testing"
@@ -34,14 +36,17 @@ func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []
 		replace(&profiles[i], natsURLOf(t, testCtx.KubeConfig))
 	}
 	// The scheduler's command does this, which the tests do without.
-	if err := preempt.RememberConfiguration(&config.KubeSchedulerConfiguration{Profiles: profiles}); err != nil {
+	built, err := preempt.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: profiles})
+	if err != nil {
 		t.Fatal(err)
 	}
 	registry = maps.Clone(registry)
 	if registry == nil {
 		registry = frameworkruntime.Registry{}
 	}
-	registry[preempt.Name] = preempt.New
+	registry[preempt.Name] = func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return preempt.NewWith(ctx, object, handle, built)
+	}
 	registry[preempt.FallbackName] = preempt.NewFallback
 	return append(slices.Clone(opts), scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 }
