@@ -22,7 +22,7 @@ from makeway.bus.messages import (
     Removable,
     Victim,
 )
-from makeway.core.k8s.objects import Metadata, Pod
+from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
 from makeway.core.policy.facts import annotations_read
 from makeway.nominator.pending import PendingPod
 
@@ -259,6 +259,12 @@ def order_of(
         nominations_to_clear=to_clear,
         pdb_violations=candidate.pdb_violations,
     )
+
+
+def has_its_place(pod: Pod, order: EvictionOrder) -> bool:
+    """Report whether the pod under a preemptor's name is the preemptor, and holds the place of its order."""
+    is_preemptor = order.preemptor is not None and pod.metadata.uid == order.preemptor.uid
+    return is_preemptor and pod.spec.node_name == order.node and pod.status.phase not in ENDED_PHASES
 
 
 def outnominated(

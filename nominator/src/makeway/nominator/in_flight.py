@@ -80,7 +80,7 @@ class OrdersInFlight:
         return any(ref.uid == uid for one in self for ref in one.order.nominations_to_clear)
 
     def outnominated_by(self, order: EvictionOrder) -> tuple[OrderInFlight, ...]:
-        """Return those whose place an order took, also where its pod was bound before they were cleared."""
+        """Return those whose place an order takes once its pod is bound there."""
         uids = {ref.uid for ref in order.nominations_to_clear}
         return tuple(one for one in self if one.uid in uids and one.order.node == order.node)
 

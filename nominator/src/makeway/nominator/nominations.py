@@ -7,7 +7,9 @@ from typing import Final
 
 import structlog
 
+from makeway.bus.messages import EvictionOrder
 from makeway.core.policy.external import NEVER
+from makeway.nominator import decide
 from makeway.nominator.cluster import Changed
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.parts import NominatorParts
@@ -41,6 +43,19 @@ class Nominations:
     def expect(self, uid: str, now: datetime) -> None:
         """Take note that no order is about to be read for a pod: a nomination of it is looked at at once."""
         self._orphans[uid] = now - ORPHAN_AFTER
+
+    async def yield_to(self, order: EvictionOrder) -> None:
+        """Take note of who has lost a place to an order's pod, which has left: it may be bound there, or not.
+
+        Raises ApiError, ApiUnavailable.
+        """
+        taken_from, about = self._in_flight.outnominated_by(order), order.preemptor
+        if not taken_from or about is None:
+            return
+        there = await self._cluster.pod(about.namespace, about.name)
+        if there is not None and decide.has_its_place(there.pod, order):
+            for lower in taken_from:
+                lower.lost = lower.lost or "yielded"
 
     async def look_for_orphans(self, now: datetime) -> None:
         """Take back nominations of the nominator's that no order is behind."""

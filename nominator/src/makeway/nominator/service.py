@@ -161,7 +161,7 @@ class Nominator:
         self._tell_of_classes()
         self._try_again_after_a_change(now)
         for one in self.in_flight:
-            self._look_after(one, now)
+            await self._look_after(one, now)
         await self._nominations.look_for_orphans(now)
         waiting = self._waiting(now)
         self._metrics.classes.set(len(self._classes.external))
@@ -317,14 +317,14 @@ class Nominator:
 
     # -------------------------------------------------------------------------- orders in flight
 
-    def _look_after(self, one: OrderInFlight, now: datetime) -> None:
-        """See what has become of an order that is in its stream."""
+    async def _look_after(self, one: OrderInFlight, now: datetime) -> None:
+        """See what has become of an order that is in its stream. Raises ApiError, ApiUnavailable."""
         if not one.stored:
             return
         order, pod = one.order, self._pods.by_uid.get(one.uid)
         outcome = self._outcomes.get(order.order_id)
         if pod is None:
-            self._bound(one, outcome, now)
+            await self._left(one, outcome, now)
             return
         if not one.lost and pod.nominated != order.node:
             by_others = "changed" if pod.nominated else "cleared"
@@ -348,12 +348,11 @@ class Nominator:
             self._unanswered += 1
             self._over(one, "expired", now)
 
-    def _bound(self, one: OrderInFlight, outcome: Outcome | None, now: datetime) -> None:
-        """The pod was bound or deleted; an order without an outcome ends by itself."""
+    async def _left(self, one: OrderInFlight, outcome: Outcome | None, now: datetime) -> None:
+        """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
+        await self._nominations.yield_to(one.order)
         self.in_flight.end(one.order.order_id)
         one.preemption.end(result=outcome.result if outcome is not None else "bound")
-        for taken_from in self.in_flight.outnominated_by(one.order):
-            taken_from.lost = taken_from.lost or "yielded"
         self._metrics.orders.labels("bound").inc()
         waited = self._attempts.waited(one.uid, now)
         if waited is not None and outcome is not None:

@@ -1,0 +1,132 @@
+"""Who loses a place to a pod of higher priority: by where that pod is, not by its having left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from builders_bus import make_order, make_outcome
+from makeway.bus.messages import EvictionOrder, NominationToClear, Preemptor
+from makeway.core.k8s.objects import Pod
+from makeway.nominator import service
+from makeway.nominator.cluster import StoredPod
+from makeway.nominator.metrics import NominatorMetrics
+from makeway.nominator.outcomes import RecentOutcomes
+from makeway.nominator.parts import NominatorParts
+from makeway.nominator.pending import PendingPods, PriorityClasses
+from makeway.nominator.service import Nominator
+
+
+def a_pod(name: str, *, uid: str = "", bound: str = "", nominated: str = "") -> Pod:
+    made: dict[str, Any] = {
+        "metadata": {"namespace": "shop", "name": name, "uid": uid or name},
+        "spec": {"nodeName": bound} if bound else {},
+        "status": {"nominatedNodeName": nominated} if nominated else {},
+    }
+    return msgspec.convert(made, Pod)
+
+
+def order_for(name: str, *yielding: str) -> EvictionOrder:
+    now = datetime.now(UTC)
+    preemptor = Preemptor(
+        namespace="shop", name=name, uid=name, priority=0, scheduler_name="default-scheduler"
+    )
+    return replace(
+        make_order(),
+        order_id=f"ord-{name}",
+        preemptor=preemptor,
+        node="n1",
+        created_at=now,
+        not_after=now + timedelta(minutes=1),
+        nominations_to_clear=tuple(
+            NominationToClear(namespace="shop", name=one, uid=one) for one in yielding
+        ),
+    )
+
+
+class World:
+    """A nominator that leads, with an order for `higher` and one for `lower`, both on n1."""
+
+    def __init__(self) -> None:
+        self.pods = PendingPods()
+        self.outcomes = RecentOutcomes()
+        self.there: dict[str, Pod] = {}
+        self.pods.put(a_pod("higher", nominated="n1"))
+        self.pods.put(a_pod("lower", nominated="n1"))
+        parts = SimpleNamespace(
+            bus=None,
+            cluster=self,
+            pods=self.pods,
+            classes=PriorityClasses(),
+            control=SimpleNamespace(state=None),
+            outcomes=self.outcomes,
+            brake=None,
+            metrics=NominatorMetrics(CollectorRegistry()),
+            writer=SimpleNamespace(cluster_uid="cluster-1"),
+            synced=lambda: "",
+            shadow=None,
+        )
+        self.nominator = Nominator(cast("NominatorParts", parts))
+
+    async def pod(self, namespace: str, name: str) -> StoredPod | None:
+        pod = self.there.get(name)
+        return None if pod is None else StoredPod(pod, b"{}")
+
+    @contextlib.asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        leading = asyncio.create_task(self.nominator.lead())
+        try:
+            await self.until(lambda: len(self.nominator.in_flight) == 2)
+            yield
+        finally:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+
+    async def until(self, reached: Any) -> None:
+        for _ in range(1000):
+            if reached():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it is not reached")
+
+
+@pytest.mark.parametrize(
+    ("there", "cancelled", "lost"),
+    [
+        pytest.param(a_pod("higher", bound="n1"), False, "yielded", id="bound there"),
+        pytest.param(a_pod("higher", bound="n2"), False, "", id="bound elsewhere"),
+        pytest.param(None, False, "", id="deleted"),
+        pytest.param(a_pod("higher", uid="another", bound="n1"), False, "", id="another under its name"),
+        pytest.param(a_pod("higher", bound="n2"), True, "", id="its order cancelled"),
+    ],
+)
+async def test_an_order_loses_its_place_only_to_a_pod_that_is_bound_there(
+    monkeypatch: pytest.MonkeyPatch, there: Pod | None, cancelled: bool, lost: str
+) -> None:
+    world = World()
+
+    async def live(*_: object) -> list[EvictionOrder]:
+        return [order_for("higher", "lower"), order_for("lower")]
+
+    monkeypatch.setattr(service, "live_orders", live)
+    async with world.leading():
+        if there is not None:
+            world.there["higher"] = there
+        if cancelled:
+            ended = make_outcome(order_for("higher"), result="cancelled", reason="preemptor-bound")
+            world.outcomes.put(ended)
+        world.pods.drop(a_pod("higher"))
+        await world.until(lambda: world.nominator.in_flight.of("higher") is None)
+
+        lower = world.nominator.in_flight.of("lower")
+        assert lower is not None
+        assert lower.lost == lost
