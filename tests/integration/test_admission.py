@@ -213,16 +213,19 @@ class TestEvictor:
         await evictor.cannot_delete("a", "own grace period", grace=grace)
         await evictor.cannot_delete("a", "own grace period", grace=grace, evict=True)
 
-    @pytest.mark.parametrize(("uid", "version"), [(False, False), (True, False), (False, True)])
-    async def test_no_pod_is_deleted_without_both_preconditions(
-        self, evictor: StolenToken, uid: bool, version: bool
-    ) -> None:
+    @pytest.mark.parametrize("version", [False, True])
+    async def test_no_pod_is_deleted_without_its_uid(self, evictor: StolenToken, version: bool) -> None:
         await evictor.mark("a")
 
-        await evictor.cannot_delete("a", "names UID and resourceVersion", uid=uid, version=version)
-        await evictor.cannot_delete(
-            "a", "names UID and resourceVersion", uid=uid, version=version, evict=True
-        )
+        await evictor.cannot_delete("a", "names the UID", uid=False, version=version)
+        await evictor.cannot_delete("a", "names the UID", uid=False, version=version, evict=True)
+
+    async def test_a_marked_pod_is_deleted_by_its_uid_alone(self, evictor: StolenToken) -> None:
+        await evictor.mark("a")
+
+        await evictor.delete("a", version=False)
+
+        assert (await evictor.pod("a")).metadata.deletion_timestamp is not None
 
     async def test_an_unmarked_pod_is_not_deleted(self, evictor: StolenToken) -> None:
         await evictor.cannot_delete("a", "DisruptionTarget")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,6 +60,8 @@ class Cluster:
         self.capacity: dict[str, int] = {}
         self.leases: dict[str, Lease] = {}
         self.version = 1
+        self.conflicts: Counter[str] = Counter()
+        """How many writes to a pod were answered 409, by its name."""
         self.epochs: dict[str, list[tuple[float, int]]] = {}
         """Since when each Lease has had which epoch."""
         self.refused: set[str] = set()
@@ -177,6 +180,7 @@ class Cluster:
         parts = path.partition("?")[0].strip("/").split("/")
         if method != "GET" and self.world.chance(self.world.faults.refuse, "refused"):
             status = self.world.rng.choice((409, 429, 500, 503))
+            self.conflicts.update([parts[-1], parts[-2]] if status == 409 else ())
             raise ApiError(status, "Injected", "injected", 1.0 if status == 429 else None)
         if "leases" in parts:
             return self._lease(parts[-1])
@@ -200,13 +204,15 @@ class Cluster:
                 return self._delete(pod, sent, by)
         raise _not_found(path)
 
-    def _patch(self, pod: Pod, body: dict[str, Any], by: str) -> Pod:
+    def _patch(self, pod: Pod, body: Any, by: str) -> Pod:
+        if isinstance(body, list):
+            return self._mark_by_uid(pod, body, by)
         metadata, status = body.get("metadata", {}), pod.status
         if metadata.get("uid", pod.metadata.uid) != pod.metadata.uid:
             raise ApiError(422, "Invalid", "metadata.uid: field is immutable")
         version = metadata.get("resourceVersion", pod.metadata.resource_version)
         if version != pod.metadata.resource_version:
-            raise ApiError(409, "Conflict", "the object has been modified")
+            raise self._conflict(pod, "the object has been modified")
         wanted = body["status"]
         if "nominatedNodeName" in wanted:
             status = replace(status, nominated_node_name=wanted["nominatedNodeName"])
@@ -219,12 +225,30 @@ class Cluster:
             return pod
         return self.put(pod, replace(pod, status=status), by)
 
+    def _mark_by_uid(self, pod: Pod, body: list[dict[str, Any]], by: str) -> Pod:
+        """Apply the JSON patch of a mark, where its tests hold."""
+        tests = {one["path"]: one["value"] for one in body if one["op"] == "test"}
+        conditions = json.loads(_encode(pod))["status"].get("conditions")
+        shown = {
+            "/metadata/uid": pod.metadata.uid,
+            "/metadata/deletionTimestamp": pod.metadata.deletion_timestamp,
+            "/status/conditions": conditions,
+        }
+        if shown != tests:
+            raise ApiError(422, "Invalid", "testing value failed")
+        marked = msgspec.convert(body[-1]["value"], tuple[PodCondition, ...])
+        return self.put(pod, replace(pod, status=replace(pod.status, conditions=marked)), by)
+
+    def _conflict(self, pod: Pod, message: str) -> ApiError:
+        self.conflicts[pod.metadata.name] += 1
+        return ApiError(409, "Conflict", message)
+
     def _delete(self, pod: Pod, sent: Delete, by: str) -> bytes:
         wanted = sent.options.get("preconditions", {})
         if wanted.get("uid", pod.metadata.uid) != pod.metadata.uid:
             raise ApiError(409, "Conflict", "Precondition failed: UID")
         if wanted.get("resourceVersion", pod.metadata.resource_version) != pod.metadata.resource_version:
-            raise ApiError(409, "Conflict", "Precondition failed: ResourceVersion")
+            raise self._conflict(pod, "Precondition failed: ResourceVersion")
         if pod.metadata.name in self.refused:
             raise ApiError(403, "Forbidden", "an admission policy says no")
         for listener in self.deleting:

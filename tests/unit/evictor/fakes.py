@@ -191,7 +191,7 @@ class FakeCluster:
         pod = self._incarnation(victim.name, victim.uid)
         if pod is None:
             return None
-        if pod.metadata.resource_version != resource_version:
+        if resource_version not in ("", pod.metadata.resource_version):
             raise TemporaryError("conflict", "the object has been modified")
         others = [c for c in pod.status.conditions or () if c.type != "DisruptionTarget"]
         mark = PodCondition(
@@ -204,7 +204,7 @@ class FakeCluster:
         pod = self._incarnation(victim.name, victim.uid)
         if pod is None:
             return None
-        if pod.metadata.resource_version != resource_version:
+        if resource_version not in ("", pod.metadata.resource_version):
             raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return Deleted(30)
@@ -214,7 +214,7 @@ class FakeCluster:
         pod = self._incarnation(victim.name, victim.uid)
         if pod is None:
             return False
-        if pod.metadata.resource_version != resource_version:
+        if resource_version not in ("", pod.metadata.resource_version):
             raise TemporaryError("conflict", "the object has been modified")
         self.leave(victim.name)
         return True
@@ -222,7 +222,7 @@ class FakeCluster:
     async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
         await self._called("dry_run", victim.name)
         pod = self._incarnation(victim.name, victim.uid)
-        if pod is not None and pod.metadata.resource_version != resource_version:
+        if pod is not None and resource_version not in ("", pod.metadata.resource_version):
             raise TemporaryError("conflict", "the object has been modified")
         return pod is not None
 

@@ -55,6 +55,25 @@ async def test_a_delete_names_uid_and_version_and_leaves_the_grace_period_to_the
     assert server.sent == [("DELETE", POD, {"body": AS_READ})]
 
 
+async def test_without_a_version_a_delete_names_the_uid_alone(server: Server, edge: ApiCluster) -> None:
+    assert await edge.delete(VICTIM, "") == Deleted(7)
+    assert server.sent == [("DELETE", POD, {"body": {"preconditions": {"uid": "uid-1"}}})]
+
+
+async def test_without_a_version_a_mark_holds_for_the_pod_whose_conditions_were_read(
+    server: Server, edge: ApiCluster
+) -> None:
+    assert await edge.mark(VICTIM, "", "why", NOW)
+    [(_, _, _), (method, path, options)] = server.sent
+    assert (method, path) == ("PATCH", f"{POD}/status")
+    assert options["content_type"] == "application/json-patch+json"
+    tests = {one["path"]: one["value"] for one in options["body"] if one["op"] == "test"}
+    unread = {"/metadata/deletionTimestamp": None, "/status/conditions": None}
+    assert tests == {"/metadata/uid": "uid-1", **unread}
+    assert options["body"][-1]["path"] == "/status/conditions"
+    assert [one["type"] for one in options["body"][-1]["value"]] == ["DisruptionTarget"]
+
+
 async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: ApiCluster) -> None:
     assert await edge.evict(VICTIM, "42")
     [(method, path, options)] = server.sent

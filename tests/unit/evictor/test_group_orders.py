@@ -26,10 +26,11 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor import gang, service
 from makeway.evictor.breaker import NEVER_ORDERED, Breaker
-from makeway.evictor.execution import CHECK_LASTS, VictimProgress
+from makeway.evictor.execution import CHECK_LASTS
 from makeway.evictor.group_execution import GroupExecution
 from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.progress import VictimProgress
 from makeway.evictor.report import summarise
 from makeway.evictor.retry import PermanentError
 from makeway.evictor.rollback import RollbackReport

@@ -121,8 +121,27 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
     request_uri: str = msgspec.field(name="requestURI")
     object_ref: _Reference = _Reference()
     response_status: _Status = _Status()
-    request_object: dict[str, Any] | None = None
+    request_object: dict[str, Any] | list[dict[str, Any]] | None = None
     response_object: dict[str, Any] | None = None
+
+
+def _as_merged(body: dict[str, Any] | list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """Return a JSON patch as the merge patch that says the same: what it adds to what it tests."""
+    if not isinstance(body, list):
+        return body
+    tested = {one.get("path"): one.get("value") for one in body if one.get("op") == "test"}
+    merged: dict[str, Any] = {}
+    for one in body:
+        value = one.get("value")
+        if one.get("op") != "test" and isinstance(value, list):
+            value = [added for added in value if added not in (tested.get(one.get("path")) or ())]
+        *parents, name = str(one.get("path", "")).strip("/").split("/")
+        if one.get("op") != "test" or name == "uid":
+            inner = merged
+            for parent in parents:
+                inner = inner.setdefault(parent, {})
+            inner[name] = value
+    return merged
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -143,6 +162,6 @@ def _event(line: _Line) -> AuditEvent:
         at=line.request_received_timestamp,
         answered_at=line.stage_timestamp,
         dry_run="dryRun=" in line.request_uri,
-        request=line.request_object,
+        request=_as_merged(line.request_object),
         response=line.response_object,
     )

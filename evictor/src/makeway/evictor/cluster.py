@@ -14,27 +14,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from http import HTTPStatus
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-import msgspec
 from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.authorship import EVICTOR
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
-from makeway.core.k8s.objects import DaemonSet, Node, Pod, PriorityClass
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, PodGroup, group_record
+from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_record
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.toleration_record import TolerationRecord
-from makeway.evictor import patches
-from makeway.evictor.members import GroupedPod, GroupMember, Members, add_members
+from makeway.evictor import answers, patches
+from makeway.evictor.members import GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.toleration_reads import unread_record
 from makeway.evictor.verdicts import Epoch
 from makeway.runtime.kube import (
+    JSON_PATCH,
     MERGE_PATCH,
     METADATA_ONLY,
     STRATEGIC_MERGE_PATCH,
@@ -43,7 +44,6 @@ from makeway.runtime.kube import (
     ApiError,
     ApiUnavailable,
 )
-from makeway.runtime.pages import PageMetadata
 from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
 
@@ -58,8 +58,6 @@ GROUP_API_SECONDS = 60.0
 
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,10 @@ class Cluster(Protocol):
         """
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read."""
+        """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read.
+
+        Here and below: without a `resource_version` it may have changed, as long as it is the same pod.
+        """
 
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         """Delete this incarnation, with its own grace period. TemporaryError as `mark`."""
@@ -137,58 +138,6 @@ class Cluster(Protocol):
 
     async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
         """Write one Event."""
-
-
-class _LeaseSpec(msgspec.Struct, rename="camel"):
-    lease_transitions: int | None = None
-    acquire_time: datetime | None = None
-
-
-class _Lease(msgspec.Struct):
-    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
-
-
-class _Pods(msgspec.Struct):
-    items: tuple[Pod, ...] = ()
-
-
-class _GroupedPods(msgspec.Struct):
-    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
-    items: tuple[GroupedPod, ...] = ()
-
-
-class _DeleteAnswer(msgspec.Struct):
-    """A Pod, or a Status where the pod went at once."""
-
-    metadata: _DeleteMetadata | None = None
-
-
-class _DeleteMetadata(msgspec.Struct, rename="camel"):
-    deletion_grace_period_seconds: int | None = None
-
-
-def _decoder(type_: type[_T]) -> Callable[[bytes], _T]:
-    """Decode an answer; one that is not what was asked for is treated like no answer."""
-    decode = msgspec.json.Decoder(type_).decode
-
-    def checked(body: bytes) -> _T:
-        try:
-            return decode(body)
-        except msgspec.DecodeError as error:
-            raise TemporaryError("server-error", f"unreadable {type_.__name__}: {error}") from error
-
-    return checked
-
-
-_pod = _decoder(Pod)
-_node = _decoder(Node)
-_lease = _decoder(_Lease)
-_priority_class = _decoder(PriorityClass)
-_daemonset = _decoder(DaemonSet)
-_pod_group = _decoder(PodGroup)
-_pods = _decoder(_Pods)
-_grouped_pods = _decoder(_GroupedPods)
-_delete_answer = _decoder(_DeleteAnswer)
 
 
 def _ref(pod: Pod) -> PodRef:
@@ -234,7 +183,7 @@ class ApiCluster:
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
         body = await self._read("get_pod", _pod_path(namespace, name))
-        return None if body is None else _pod(body)
+        return None if body is None else answers.pod(body)
 
     async def get_node(self, name: str) -> Node | None:
         """The metadata of the node under this name now, read once for all who ask before the read begins."""
@@ -267,7 +216,7 @@ class ApiCluster:
     async def _read_group(self, asked: tuple[PodGroupApi, GroupKey]) -> GroupRecord | None:
         api, key = asked
         body = await self._read("get_pod_group", api.path(key))
-        return None if body is None else group_record(_pod_group(body), composite=key.composite)
+        return None if body is None else group_record(answers.pod_group(body), composite=key.composite)
 
     async def members(self, namespace: str) -> Members:
         """Pods of a namespace by the PodGroup that they name, read as nodes are, in pages."""
@@ -284,7 +233,7 @@ class ApiCluster:
         token = ""
         while True:
             try:
-                page = _grouped_pods(await paging.page(token))
+                page = answers.grouped_pods(await paging.page(token))
             except AnswerTooLong as error:
                 raise classify(error) from error
             add_members(members, page.items)
@@ -301,7 +250,7 @@ class ApiCluster:
         selector = quote(f"spec.nodeName={node}", safe="")
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?fieldSelector={selector}&limit={limit}"
         try:
-            return _pods(await self._list_pods(path, most_bytes, LIST_SECONDS)).items
+            return answers.pods(await self._list_pods(path, most_bytes, LIST_SECONDS)).items
         except AnswerTooLong as error:
             raise classify(error) from error
 
@@ -330,7 +279,7 @@ class ApiCluster:
     async def _read_node(self, name: str) -> Node | None:
         path = f"/api/v1/nodes/{quote(name, safe='')}"
         body = await self._read("get_node", path, accept=METADATA_ONLY)
-        return None if body is None else _node(body)
+        return None if body is None else answers.node(body)
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
         """The DaemonSet under this name now, read as nodes are."""
@@ -340,12 +289,12 @@ class ApiCluster:
         namespace, name = key
         path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
         body = await self._read("get_daemonset", path)
-        return None if body is None else daemonset_owner(_daemonset(body))
+        return None if body is None else daemonset_owner(answers.daemonset(body))
 
     async def _read_priority_class(self, name: str) -> PriorityClass | None:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
         body = await self._read("get_priority_class", f"{classes}/{quote(name, safe='')}")
-        return None if body is None else _priority_class(body)
+        return None if body is None else answers.priority_class(body)
 
     async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
         namespace, name = key
@@ -353,22 +302,38 @@ class ApiCluster:
         body = await self._read("get_lease", f"{leases}/{quote(name, safe='')}")
         if body is None:
             return None
-        spec = _lease(body).spec
+        spec = answers.lease(body).spec
         return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`."""
-        mark = patches.set_mark(victim.uid, resource_version, message, now)
-        body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
-        return None if body is None else _pod(body)
+        """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`.
+
+        Without a version it is a JSON patch, of which a test that does not hold is answered 422.
+        """
+        if resource_version:
+            mark = patches.set_mark(victim.uid, resource_version, message, now)
+            body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
+            return None if body is None else answers.pod(body)
+        read = await self._read("get_pod", _pod_path(victim.namespace, victim.name))
+        if read is None:
+            return None
+        conditions = answers.with_conditions(read).status.conditions
+        by_uid = patches.set_mark_by_uid(victim.uid, conditions, message, now)
+        try:
+            body = await self._patch_status("mark", victim, by_uid, JSON_PATCH)
+        except PermanentError as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            raise TemporaryError("conflict", str(error)) from error
+        return None if body is None else answers.pod(body)
 
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
-        """Delete with UID and resourceVersion as preconditions."""
+        """Delete with UID and resourceVersion as preconditions; without a version, the UID."""
         delete = self._api.core.delete_namespaced_pod
         body = await self._write("delete", delete, victim, self._as_read(victim, resource_version))
         if body is None:
             return None
-        metadata = _delete_answer(body).metadata
+        metadata = answers.delete_answer(body).metadata
         return Deleted((metadata.deletion_grace_period_seconds if metadata is not None else None) or 0)
 
     async def evict(self, victim: Victim, resource_version: str) -> bool:
@@ -396,7 +361,7 @@ class ApiCluster:
         `dry_run`: the API server reads it here of a delete, and of an eviction in the query.
         """
         models = self._api.models
-        read = models.V1Preconditions(uid=victim.uid, resource_version=resource_version)
+        read = models.V1Preconditions(uid=victim.uid, resource_version=resource_version or None)
         return models.V1DeleteOptions(preconditions=read, dry_run=["All"] if dry_run else None)
 
     def _eviction(self, victim: Victim, options: Any) -> Any:
@@ -427,7 +392,7 @@ class ApiCluster:
         await self._called("event", sent)
 
     async def _patch_status(
-        self, operation: str, pod: PodRef | Victim, body: dict[str, Any], content_type: str
+        self, operation: str, pod: PodRef | Victim, body: object, content_type: str
     ) -> bytes | None:
         options = {"_content_type": content_type, "field_manager": EVICTOR}
         return await self._write(operation, self._api.core.patch_namespaced_pod_status, pod, body, **options)

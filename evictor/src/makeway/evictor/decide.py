@@ -40,6 +40,7 @@ from makeway.core.policy.rules import (
 from makeway.core.policy.rules import judge as ask
 from makeway.core.queues.quota_exemption import QuotaExemption, quota_exemption_of
 from makeway.evictor import gang
+from makeway.evictor.contest import basis_of
 from makeway.evictor.fences import LEASE, Fences
 from makeway.evictor.groups import POD_GROUP, exempt_by_group
 from makeway.evictor.verdicts import (
@@ -270,7 +271,7 @@ def judge(
         ):
             rule = DAEMONSET_NOT_PROVEN
         return Exempt(rule, f"{allowed.rule}: {allowed.detail}")
-    return _delete(there)
+    return _delete(there, facts, group)
 
 
 def _goes_by_group(order: EvictionOrder, preemptor: PreemptorFacts, pod: Pod) -> bool:
@@ -334,16 +335,17 @@ def judge_for_quota(
     facts = at_priority_of(known_facts(stays, daemonsets), None if group is None else group.priority)
     kept = quota_exemption_of(facts, protection) or bar(stays)
     if kept is None:
-        return _delete(stays)
+        return _delete(stays, facts, group)
     regrouped = kept.rule == SYSTEM_CRITICAL and facts.by_itself < SYSTEM_CRITICAL_PRIORITY
     return Exempt(POD_GROUP if regrouped else kept.rule, kept.detail)
 
 
-def _delete(pod: Pod) -> Delete:
+def _delete(pod: Pod, facts: PodFacts, group: Membership | None) -> Delete:
     """The verdict on a pod that may go. A pod without a node has no grace period at the API server."""
     bound = bool(pod.spec.node_name)
     grace = pod.spec.termination_grace_period_seconds or 0 if bound else 0
-    return Delete(disruption_target(pod) is None, pod.metadata.resource_version, grace, bound)
+    version, basis = pod.metadata.resource_version, basis_of(pod, facts, group)
+    return Delete(disruption_target(pod) is None, version, grace, bound, basis)
 
 
 def has_ended_elsewhere(stop: Stop) -> bool:

@@ -4,9 +4,9 @@ The order of things: wait for the orders this one counts on; read everything it 
 all victims but the last side by side, some at a time, those first whose disruption budgets are hard, so
 that a budget's no costs no other pod its life; read the preemptor, the node and the fence again
 while the last is marked; delete it. Each delete comes right after a read of its victim, the mark's answer
-counting as one, and names the version that was read; and after a read of the brake that is no more than a
-second old. The first thing that goes wrong for good stops everything that has not begun. What of a unit is
-left then goes after all where some of it went: a unit goes whole.
+counting as one, and names the version that was read, or the UID alone (`contest`); and after a read of the
+brake that is no more than a second old. The first thing that goes wrong for good stops everything that has
+not begun. What of a unit is left then goes after all where some of it went: a unit goes whole.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from makeway.evictor.late_members import LateMembers
 from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.progress import VictimProgress
 from makeway.evictor.rates import OverCap
 from makeway.evictor.records import Records
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
@@ -116,31 +117,6 @@ evictor dies before it ends the order."""
 _log = structlog.get_logger()
 
 T = TypeVar("T")
-
-
-@dataclass
-class VictimProgress:
-    """What is known of one victim so far."""
-
-    victim: Victim
-    verdict: Deleted | Gone | Terminating | Exempt | None = None
-    error: TemporaryError | PermanentError | None = None
-    attempts: int = 0
-    delete_sent: bool = False
-    deleted_at: datetime | None = None
-    answer_lost: bool = False
-    """A deletion was sent, and the API server did not say what became of it."""
-
-    @property
-    def went(self) -> bool:
-        """Whether the order has deleted the pod: it was accepted, or has gone where the answer was lost."""
-        lost = self.answer_lost and isinstance(self.verdict, Gone | Terminating)
-        return self.deleted_at is not None or lost
-
-    @property
-    def may_stay(self) -> bool:
-        """Whether the victim has not been seen deleted, leaving or gone: a rollback has to look at it."""
-        return self.verdict is None or isinstance(self.verdict, Exempt)
 
 
 Pending: TypeAlias = tuple[VictimProgress, Delete | None]
@@ -730,16 +706,18 @@ class Execution:
             async with self._turn.work():
                 self._may_begin()
                 progress.attempts += 1
-                known = judged if progress.attempts == 1 else None
+                known = progress.meet(judged) if judged is not None and progress.attempts == 1 else None
                 verdict: VictimVerdict | None = None if later else known
                 if verdict is None:
                     verdict = await self._recheck(progress.victim, known)
                     if not dry_run and not self._is_looked_through(progress.victim.unit):
                         await self._unit_looks(self.order.order_id)
                 if isinstance(verdict, Delete) and verdict.mark:
-                    verdict = self._judge(progress.victim, await self._mark(progress.victim, verdict))
+                    marked = await self._mark(progress.victim, progress.meet(verdict))
+                    verdict = self._judge(progress.victim, marked)
                 if not isinstance(verdict, Delete):
                     return verdict
+                verdict = progress.meet(verdict)
                 if dry_run:
                     return await self._try_delete(progress, verdict)
                 with tracing.span("delete", victim=_name(progress.victim), victim_uid=progress.victim.uid):
@@ -750,7 +728,7 @@ class Execution:
                 attempt,
                 clock=self._clock,
                 deadline=self.order.not_after,
-                on_retry=self._trying_again,
+                on_retry=partial(self._trying_again, progress),
             )
         except PermanentError as error:
             progress.error = error
@@ -775,8 +753,10 @@ class Execution:
             attempt=progress.attempts,
         )
 
-    def _trying_again(self, error: TemporaryError, attempt: int) -> None:
+    def _trying_again(self, progress: VictimProgress, error: TemporaryError, attempt: int) -> None:
         """Room that is not made at once is worth telling whoever waits for it."""
+        if error.reason == "conflict":
+            progress.contest = progress.contest.after_conflict()
         reporter(self._metrics, "evict")(error, attempt)
         if not self._told:
             self._told = True

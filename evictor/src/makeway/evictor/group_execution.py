@@ -27,8 +27,9 @@ from makeway.core.k8s.objects import Node, Pod
 from makeway.core.k8s.pod_groups import GroupKey, group_of, membership
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, gang
-from makeway.evictor.execution import Execution, VictimProgress, side_by_side
+from makeway.evictor.execution import Execution, side_by_side
 from makeway.evictor.groups import POD_GROUP, first_of_units
+from makeway.evictor.progress import VictimProgress
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.verdicts import Cancelled, Delete, Exempt, Failed, Proceed, Stop, VictimVerdict

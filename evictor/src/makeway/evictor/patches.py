@@ -1,16 +1,19 @@
 """The evictor's patches, as JSON has them. Pure.
 
-Every patch of a pod carries UID and resourceVersion of the pod as it was read: the API server answers
+Every merge patch of a pod carries UID and resourceVersion of the pod as it was read: the API server answers
 409 where the pod has changed, and 422 ("field is immutable") where the pod under that name is another
 one. The UID alone is not enough. A patch that meets a pod in the last moment of its deletion (grace
 period 0, no finalizers) makes kube-apiserver delete by name whatever has that name by then, though
 the patch was for the pod before (registry/generic/registry/store.go, Update: a patch brings no
 preconditions to `deleteWithoutFinalizers`). So no pod that was read in that state is patched at all.
+A mark that names no version, since the pod is written too often for that, is a JSON patch: the API server
+applies it to the pod that it then has, where its tests hold, so that it meets no pod that is being deleted.
 Conditions merge by `type` under a strategic merge patch (`patchMergeKey` of v1.PodStatus.conditions).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -34,16 +37,34 @@ def mark_message(order: EvictionOrder) -> str:
 
 def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> dict[str, Any]:
     """Set DisruptionTarget on a pod as it was read (strategic merge, /status)."""
-    condition = {
+    return {
+        "metadata": {"uid": uid, "resourceVersion": resource_version},
+        "status": {"conditions": [_mark(message, now)]},
+    }
+
+
+def set_mark_by_uid(uid: str, conditions: Sequence[Any] | None, message: str, now: datetime) -> list[Any]:
+    """Set DisruptionTarget on a pod of any version (JSON patch, /status).
+
+    `conditions`: of the pod, each as the API server has it; None where it has none. They are compared whole:
+    where another has written one, as the kubelet does, the patch is refused and no condition is lost.
+    """
+    others = [one for one in conditions or () if one.get("type") != DISRUPTION_TARGET]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": "/metadata/deletionTimestamp", "value": None},
+        {"op": "test", "path": "/status/conditions", "value": conditions},
+        {"op": "add", "path": "/status/conditions", "value": [*others, _mark(message, now)]},
+    ]
+
+
+def _mark(message: str, now: datetime) -> dict[str, Any]:
+    return {
         "type": DISRUPTION_TARGET,
         "status": "True",
         "reason": PREEMPTION_BY_SCHEDULER,
         "message": message,
         "lastTransitionTime": api_time(now, "seconds"),
-    }
-    return {
-        "metadata": {"uid": uid, "resourceVersion": resource_version},
-        "status": {"conditions": [condition]},
     }
 
 

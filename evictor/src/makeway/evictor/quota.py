@@ -31,7 +31,8 @@ from makeway.core.queues.quota_exemption import QuotaExemption
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
 from makeway.evictor import decide
 from makeway.evictor.caps import party_of, refused_by_cap
-from makeway.evictor.execution import Execution, Halt, VictimProgress, side_by_side
+from makeway.evictor.execution import Execution, Halt, side_by_side
+from makeway.evictor.progress import VictimProgress
 from makeway.evictor.queue_guard import QueueGuard
 from makeway.evictor.rates import OverCap
 from makeway.evictor.retry import TemporaryError

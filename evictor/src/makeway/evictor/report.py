@@ -7,7 +7,7 @@ from datetime import datetime
 
 from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, VictimOutcome, VictimResult
 from makeway.evictor.cluster import Deleted
-from makeway.evictor.execution import VictimProgress
+from makeway.evictor.progress import VictimProgress
 from makeway.evictor.rollback import RollbackReport
 from makeway.evictor.verdicts import Cancelled, Exempt, Expired, Failed, Gone, Refused, Stop, Terminating
 

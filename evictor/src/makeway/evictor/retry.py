@@ -64,11 +64,12 @@ class TemporaryError(Exception):
 
 
 class PermanentError(Exception):
-    """The API server refused, and would again."""
+    """The API server refused, and would again. `status`: the HTTP status, 0 where nothing was sent to it."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.reason = reason
+        self.status = status
 
 
 class Clock(Protocol):
@@ -110,7 +111,7 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
         return TemporaryError("conflict", str(error), retry_after)
     if error.status == 401:
         return TemporaryError("unauthorized", str(error), retry_after)
-    return PermanentError(error.reason, str(error))
+    return PermanentError(error.reason, str(error), error.status)
 
 
 class MissingRights:

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
 from makeway.core.policy.rules import PreemptorFacts
+from makeway.evictor.contest import Basis
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,17 @@ class Delete:
     """The victim is there, is what the order means, and may go.
 
     `mark`: DisruptionTarget has to be set first. It is not where the pod carries one already.
-    `resource_version`: of the pod that was judged, which was not being deleted.
+    `resource_version`: of the pod that was judged, which was not being deleted; empty: whichever it has.
     `grace_period_seconds`: the pod's own.
     `bound`: the pod is on its node; else it is on the scheduler's word alone.
+    `basis`: what the judgement rests on.
     """
 
     mark: bool = True
     resource_version: str = ""
     grace_period_seconds: int = 0
     bound: bool = True
+    basis: Basis | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

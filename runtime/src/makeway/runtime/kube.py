@@ -39,6 +39,7 @@ LINE_LIMIT_BYTES = 32 * 1024 * 1024
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """What to accept where an object's metadata is all that is wanted: of a node, a fortieth of its bytes."""
 
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"

@@ -60,7 +60,8 @@ class Invariant(StrEnum):
     BOUND_TWICE = "bound-twice"
     """A preemptor is bound once."""
     DELETE_WITHOUT_REVISION = "delete-without-revision"
-    """Every delete of ours is conditional on the resourceVersion of the pod as it was judged."""
+    """Every delete of ours is conditional on the resourceVersion of the pod as it was judged, but where two
+    writes to that pod have met a conflict before."""
     GRACE_SHORTENED = "grace-shortened"
     """A victim has its own grace period."""
     WRITE_BEYOND = "write-beyond"

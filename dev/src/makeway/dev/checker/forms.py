@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 from makeway.dev.audit_log import AuditEvent
@@ -13,11 +14,15 @@ from makeway.dev.checker.pods import MARK_TYPE
 _WRITES = ("create", "update", "patch")
 """Deletes are judged by who sends them."""
 
+_CONFLICTS = 2
+"""After so many a delete may name the UID alone."""
+
 
 def rules(case: OrderCase) -> Iterator[Finding]:
     """Deletes are of the pod as it was judged, with its own grace; patches of two fields of its status."""
     for event, uid, _ in case.deletes:
-        if event.precondition_uid and not event.precondition_revision:
+        by_uid = event.precondition_uid and not event.precondition_revision
+        if by_uid and _conflicts_before(case, event) < _CONFLICTS:
             yield Violation(Invariant.DELETE_WITHOUT_REVISION, (described(event),), event.at, "no revision")
         asked = event.delete_options.get("gracePeriodSeconds")
         pod = case.pods.get(uid)
@@ -40,6 +45,15 @@ def rules(case: OrderCase) -> Iterator[Finding]:
                 yield _beyond(event, f"{event.verb} {event.subresource}")
             elif extra := _not_a_nomination(event.request or {}):
                 yield _beyond(event, f"it writes {', '.join(extra)}")
+
+
+def _conflicts_before(case: OrderCase, delete: AuditEvent) -> int:
+    """Count the evictor's writes to a pod that met a conflict before its delete."""
+    return sum(
+        one.code == HTTPStatus.CONFLICT and one.answered_at <= delete.at and one.user == delete.user
+        for one in case.history.requests
+        if (one.resource, one.namespace, one.name) == ("pods", delete.namespace, delete.name)
+    )
 
 
 def _beyond(event: AuditEvent, evidence: str) -> Violation:
