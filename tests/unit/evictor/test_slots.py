@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.objects import Pod
-from makeway.core.policy.document import Policy
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.evictor import intake
 from makeway.evictor.cluster import Deleted
 from makeway.evictor.events import Events
 from makeway.evictor.intake import take_forever
@@ -423,3 +424,19 @@ async def test_a_slot_is_free_when_the_last_of_an_orders_tasks_ends_its_work_and
 
     assert waits.done()
     idle.cancel()
+
+
+async def test_an_order_that_waits_for_others_is_given_back_at_once_when_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "DRAIN_SECONDS", 3600.0)
+    world = Running(4, "a", "b")
+    world.policy = Policy(limits=PolicyLimits(victims_per_minute=1, victims_per_order=1))
+    world.evictor.caps.count({"default": 1}, NOW)
+    async with world.taking_orders():
+        world.stream.put(order_of("a"), make_order("b", order_id="ord-b", awaited=awaiting("never")))
+        await world.clock.run(3)
+        assert [one.said for one in world.stream.handed] == [[], []]
+
+    assert [one.said for one in world.stream.handed] == [["nak"], ["nak"]]
+    assert world.records.outcomes == {}

@@ -45,17 +45,29 @@ class Slots:
         self._waiting: list[Turn] = []
         self._working: Counter[str] = Counter()
         self._troubled: Counter[str] = Counter()
+        self._resting: set[Turn] = set()
+        self.stopping = False
 
     def turn(self, order: EvictionOrder, sequence: int, clock: Clock) -> Turn:
         """Return an order's turn, not begun; `sequence`: of the order in its stream."""
         return Turn(self, order, sequence, clock)
 
     def stop_waiting(self) -> None:
-        """Cancel the tasks of the orders that have not begun: the process ends."""
+        """Cancel the tasks of orders that have not begun, or wait for others: the process ends.
+
+        What they wait for may take their whole life, and another evictor goes on from where they are.
+        """
+        self.stopping = True
         for turn in tuple(self._waiting):
             turn.stop_waiting()
+        for turn in tuple(self._resting):
+            turn.stop_resting()
 
     # ------------------------------------------------------------------------------- for turns
+
+    def rests(self, turn: Turn, *, rests: bool) -> None:
+        """Take note that an order waits for others, or no more."""
+        (self._resting.add if rests else self._resting.discard)(turn)
 
     def ask(self, turn: Turn) -> None:
         """Put a turn in line, and serve."""
@@ -119,10 +131,12 @@ class Turn:
         self._in_trouble = False
         self._at_work = 0  # tasks within `work`
         self._idle = 0  # tasks that wait to try again, or for another order
+        self._resting = 0  # of these, tasks that wait for another order, or for a cap
         self._asked = 0  # tasks that wait for a slot
         self._in_line = False
         self._given = asyncio.Event()
         self._first: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[object] | None = None  # the order's own
 
     @property
     def place(self) -> tuple[bool, int, int]:
@@ -141,7 +155,8 @@ class Turn:
             self._leave_if_idle()
 
     async def enter(self) -> None:
-        """Wait for a slot, where the order has none. Several of its tasks may wait at once."""
+        """Wait for a slot, where the order has none. Several of its tasks may wait at once, its own first."""
+        self._task = self._task or asyncio.current_task()
         while not self._holding:
             await self._wait_in_line()
 
@@ -186,6 +201,12 @@ class Turn:
         if self._first is not None:
             self._first.cancel()
 
+    def stop_resting(self) -> None:
+        """Called by the slots: cancel an order of which every task waits for other orders."""
+        only_rests = self._resting == self._idle and not self._at_work and not self._asked
+        if self._task is not None and self._resting and only_rests:
+            self._task.cancel()
+
     def now(self) -> datetime:
         """The time, UTC."""
         return self._clock.now()
@@ -195,11 +216,20 @@ class Turn:
         if not self._in_trouble and self._begun and self.now() - self._begun >= TROUBLE:
             self._in_trouble = True
             self._slots.trouble(self, 1)
-        await self.idle(seconds)
+        await self._wait(seconds)
         await self.enter()
 
     async def idle(self, seconds: float) -> None:
         """Wait, without a slot unless a sibling works; nothing is wrong. `work` or `enter` afterwards."""
+        self._resting += 1
+        self._slots.rests(self, rests=True)
+        try:
+            await self._wait(seconds)
+        finally:
+            self._resting -= 1
+            self._slots.rests(self, rests=self._resting > 0)
+
+    async def _wait(self, seconds: float) -> None:
         self._idle += 1
         self._leave_if_idle()
         try:
@@ -211,6 +241,8 @@ class Turn:
         """Release the slot where no task works, and one waits; else one that follows has it."""
         if self._idle and not self._at_work:
             self.leave()
+            if self._slots.stopping:
+                self.stop_resting()
 
 
 def _place(turn: Turn) -> tuple[bool, int, int]:
