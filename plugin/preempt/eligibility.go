@@ -165,10 +165,6 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 			return recalled{wait: end}
 		}
 	}
-	if until, inARow := pl.engine.nodeBackoff.pausedUntil(pod.UID); inARow > 0 {
-		pl.engine.retry.postpone(refOf(pod), until)
-		return waits(endRefused, fmt.Sprintf("the last %d eviction orders for this pod came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339)))
-	}
 	pl.engine.prefetchHistory.needed(pod, possible)
 	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
 	known.potential = possible.without(backedOff, nodes)

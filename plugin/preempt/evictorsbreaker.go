@@ -110,6 +110,19 @@ func (e *engine) ordersHeldBack(namespace string) (why futility, until time.Time
 	return e.perNamespace.isOpen(namespace)
 }
 
+// evictorsRefuse reports why nothing is evicted for a preemptor's namespace, not by the fallback either: the evictors' breaker
+// is open, as far as orders that they refused tell; empty where it is not. One for a namespace closes by itself.
+func (e *engine) evictorsRefuse(namespace string) futility {
+	if _, why := e.orders.state(); why == refusedForAll {
+		return why
+	}
+	if b := e.perNamespace.of(namespace); b != nil && e.clock.Since(b.refusedLast()) < shutForgotten {
+		_, why := b.state()
+		return why
+	}
+	return ""
+}
+
 // orderBegins notes that an order is begun.
 func (e *engine) orderBegins(namespace, orderID string) {
 	e.orders.begin(orderID)

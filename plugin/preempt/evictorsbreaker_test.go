@@ -63,8 +63,9 @@ func breakerWorld(t *testing.T, given setup) (w *world, p, other *v1.Pod) {
 	return w, p, other
 }
 
-func TestTwoOrdersThatTheEvictorsBreakerRefusesLetOthersAct(t *testing.T) {
+func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
+	w.tells(ruling(&wire.Rules{}), at(1))
 	for range futileOrders {
 		w.refused(p, reasonBreakerOpen)
 	}
@@ -72,8 +73,12 @@ func TestTwoOrdersThatTheEvictorsBreakerRefusesLetOthersAct(t *testing.T) {
 	for _, pod := range []*v1.Pod{p, other} {
 		result, status := w.cycle(pod)
 
-		if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
-			t.Errorf("%s: result %+v, status %v, want (nil, Unschedulable)", pod.Name, result, status)
+		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
+			t.Errorf("%s: result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", pod.Name, result, status)
+		}
+		result, status = w.fallsBack(w.fallback(), pod)
+		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
+			t.Errorf("%s: the fallback: result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", pod.Name, result, status)
 		}
 	}
 	if w.plugin.mayPrefetch(p) {
@@ -81,28 +86,22 @@ func TestTwoOrdersThatTheEvictorsBreakerRefusesLetOthersAct(t *testing.T) {
 	}
 }
 
-func TestWhereNoPlanIsToHoldTheEvictorsBreakerLetsNoOtherPluginAct(t *testing.T) {
-	w, p, _ := breakerWorld(t, setup{args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }})
-	for range futileOrders {
-		w.refused(p, reasonBreakerOpen)
-	}
-
-	_, status := w.cycle(p)
-
-	if status.Code() != fwk.UnschedulableAndUnresolvable {
-		t.Errorf("status %v", status)
-	}
-}
-
 func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
+	w.tells(ruling(&wire.Rules{}), at(1))
 	for range futileOrders {
 		w.refused(p, reasonBreakerOpenNamespace)
 	}
 
 	result, status := w.cycle(p)
-	if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
-		t.Errorf("result %+v, status %v, want (nil, Unschedulable)", result, status)
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
+		t.Errorf("result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", result, status)
+	}
+	if _, status := w.fallsBack(w.fallback(), p); !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
+		t.Errorf("the fallback: status %v", status)
+	}
+	if result, status := w.fallsBack(w.fallback(), other); nominatedNode(result, status) != "n1" {
+		t.Errorf("the fallback for another namespace: result %+v, status %v", result, status)
 	}
 	if state, why := w.plugin.engine.orders.state(); state != breakerClosed {
 		t.Errorf("open for all: %s", why)
@@ -151,7 +150,7 @@ func TestOrdersThatTheBreakerRefusesAreNotHeldAgainstTheirPods(t *testing.T) {
 	}
 
 	if w.plugin.engine.nodeBackoff.has("p") {
-		t.Error("the pod pauses beyond the breaker, and the plugin after this one with it")
+		t.Error("its node is left out beyond the breaker")
 	}
 }
 

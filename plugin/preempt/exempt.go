@@ -97,6 +97,14 @@ func (e *engine) victimGuardFor(preemptor *v1.Pod, budgets policylisters.PodDisr
 	if g.rules, g.hold = e.victimRules(); g.hold != "" {
 		return g
 	}
+	if brake := e.control.brake.Load(); brake.holds(preemptor.Namespace) {
+		g.hold = "the brake is set (" + brake.scope() + ")"
+		return g
+	}
+	if why := e.evictorsRefuse(preemptor.Namespace); why != "" {
+		g.hold = why.String()
+		return g
+	}
 	if len(g.rules.hardBudgets) > 0 {
 		all, err := budgets.List(labels.Everything())
 		if err != nil {

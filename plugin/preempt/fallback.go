@@ -188,6 +188,9 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 		defer func() { engine.fellBack(pod, result, status) }()
 	}
 	guard := pl.victimGuardFor(pod, nil)
+	if guard.hold == "" {
+		guard.hold = pl.pauses(pod)
+	}
 	if guard.hold != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: the fallback evicts nothing: "+guard.hold)
 	}
@@ -203,6 +206,21 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 		engine.recentVictims.add(guard.victimsOn(result.NominatedNodeName), guard.now)
 	}
 	return result, status
+}
+
+// pauses is why nothing is evicted for a pod now, after room was made for it again and again; empty where some may be. The
+// pod is tried again when its pause is over.
+func (pl *MakeWayFallback) pauses(pod *v1.Pod) string {
+	engine := pl.engineOf()
+	if engine == nil {
+		return ""
+	}
+	until, times := engine.nodeBackoff.pausedUntil(pod.UID)
+	if times == 0 {
+		return ""
+	}
+	engine.retry.postpone(refOf(pod), until)
+	return fmt.Sprintf("room was made for this pod %d times, and it was not bound; the next try is at %s", times, until.UTC().Format(time.RFC3339))
 }
 
 // victimGuardFor is what holds for one preemptor in this cycle.
@@ -265,6 +283,12 @@ func (pl *MakeWayFallback) guardDelete(ctx context.Context, eviction minor.Evict
 		}
 		return fmt.Errorf("%d of the %d pods to evict on node %s may not go, so none goes", len(kept), len(eviction.Victims), eviction.Node)
 	}
+	if engine := pl.engineOf(); engine != nil && victim.UID == eviction.Victims[0].UID {
+		for _, pod := range eviction.Preemptors {
+			engine.nodeBackoff.fellBack(pod.UID)
+			engine.pending(refOf(pod)) // it may have gone meanwhile
+		}
+	}
 	err = evict(context.WithValue(ctx, victimKey{}, victim.UID))
 	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 		// For example an admission policy forbids it, and would the next time. A conflict is over at once.
@@ -310,7 +334,7 @@ func (pl *MakeWayFallback) backOffNode(preemptor *v1.Pod, node string) {
 		return
 	}
 	if backedOff, _ := engine.nodeBackoff.nodes(preemptor.UID); !backedOff[node] { // not once for each victim
-		engine.nodeBackoff.failed(preemptor.UID, node, true)
+		engine.nodeBackoff.failed(preemptor.UID, node)
 	}
 	engine.pending(refOf(preemptor)) // it may have gone meanwhile
 }

@@ -252,6 +252,49 @@ func TestTheFallbackEvictsNothingWhileItDoesNotKnowWhatIsProtected(t *testing.T)
 	}
 }
 
+func TestTheFallbackEvictsNothingWhileTheBrakeHolds(t *testing.T) {
+	p, victim := pod("p", "", 100, large).Obj(), pod("victim", "n1", 1, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, victim)
+	w.tells(ruling(&wire.Rules{}), at(1))
+	w.plugin.engine.control.brake.Store(parseBrake(map[string]string{"mode": wire.ModeOff, "namespaces": p.Namespace}))
+
+	result, status := w.fallsBack(w.fallback(), p)
+
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the brake is set (default)") {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+	if w.gone(victim) {
+		t.Error("the victim is deleted")
+	}
+}
+
+func TestTheFallbackPausesForAPodThatIsNotBoundThoughItEvictedForItThreeTimes(t *testing.T) {
+	p, victim := pod("p", "", 100, large).Obj(), pod("victim", "n1", 1, large).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, victim)
+	w.tells(ruling(&wire.Rules{}), at(1))
+	pl := w.fallback()
+	for i := range fallbackTries {
+		if result, status := w.fallsBack(pl, p); nominatedNode(result, status) != "n1" {
+			t.Fatalf("try %d: result %+v, status %v", i, result, status)
+		}
+		w.eventually("its victim is deleted", func() bool { return w.gone(victim) && pl.current(victim) == nil })
+		w.eventually("the preemption has ended", func() bool { return !minor.IsPreempting(pl.upstream, p.UID) })
+		if _, err := w.client.CoreV1().Pods(victim.Namespace).Create(w.ctx, victim, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("another is in its place", func() bool { return pl.current(victim) != nil })
+	}
+
+	result, status := w.fallsBack(pl, p)
+
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "room was made for this pod 3 times, and it was not bound; the next try is at ") {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("it is not tried again")
+	}
+}
+
 func TestTheFallbackEvictsNothingWhereNoProfileHasMakeWay(t *testing.T) {
 	p := pod("p", "", 100, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("victim", "n1", 1, large).Obj())

@@ -39,6 +39,11 @@ func (pl *MakeWayFallback) protects(group minor.Group) string {
 	if len(group.Waiting) == 0 {
 		return "no member of the group waits"
 	}
+	for _, pod := range group.Waiting {
+		if paused := pl.pauses(pod); paused != "" {
+			return paused
+		}
+	}
 	guard := pl.victimGuardFor(group.Waiting[0], nil)
 	switch {
 	case guard.hold != "":

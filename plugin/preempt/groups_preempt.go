@@ -214,10 +214,6 @@ func (a *groupAttempt) recall() *preemptResult {
 			return end
 		}
 	}
-	if until, inARow := e.nodeBackoff.pausedUntil(a.group.UID); inARow > 0 {
-		e.retry.postpone(a.one(), until)
-		return &preemptResult{kind: endRefused, message: fmt.Sprintf("the last %d eviction orders for this group came to nothing; the next try is at %s", inARow, until.UTC().Format(time.RFC3339))}
-	}
 	if a.mode == wire.ModeEnforce && a.ordersLimited() {
 		a.awaitOrders(member)
 		return &preemptResult{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be; the group is tried again as they end", e.inflight.count())}

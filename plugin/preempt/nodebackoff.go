@@ -14,17 +14,15 @@ const (
 	nodeBackoffMax     = 5 * time.Minute
 )
 
-// How long a preemptor pauses when its orders come to nothing one after the other, on whichever nodes:
-// the first two times not at all, then doubling.
-const (
-	pauseAfter   = 3
-	pauseInitial = time.Second
-	pauseMax     = time.Minute
-)
+// fallbackTries is how often the fallback evicts for a pod before it pauses.
+const fallbackTries = 3
+
+// fallbackPauses are the pauses after that try and the next ones, the planner's for its own; the last is the longest.
+var fallbackPauses = []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
 
 // nodeBackoff remembers on which nodes a preemptor's orders have failed, for example since the API server
-// refuses to delete a victim, and how many have come to nothing in a row, for example since the
-// evictors only observe. Without it the same plan would come again at once, and forever. Bounded by
+// refuses to delete a victim, and how often the fallback has evicted for it. Without it the same plan would come again at
+// once, and forever. How often orders came to nothing is the planner's to remember. Bounded by
 // the pods that are pending: a bound or deleted pod is forgotten. Safe for concurrent use.
 type nodeBackoff struct {
 	clock clock.PassiveClock
@@ -33,9 +31,10 @@ type nodeBackoff struct {
 	pods map[types.UID]*preemptorFailures
 }
 
-// preemptorFailures is a preemptor whose last order came to nothing.
+// preemptorFailures is a preemptor whose last order came to nothing, or that the fallback has evicted for.
 type preemptorFailures struct {
-	inARow      int
+	fellBack    int // how often the fallback has evicted for it
+	pausedFor   int // for how many of those pausedUntil was set
 	pausedUntil time.Time
 	nodes       map[string]*backoffEntry
 }
@@ -49,23 +48,13 @@ func newNodeBackoff(clock clock.PassiveClock) *nodeBackoff {
 	return &nodeBackoff{clock: clock, pods: map[types.UID]*preemptorFailures{}}
 }
 
-// failed notes an order that came to nothing. Where that lies with the node, it is left out for a
+// failed notes an order that came to nothing for something about its node, which is left out for a
 // while; each further failure there doubles the time.
-func (a *nodeBackoff) failed(pod types.UID, node string, nodesFault bool) {
+func (a *nodeBackoff) failed(pod types.UID, node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	p := a.pods[pod]
-	if p == nil {
-		p = &preemptorFailures{nodes: map[string]*backoffEntry{}}
-		a.pods[pod] = p
-	}
-	if p.inARow++; p.inARow >= pauseAfter {
-		p.pausedUntil = now.Add(min(pauseInitial<<min(p.inARow-pauseAfter, 10), pauseMax))
-	}
-	if !nodesFault {
-		return
-	}
+	p := a.of(pod)
 	entry := p.nodes[node]
 	if entry == nil {
 		entry = &backoffEntry{duration: nodeBackoffInitial / 2}
@@ -75,24 +64,41 @@ func (a *nodeBackoff) failed(pod types.UID, node string, nodesFault bool) {
 	entry.until = now.Add(entry.duration)
 }
 
-// succeeded ends a row of failures.
-func (a *nodeBackoff) succeeded(pod types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.pods[pod]; p != nil {
-		p.inARow, p.pausedUntil = 0, time.Time{}
+// of is what is remembered of a preemptor, from now on. The lock is held.
+func (a *nodeBackoff) of(pod types.UID) *preemptorFailures {
+	p := a.pods[pod]
+	if p == nil {
+		p = &preemptorFailures{nodes: map[string]*backoffEntry{}}
+		a.pods[pod] = p
 	}
+	return p
 }
 
-// pausedUntil is until when a preemptor pauses, and after how many failures; zero where it need not.
-func (a *nodeBackoff) pausedUntil(pod types.UID) (until time.Time, inARow int) {
+// fellBack notes that the fallback evicts for a pod.
+func (a *nodeBackoff) fellBack(pod types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of(pod).fellBack++
+}
+
+// pausedUntil is until when the fallback evicts nothing for a pod that it has evicted for again and again, and how often it
+// has; zero where it may. That it is asked says that the pod is not bound; a pause begins with the first such question.
+func (a *nodeBackoff) pausedUntil(pod types.UID) (until time.Time, times int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.pods[pod]
-	if p == nil || !a.clock.Now().Before(p.pausedUntil) {
+	if p == nil || p.fellBack < fallbackTries {
 		return time.Time{}, 0
 	}
-	return p.pausedUntil, p.inARow
+	now := a.clock.Now()
+	if p.pausedFor != p.fellBack {
+		p.pausedFor = p.fellBack
+		p.pausedUntil = now.Add(fallbackPauses[min(p.fellBack-fallbackTries, len(fallbackPauses)-1)])
+	}
+	if !now.Before(p.pausedUntil) {
+		return time.Time{}, 0
+	}
+	return p.pausedUntil, p.fellBack
 }
 
 // nodes are those to leave out now, and when the first of them may be tried again.

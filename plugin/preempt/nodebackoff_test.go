@@ -14,7 +14,7 @@ func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
 	a := newNodeBackoff(clock)
 
 	for _, want := range []time.Duration{10, 20, 40} {
-		a.failed("p", "n1", true)
+		a.failed("p", "n1")
 
 		_, until := a.nodes("p")
 
@@ -28,26 +28,32 @@ func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
 	}
 }
 
-func TestAPreemptorPausesFromItsThirdFailureInARow(t *testing.T) {
+func TestTheFallbackPausesAfterItsThirdTryForAPodLongerEachTime(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	a := newNodeBackoff(clock)
-	a.failed("p", "n1", false)
-	a.failed("p", "n2", false)
-	if _, inARow := a.pausedUntil("p"); inARow != 0 {
-		t.Fatal("paused too early")
+	for range fallbackTries - 1 {
+		a.fellBack("p")
+		if _, times := a.pausedUntil("p"); times != 0 {
+			t.Fatalf("paused after %d tries", times)
+		}
 	}
 
-	a.failed("p", "n3", false)
+	for n, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		a.fellBack("p")
+		clock.SetTime(clock.Now().Add(time.Hour)) // the pod is not tried before its victims have left
 
-	if until, inARow := a.pausedUntil("p"); inARow != 3 || until.Sub(clock.Now()) != time.Second {
-		t.Errorf("paused for %s after %d failures", until.Sub(clock.Now()), inARow)
+		until, times := a.pausedUntil("p")
+
+		if times != fallbackTries+n || until.Sub(clock.Now()) != want*time.Minute {
+			t.Errorf("paused for %s after %d tries, want %d min", until.Sub(clock.Now()), times, want)
+		}
+		clock.SetTime(until)
+		if _, times := a.pausedUntil("p"); times != 0 {
+			t.Error("still paused")
+		}
 	}
 	if out, _ := a.nodes("p"); len(out) != 0 {
 		t.Errorf("nodes left out that are not at fault: %v", out)
-	}
-	a.succeeded("p")
-	if _, inARow := a.pausedUntil("p"); inARow != 0 {
-		t.Error("paused after a success")
 	}
 }
 

@@ -43,7 +43,8 @@ func (f futility) String() string {
 
 // orderBreaker keeps preemptors from being nominated for orders that are not carried out: a nomination ends the chain of
 // PostFilter plugins, and nothing after it would come to pass. Once orders of this process, of whichever pods, have
-// come to nothing in a row, it is open: MakeWay answers so that a plugin listed after it may act. After a while one
+// come to nothing in a row, it is open: MakeWay answers so that a plugin listed after it may act, unless the evictors'
+// breaker is why. After a while one
 // order probes, and the while doubles where that comes to nothing too. Safe for concurrent use.
 type orderBreaker struct {
 	clock clock.PassiveClock

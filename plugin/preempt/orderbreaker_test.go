@@ -130,7 +130,7 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 }
 
 func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
-	for why, message := range map[futility]string{notStarted: "no evictor answers", notStored: "eviction orders cannot be stored", refusedForAll: "the evictors' breaker is open"} {
+	for why, message := range map[futility]string{notStarted: "no evictor answers", notStored: "eviction orders cannot be stored"} {
 		t.Run(string(why), func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
 			engine := w.plugin.engine

@@ -170,7 +170,6 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
 func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	if outcome.Result == wire.ResultSucceeded {
-		e.nodeBackoff.succeeded(types.UID(outcome.PreemptorUID))
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
@@ -203,7 +202,9 @@ func (e *engine) orderFailed(ctx context.Context, w activation, outcome *wire.Ou
 
 // failed notes that an order came to nothing, unless its pods are bound or gone. Which node of a group's is at fault is not known.
 func (e *engine) failed(w activation, nodesFault bool) {
-	e.nodeBackoff.failed(types.UID(w.pod.UID), w.node, nodesFault && w.members == nil)
+	if nodesFault && w.members == nil {
+		e.nodeBackoff.failed(types.UID(w.pod.UID), w.node)
+	}
 	for _, place := range w.places() {
 		e.pending(refOfPlacement(place))
 	}

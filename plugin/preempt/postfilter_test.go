@@ -609,26 +609,6 @@ func TestHintsSkipAndTakeANote(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseOrdersComeToNothingPauses(t *testing.T) {
-	w, p, _ := simple(t, setup{}, nil)
-	w.show(p, "n1")
-	w.eventually("the nomination shows", func() bool {
-		current, err := w.plugin.engine.pods.Pods("default").Get("p")
-		return err == nil && current.Status.NominatedNodeName == "n1"
-	})
-
-	for n := range pauseAfter {
-		w.nominated(p, "n1")
-		w.end(w.order(2*n+1), wire.ResultRefused) // an order and its outcome each time
-		w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
-	}
-
-	w.eventually("the pod pauses", func() bool {
-		_, status := w.cycle(p)
-		return strings.Contains(status.Message(), "came to nothing")
-	})
-}
-
 func TestAPodThatIsTooLargeToBeAskedAboutIsRefusedAndSaysNothingOfThePlanner(t *testing.T) {
 	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Label("large", strings.Repeat("x", wire.MaxBytes)) })
 
@@ -664,7 +644,7 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 				engine := w.plugin.engine
 				ends := func() {
-					engine.nodeBackoff.failed(p.UID, "n1", false)
+					engine.nodeBackoff.failed(p.UID, "n1")
 					if err := end(w, p); err != nil {
 						t.Error(err)
 					}

@@ -31,12 +31,14 @@ const (
 	endUnaskable    outcomeKind = "unaskable"
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
-	// still leaving, as many orders are in flight as the policy allows, or its PriorityClass delays its preemption. The
-	// nomination is kept; the chain stops, so that no other plugin evicts more, or earlier.
-	endInFlight outcomeKind = "in_flight"
-	endLeaving  outcomeKind = "victims_leaving"
-	endLimited  outcomeKind = "orders_limited"
-	endDelayed  outcomeKind = "delayed"
+	// still leaving, as many orders are in flight as the policy allows, its PriorityClass delays its preemption, or
+	// orders have lately been refused since the evictors' breaker is open. The nomination is kept; the chain stops, so
+	// that no other plugin evicts more, or earlier.
+	endInFlight    outcomeKind = "in_flight"
+	endLeaving     outcomeKind = "victims_leaving"
+	endLimited     outcomeKind = "orders_limited"
+	endDelayed     outcomeKind = "delayed"
+	endBreakerOpen outcomeKind = "breaker_open"
 
 	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
 	// that no other plugin acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
@@ -52,13 +54,12 @@ const (
 	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
 	// carried out: the planner is out of reach or has not read the cluster yet, an extender failed, a panic was recovered,
 	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
-	// out by any evictor, or been refused since the evictors' breaker is open.
+	// out by any evictor.
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
 	endUnfinished  outcomeKind = "unfinished"
 	endNotStored   outcomeKind = "orders_not_stored"
 	endNoEvictor   outcomeKind = "no_evictor"
-	endBreakerOpen outcomeKind = "breaker_open"
 	endError       outcomeKind = "error"
 	endPanic       outcomeKind = "panic"
 )
@@ -75,7 +76,7 @@ type preemptResult struct {
 // changing.
 func (e preemptResult) unplanned() bool {
 	switch e.kind {
-	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endBreakerOpen, endError, endPanic:
+	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
 		return true
 	}
 	return false
@@ -90,7 +91,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endLeaving, endLimited, endDelayed:
+	case endInFlight, endLeaving, endLimited, endDelayed, endBreakerOpen:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)

@@ -267,14 +267,14 @@ func exported() ([]byte, error) {
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
 		"answerFresh": answerFresh, "countedOnPoll": countedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": gateSlack,
-		"leavingSlack": leavingSlack, "nodeBackoffInitial": nodeBackoffInitial, "nominationWait": nominationWait, "pauseInitial": pauseInitial,
+		"leavingSlack": leavingSlack, "nodeBackoffInitial": nodeBackoffInitial, "nominationWait": nominationWait,
 		"publishTimeout": publishTimeout, "readBackDelay": readBackDelay, "reconcileEvery": reconcileEvery, "releasedLasts": releasedLasts,
 		"revertWait": revertWait, "settle": settle, "unansweredAfter": unansweredAfter,
 	} {
 		times[name] = long.Seconds()
 	}
 	shown := map[string]any{
-		"counts":      map[string]int{"earlyRetries": earlyRetries, "pauseAfter": pauseAfter, "publishAttempts": publishAttempts},
+		"counts":      map[string]int{"earlyRetries": earlyRetries, "publishAttempts": publishAttempts},
 		"seconds":     times,
 		"transitions": rows,
 	}

@@ -1,4 +1,4 @@
-"""The evictors' breaker: while it is open the fallback acts, and after a reset makeway."""
+"""The evictors' breaker: while it is open nothing is evicted, by no fallback either; a reset ends that."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ from integration.waiting import NotYet, until
 from makeway.cli.mode.breaker import app
 from makeway.core.policy.breaker import CONFIGMAP, Trip, data_of
 
-SERVED_WITHIN_SECONDS = 10
-"""Two orders that are refused at once, each with its nomination taken back, and the fallback's cycle."""
+WAITS_SECONDS = 10
+"""Two orders that are refused at once, each with its nomination taken back, and some cycles after that."""
 
 SERVES_AGAIN_SECONDS = 90
 """A minute at most until the next order probes, and one preemption."""
@@ -60,7 +60,7 @@ async def reasons(space: Space, uid: str) -> set[str]:
     return {outcome.reason for outcome in outcomes}
 
 
-async def test_while_the_evictors_breaker_is_open_the_fallback_acts_and_makeway_after_a_reset(
+async def test_while_the_evictors_breaker_is_open_nothing_is_evicted_and_makeway_acts_after_a_reset(
     cluster: RunningCluster,
 ) -> None:
     async with open_space(cluster) as space:
@@ -69,14 +69,16 @@ async def test_while_the_evictors_breaker_is_open_the_fallback_acts_and_makeway_
         async with breaker_open(cluster):
             (urgent,) = await space.create(sized("urgent", "high", 500))
 
-            assert await space.until_bound("urgent", seconds=SERVED_WITHIN_SECONDS) == "n1"
+            await until_told(space, "the evictors' breaker is open")
+            await asyncio.sleep(WAITS_SECONDS)
+            assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}
             code, shown, _ = await command(cluster, app)
             assert (code, "mismatches" in shown) == (1, True)
-    await makes_room_again(cluster, seconds=SERVES_AGAIN_SECONDS)
+        assert await space.until_bound("urgent", seconds=SERVES_AGAIN_SECONDS) == "n1"
 
 
-async def test_where_it_is_open_for_a_namespace_the_fallback_acts_there_and_makeway_elsewhere(
+async def test_where_it_is_open_for_a_namespace_nothing_is_evicted_for_it_and_makeway_acts_elsewhere(
     cluster: RunningCluster,
 ) -> None:
     async with open_space(cluster) as space:
@@ -85,7 +87,9 @@ async def test_where_it_is_open_for_a_namespace_the_fallback_acts_there_and_make
         async with breaker_open(cluster, space.namespace):
             (urgent,) = await space.create(sized("urgent", "high", 500))
 
-            assert await space.until_bound("urgent", seconds=SERVED_WITHIN_SECONDS) == "n1"
+            await until_told(space, "the evictors' breaker is open for the pod's namespace")
+            await asyncio.sleep(WAITS_SECONDS)
+            assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open-namespace"}
             await makes_room_again(cluster, seconds=10)
 
@@ -98,8 +102,8 @@ async def test_where_the_policy_says_hold_no_pod_is_evicted_while_it_is_open(
 
         async with breaker_open(cluster):
             (urgent,) = await space.create(sized("urgent", "high", 500))
-            await until_told(space, "whenUnplanned is hold")
-            await asyncio.sleep(SERVED_WITHIN_SECONDS)
+            await until_told(space, "the evictors' breaker is open")
+            await asyncio.sleep(WAITS_SECONDS)
 
             assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open"}

@@ -27,6 +27,7 @@ from makeway.bus.messages import (
     Victim,
 )
 from makeway.core.k8s.objects import Pod
+from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
 from protocol.inflight import Activation, AwaitedFailedError, Entry, InFlight, PodGoneError
@@ -614,8 +615,8 @@ class Scheduler:
 
     def _failed(self, uid: str) -> None:
         in_a_row = self.failures.get(uid, (0, 0.0))[0] + 1
-        over = in_a_row - self.table.counts["pauseAfter"]
-        pause = self.seconds["pauseInitial"] * 2 ** min(over, 4) if over >= 0 else 0.0
+        over = in_a_row - TRIES
+        pause = FIRST_FAILED.total_seconds() * 2 ** min(over, 4) if over >= 0 else 0.0
         self.failures[uid] = (in_a_row, self.now() + pause)
         self.pending(uid)
 
