@@ -83,6 +83,9 @@ func (e *engine) trouble() string {
 	if e.signatures.incomplete() {
 		return "signatures are required: " + e.signatures.describe()
 	}
+	if why := e.signatures.unfit(); why != "" {
+		return why
+	}
 	if denied := e.denied.lately(); denied != "" {
 		return denied
 	}

@@ -202,9 +202,14 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 	return info.GetGeneration(), true
 }
 
-// ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
+// ordersShut ends an attempt whose order could not be signed, or would probably not be carried out; nil where one may be
+// tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
+	if why := pl.engine.signatures.unfit(); why != "" {
+		pl.engine.retry.postpone(refOf(pod), pl.engine.clock.Now().Add(keysPoll))
+		return &preemptResult{kind: endNotStored, message: why}
+	}
 	why, until := pl.engine.ordersHeldBack(pod.Namespace)
 	if why == "" {
 		return nil

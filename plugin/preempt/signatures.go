@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	// keysKnown is how many reads in a row must show a public key before its private key signs in place of another: by
 	// then all parts have read it.
 	keysKnown = 3
+	// keysReplaced is the same where the public key of the other one is gone: nothing is signed meanwhile.
+	keysReplaced = 2
 	// keysWait is how long the streams are not read at the start for want of keys.
 	keysWait = 10 * time.Second
 	// keysRetry is between two reads while there are none.
@@ -64,18 +67,36 @@ func newSignatures(args *MakeWayArgs, client kubernetes.Interface) *signatures {
 	return &signatures{mode: args.Signatures, directory: args.SigningKeysDirectory, configMap: args.KeysConfigMap, client: client}
 }
 
-// sign fills in the signature of an order. Without a key it is an error where signatures are required: evictors would put
-// the order aside, and its preemptor would wait for nothing.
+// sign fills in the signature of an order. Without a key that counts it is an error where signatures are required: evictors
+// would put the order aside, its preemptor would wait for nothing, and the order would look forged.
 func (s *signatures) sign(envelope *wire.Envelope, subject string) error {
+	if why := s.unfit(); why != "" {
+		return errors.New(why)
+	}
+	if key := s.key.Load(); key != nil {
+		key.Sign(envelope, wire.SigningOrder, subject)
+	}
+	return nil
+}
+
+// unfit is why no order may be signed; empty where one may, or need not.
+func (s *signatures) unfit() string {
+	if s.mode != signaturesRequire {
+		return ""
+	}
 	key := s.key.Load()
 	if key == nil {
-		if s.mode == signaturesRequire {
-			return errors.New("there is no key to sign orders with: " + s.describe())
-		}
-		return nil
+		return "there is no key to sign orders with: " + s.describe()
 	}
-	key.Sign(envelope, wire.SigningOrder, subject)
-	return nil
+	if public := s.public.Load(); public != nil && !s.shows(*public, key) {
+		return fmt.Sprintf("the key %s, which signs orders, is not published in %s", key.KeyID, s.where())
+	}
+	return ""
+}
+
+func (s *signatures) shows(public wire.PublicKeys, key *wire.SigningKey) bool {
+	_, ok := public[wire.SigningOrder][key.KeyID]
+	return ok
 }
 
 // verify is an error where a message counts for nothing for its signature.
@@ -196,7 +217,7 @@ func (s *signatures) read(ctx context.Context) {
 	}
 	if key, public := s.key.Load(), s.public.Load(); key != nil && public != nil {
 		unknown := 0.0
-		if _, ok := (*public)[wire.SigningOrder][key.KeyID]; !ok {
+		if !s.shows(*public, key) {
 			wrong, unknown = append(wrong, fmt.Errorf("%s does not hold key %s, which this scheduler signs with", s.where(), key.KeyID)), 1
 		}
 		signingKeyUnknown.WithLabelValues(string(wire.SigningOrder)).Set(unknown)
@@ -262,15 +283,17 @@ func (s *signatures) isEarly(before, key string) bool {
 	if len(s.known) == 0 {
 		return false
 	}
+	polls := keysKnown
 	if _, counts := s.known[len(s.known)-1][wire.SigningOrder][before]; !counts {
-		return false
+		polls = keysReplaced
 	}
-	for _, keys := range s.known {
-		if _, shown := keys[wire.SigningOrder][key]; !shown {
-			return true
-		}
+	if len(s.known) < polls {
+		return true
 	}
-	return len(s.known) < keysKnown
+	return slices.ContainsFunc(s.known[len(s.known)-polls:], func(keys wire.PublicKeys) bool {
+		_, shown := keys[wire.SigningOrder][key]
+		return !shown
+	})
 }
 
 // describe says how it is for a person: the mode, what it signs with, what failed, what is wrong.

@@ -303,3 +303,45 @@ func TestWithoutAKeyNoOrderIsWrittenWhereSignaturesAreRequired(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAReplacedKeySignsNothing: the ConfigMap has another public key, and the kubelet has not brought the Secret yet.
+func TestAReplacedKeySignsNothing(t *testing.T) {
+	w, p, keys, directory := requiring(t, signaturesRequire)
+	s := w.plugin.engine.signatures
+	keys.public[string(wire.SigningOrder)+".pem"] = ""
+	keys.renew(wire.SigningOrder)
+	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.read(w.ctx)
+
+	if err := s.sign(&wire.Envelope{}, "subject"); err == nil || !strings.Contains(err.Error(), "is not published in ConfigMap makeway-system/makeway-keys") {
+		t.Errorf("signed by a key that counts for nothing: %v", err)
+	}
+	if _, status := w.cycle(p); status.IsSuccess() || !strings.Contains(status.Message(), "is not published") {
+		t.Errorf("%v: the pod is not held", status)
+	}
+	if trouble := w.plugin.engine.trouble(); !strings.Contains(trouble, "is not published") {
+		t.Errorf("trouble: %q", trouble)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range keysReplaced {
+		s.read(w.ctx)
+	}
+
+	w.committed(p)
+}
+
+func TestAKeyThatIsNotPublishedSignsWhereSignaturesAreOnlyCounted(t *testing.T) {
+	key := newKeyRing(t).key(wire.SigningOrder)
+	s := &signatures{mode: signaturesLog}
+	s.key.Store(key)
+	s.public.Store(&wire.PublicKeys{})
+
+	envelope := &wire.Envelope{}
+	if err := s.sign(envelope, "subject"); err != nil || envelope.KeyID != key.KeyID {
+		t.Errorf("key %q, %v", envelope.KeyID, err)
+	}
+}

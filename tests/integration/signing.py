@@ -29,6 +29,7 @@ async def store_secrets(cluster: RunningCluster) -> None:
     for service in signing_keys.KINDS:
         files = signing_keys.directory(cluster.owned.directory, service)
         name = f"makeway-signing-{service}"
+        await cluster.kubectl("delete", "secret", name, "-n", NAMESPACE, "--ignore-not-found")
         await cluster.kubectl("create", "secret", "generic", name, "-n", NAMESPACE, f"--from-file={files}")
 
 

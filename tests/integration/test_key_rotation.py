@@ -30,6 +30,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOptions
+from makeway.evictor.breaker import OPENS_AT
 
 POLL_SECONDS = 6
 """Within this time every part has read its keys anew."""
@@ -179,6 +180,45 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
         assert len(after.ids()[str(kind)]) == 1
         assert after.ids()[str(kind)] != before.ids()[str(kind)]
     assert len(await parked(cluster)) == parked_before
+
+
+async def test_replaced_keys_open_no_breaker_and_nothing_is_signed_until_the_new_ones_are_there(
+    cluster: RunningCluster, scene: Scene, bus: Bus
+) -> None:
+    await store_secrets(cluster)
+    await scene.set(make_pod("a"))
+    bus.signatures.signing = signatures_of(cluster).signing
+    order = await scene.order("a")
+    subject = bus.subjects.order(order)
+    late = bus.signatures.wrap(order, "makeway/scheduler/late", subject)
+    before = len(await parked(cluster))
+    await keys(cluster, "new", "--replace", "--kind=order", "--kind=outcome", "--yes")
+    await asyncio.sleep(POLL_SECONDS)
+
+    async with cluster.jetstream() as jetstream:
+        for _ in range(2 * OPENS_AT["signatures"]):
+            await jetstream.publish(subject, late)
+
+    async def aside() -> bool:
+        # The stream keeps the last order of a subject, so one may be gone before it is delivered.
+        found = (await parked(cluster))[before:]
+        if len(found) < OPENS_AT["signatures"]:
+            raise NotYet(f"in quarantine: {found}")
+        assert set(found) == {(subject, "retired-key")}
+        return True
+
+    await until("the orders of the replaced key are put aside", aside)
+    evictor = await scrape(cluster.info.evictor_url)
+    assert evictor.total("makeway_evictor_breaker_open") == 0
+    assert scene.deletes() == []
+
+    async with mounting(cluster, scene.space.api):
+        await asyncio.sleep(2 * POLL_SECONDS)
+        bus.signatures.signing = signatures_of(cluster).signing
+        true = await scene.order("a")
+        await scene.give(true)
+        bus.signatures.mode, bus.signatures.public = "require", await public_keys(cluster)
+        assert (await scene.outcome(true)).result == "succeeded"
 
 
 @pytest.mark.slow

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import REGISTRY
 
 from builders_bus import make_order, make_outcome
-from builders_keys import KEYS, signatures
+from builders_keys import KEYS, PUBLIC_DATA, signatures
 from makeway.bus import codec
-from makeway.bus.errors import Malformed
+from makeway.bus.errors import KeyNotPublished, Malformed
 from makeway.bus.messages import ControlState, EvictionOrder
-from makeway.bus.signatures import Signatures
+from makeway.bus.signatures import FAILURES, FORGERIES, Signatures, kind_of
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 
@@ -114,6 +114,37 @@ def test_a_key_that_the_others_do_not_know_is_named() -> None:
 
     assert parts.unknown_keys() == {SigningKind.ORDER: key.key_id}
     assert signatures().unknown_keys() == {}
+
+
+@pytest.mark.parametrize("message", [ORDER, QUOTA_ORDER])
+def test_nothing_is_signed_with_a_key_that_is_not_published(message: EvictionOrder) -> None:
+    kind, part = kind_of(message), signatures()
+    part.public = PublicKeys.parse(
+        {name: text for name, text in PUBLIC_DATA.items() if name != f"{kind}.pem"}
+    )
+
+    with pytest.raises(KeyNotPublished, match=f"not published: {kind} by {KEYS[kind].key_id}"):
+        written(part, message)
+    assert part.unpublished() == part.unpublished(kind) != ""
+    assert part.unpublished(SigningKind.CONTROL) == ""
+
+
+def test_a_key_that_is_not_published_signs_where_signatures_are_only_counted() -> None:
+    part = Signatures("log", signing=signatures().signing, public=PublicKeys.parse({}))
+
+    assert written(part)
+    assert part.unpublished() == ""
+
+
+def test_what_a_key_signed_that_counted_until_lately_is_not_taken_and_no_forgery() -> None:
+    before, reader = signatures(), signatures()
+    renewed = {**PUBLIC_DATA, "order.pem": SigningKey.new().public_pem()}
+    reader.public, reader.retired = PublicKeys.parse(renewed), (before.public,)
+
+    assert refused(written(before), by=reader) == "retired-key"
+    assert "retired-key" in FAILURES - FORGERIES
+    changed = written(before, make_order(order_id="another")).replace(b'"another"', b'"an0ther"')
+    assert refused(changed, by=reader) == "unknown-key"
 
 
 def test_what_another_wrote_is_escaped_in_the_reason() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from builders_keys import KEYS, signatures
+from builders_keys import KEYS, PUBLIC_DATA, signatures
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.evictor.breaker import OPENS_AT, Breaker
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.service import Evictor, EvictorSettings
-from unit.evictor.building import CLUSTER, make_order
+from unit.evictor.building import CLUSTER, NOW, make_order
 from unit.evictor.fakes import UNAVAILABLE, FakeDelivery
 from unit.evictor.test_service import World, running
 
@@ -31,6 +31,7 @@ class SignedWorld(World):
         super().__init__(*running("a"))
         metrics = EvictorMetrics(CollectorRegistry())
         self.real_breaker = Breaker(self.clock, metrics)
+        self.keys = signatures("require", SigningKind.OUTCOME)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
             cluster=self.cluster,
@@ -41,12 +42,15 @@ class SignedWorld(World):
             mode_guard=self.mode_guard,
             queue_guard=self.evictor._queue_guard,
             slots=self.slots,
-            signatures=signatures("require", SigningKind.OUTCOME),
+            signatures=self.keys,
             forged=lambda detail: self.real_breaker.report("signatures", detail),
         )
 
-    async def handle(self, data: bytes, deliveries: int = 1, subject: str = SUBJECT) -> FakeDelivery:
+    async def handle(
+        self, data: bytes, deliveries: int = 1, subject: str = SUBJECT, published_at: datetime = NOW
+    ) -> FakeDelivery:
         delivery = FakeDelivery(data, deliveries, subject)
+        delivery.published_at = published_at
         await self.evictor.handle(delivery)
         return delivery
 
@@ -125,3 +129,29 @@ async def test_orders_of_before_a_key_was_retired_do_not_open_the_breaker() -> N
 
     assert world.real_breaker.everywhere() == ""
     assert len(world.records.parked) == 2 * OPENS_AT["signatures"]
+
+
+async def test_orders_by_a_key_that_was_replaced_a_moment_ago_do_not_open_the_breaker() -> None:
+    world = SignedWorld()
+    renewed = {**PUBLIC_DATA, "order.pem": SigningKey.new().public_pem()}
+    world.keys.retired, world.keys.public = (world.keys.public,), PublicKeys.parse(renewed)
+    later = NOW + timedelta(hours=1)
+    world.clock.time = later
+
+    for _ in range(2 * OPENS_AT["signatures"]):
+        delivery = await world.handle(written(SCHEDULER), published_at=later)
+
+    assert world.real_breaker.everywhere() == ""
+    assert delivery.said == ["term retired-key"]
+    assert world.cluster.calls == []
+
+
+@pytest.mark.parametrize(("seconds", "opens"), [(9, False), (10, True)])
+async def test_a_key_that_may_have_counted_until_the_start_is_no_evidence(seconds: int, opens: bool) -> None:
+    world = SignedWorld()
+    world.clock.time = NOW + timedelta(seconds=seconds)
+
+    for _ in range(OPENS_AT["signatures"]):
+        await world.handle(FORGED["a retired key"][0], published_at=world.clock.time)
+
+    assert bool(world.real_breaker.everywhere()) is opens

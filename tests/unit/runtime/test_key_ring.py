@@ -13,7 +13,7 @@ from builders_keys import KEYS, PUBLIC_DATA
 from makeway.bus import metrics
 from makeway.bus.signatures import SignatureMode, Signatures
 from makeway.bus.signing import SigningKey, SigningKind
-from makeway.runtime.key_ring import KNOWN_POLLS, KeyRing, KeysMissingError
+from makeway.runtime.key_ring import KNOWN_POLLS, RETIRED_SECONDS, KeyRing, KeysMissingError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 KIND = SigningKind.OUTCOME
@@ -46,6 +46,7 @@ class World:
         if written:
             self.file.write_bytes(OWN.to_pem())
         self.signatures = Signatures(mode)
+        self.seconds = 0.0
         self.ring = KeyRing(
             self.api,
             self.signatures,
@@ -53,6 +54,7 @@ class World:
             directory=directory,
             namespace="makeway-system",
             configmap="makeway-keys",
+            seconds=lambda: self.seconds,
         )
 
     async def poll(self, times: int = 1) -> str:
@@ -152,7 +154,7 @@ async def test_a_new_private_key_signs_once_all_others_know_it(tmp_path: Path) -
     assert world.ring.trouble() == ""
 
 
-async def test_a_new_private_key_signs_at_once_where_the_old_one_does_not_count_any_more(
+async def test_where_the_old_key_was_replaced_nothing_is_signed_until_others_know_the_new_one(
     tmp_path: Path,
 ) -> None:
     world, new = World(tmp_path), SigningKey.new()
@@ -160,7 +162,29 @@ async def test_a_new_private_key_signs_at_once_where_the_old_one_does_not_count_
     world.file.write_bytes(new.to_pem())
     world.publish(new)
 
-    assert await world.poll(2) == new.key_id
+    assert await world.poll(2) == OWN.key_id
+    assert OWN.key_id in world.signatures.unpublished(KIND)
+    assert await world.poll() == new.key_id
+    assert world.signatures.unpublished() == ""
+
+
+async def test_a_key_that_was_replaced_is_remembered_for_ten_minutes(tmp_path: Path) -> None:
+    world, new = World(tmp_path), SigningKey.new()
+    await world.ring.read_first()
+    world.publish(new)
+    await world.poll()
+
+    def remembered() -> bool:
+        return any(OWN.key_id in keys.by_kind.get(KIND, {}) for keys in world.signatures.retired)
+
+    assert remembered()
+    world.seconds += RETIRED_SECONDS
+    await world.poll()
+    assert remembered()
+    world.seconds += 1
+    await world.poll()
+    assert not remembered()
+    assert world.signatures.retired == ()
 
 
 async def test_a_key_that_the_others_refuse_is_told_of(tmp_path: Path) -> None:

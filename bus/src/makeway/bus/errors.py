@@ -14,6 +14,7 @@ MalformedReason = Literal[
     "future-revision",
     "unsigned",
     "unknown-key",
+    "retired-key",
     "invalid-signature",
 ]
 
@@ -43,6 +44,10 @@ class BusUnavailable(BusError):  # noqa: N818 - a state, named as `ApiUnavailabl
 
 class BusRefused(BusUnavailable):
     """NATS cannot be used as it is configured: the URL, the credentials, TLS. Trying again does not help."""
+
+
+class KeyNotPublished(BusUnavailable):
+    """Nothing is signed, and so nothing was sent: others would take it for forged. See `makeway-keys`."""
 
 
 class ConnectionLost(BusError):  # noqa: N818 - as above

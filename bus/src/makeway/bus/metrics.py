@@ -65,13 +65,14 @@ MALFORMED: Final = Counter(
     "makeway_bus_malformed_total",
     "Messages that were not understood, by kind (request, order, outcome, decision, control, status, "
     "envelope) and reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, "
-    "future-revision (of a control state), unsigned, unknown-key, invalid-signature.",
+    "future-revision (of a control state), unsigned, unknown-key, retired-key, invalid-signature.",
     ["kind", "reason"],
 )
 SIGNATURE_FAILURES: Final = Counter(
     "makeway_bus_signature_failures_total",
     "Messages whose signature does not hold, by kind (order, quota-order, control, outcome) and reason: "
-    "unsigned, unknown-key, invalid-signature. They count for nothing where signatures are required.",
+    "unsigned, unknown-key, retired-key (replaced within ten minutes), invalid-signature. They count for "
+    "nothing where signatures are required.",
     ["kind", "reason"],
 )
 SIGNING_KEY: Final = Gauge(

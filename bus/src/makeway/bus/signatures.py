@@ -16,7 +16,7 @@ import structlog
 
 from makeway.bus import codec, metrics
 from makeway.bus.envelope import Envelope
-from makeway.bus.errors import Malformed, MalformedReason
+from makeway.bus.errors import KeyNotPublished, Malformed, MalformedReason
 from makeway.bus.messages import Begun, ControlState, EvictionOrder, Outcome
 from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 
@@ -27,6 +27,7 @@ REASONS: Final[Mapping[SignatureVerdict, MalformedReason]] = MappingProxyType(
     {
         SignatureVerdict.MISSING: "unsigned",
         SignatureVerdict.UNKNOWN_KEY: "unknown-key",
+        SignatureVerdict.RETIRED_KEY: "retired-key",
         SignatureVerdict.INVALID: "invalid-signature",
     }
 )
@@ -34,6 +35,9 @@ REASONS: Final[Mapping[SignatureVerdict, MalformedReason]] = MappingProxyType(
 
 FAILURES: Final = frozenset(REASONS.values())
 """The reasons of a `Malformed` that speak of a signature."""
+
+FORGERIES: Final = FAILURES - {REASONS[SignatureVerdict.RETIRED_KEY]}
+"""Those that no writer of this cluster brings about whose key was replaced a moment ago."""
 
 _M = TypeVar("_M", EvictionOrder, Begun, Outcome, ControlState)
 
@@ -43,7 +47,8 @@ _log = structlog.get_logger()
 class Signatures:
     """Signs what is published and verifies what is read. Costs about 0.1 ms a message; `off` costs nothing.
 
-    `signing`, `public`: the keys as they are now; whoever reads them sets them anew.
+    `signing`, `public`: the keys as they are now; whoever reads them sets them anew. `retired`: public ones
+    that counted until lately: what they signed is refused, but is no forgery.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Signatures:
         self.mode: SignatureMode = mode
         self.signing: Mapping[SigningKind, SigningKey] = signing or {}
         self.public = public or PublicKeys()
+        self.retired: tuple[PublicKeys, ...] = ()
         self.trouble = ""
         """What is wrong with the keys; whoever reads them says so."""
         self._failed = 0
@@ -68,8 +74,14 @@ class Signatures:
         *,
         at: datetime | None = None,
     ) -> bytes:
-        """Put a message into an envelope for a subject, signed where there is a key; as `codec.wrap`."""
+        """Put a message into an envelope for a subject, signed where there is a key; as `codec.wrap`.
+
+        Raises:
+            KeyNotPublished: signatures are required, and the key's public one is not among those that count.
+        """
         envelope, kind = codec.envelope_of(message, source, at=at), kind_of(message)
+        if why := self.unpublished(kind):
+            raise KeyNotPublished(why)
         key = self.signing.get(kind)
         return codec.encode(key.sign(envelope, kind, subject) if key else envelope)
 
@@ -112,6 +124,14 @@ class Signatures:
             filter(None, [self.mode, f"signs {keys}" if keys else "signs nothing", failed, self.trouble])
         )
 
+    def unpublished(self, *kinds: SigningKind) -> str:
+        """Return why messages of these kinds, by default all, are not signed now; empty where they are."""
+        if self.mode != "require" or not self.public.by_kind:
+            return ""
+        unknown = self.unknown_keys()
+        what = ", ".join(f"{kind} by {unknown[kind]}" for kind in kinds or unknown if kind in unknown)
+        return f"nothing is signed with a key that is not published: {what}" if what else ""
+
     def unknown_keys(self) -> dict[SigningKind, str]:
         """Return the ids of the private keys whose public keys do not count, by kind."""
         if self.mode == "off":
@@ -132,6 +152,10 @@ class Signatures:
         verdict = self.public.verify(envelope, kind, subject)
         if verdict is SignatureVerdict.VALID:
             return
+        if verdict is SignatureVerdict.UNKNOWN_KEY and any(
+            keys.verify(envelope, kind, subject) is SignatureVerdict.VALID for keys in self.retired
+        ):
+            verdict = SignatureVerdict.RETIRED_KEY
         reason = REASONS[verdict]
         metrics.SIGNATURE_FAILURES.labels(kind, reason).inc()
         self._failed += 1

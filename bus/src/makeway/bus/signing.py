@@ -51,6 +51,7 @@ class SignatureVerdict(StrEnum):
     VALID = "valid"
     MISSING = "missing"
     UNKNOWN_KEY = "unknown-key"
+    RETIRED_KEY = "retired-key"
     INVALID = "invalid"
 
 

@@ -21,7 +21,7 @@ import structlog
 from makeway.bus import tracing
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.signatures import FAILURES, Signatures
+from makeway.bus.signatures import FORGERIES, Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor import decide
 from makeway.evictor.caps import Caps
@@ -54,6 +54,10 @@ QUARANTINE_AFTER_DEFECTS = 5
 
 FORGED_LATELY = timedelta(minutes=10)
 """What is older is an order of before a key was retired rather than a forged one."""
+
+KEYS_BEHIND = timedelta(seconds=10)
+"""Within this time of a public key's end its owner has read that, and signs no more with it. So long an
+evictor that has just started cannot tell a key that counted until then from one that never did."""
 
 PAUSE_SECONDS = 5.0
 """Before a message is delivered again that could neither be worked on nor be put aside."""
@@ -116,6 +120,7 @@ class Evictor:
         self._mode_guard = mode_guard
         self._queue_guard = queue_guard
         self._late_members = LateMembers()
+        self._started_at = clock.now()
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -130,9 +135,7 @@ class Evictor:
         try:
             order = self._signatures.order(delivery.data, delivery.subject)
         except Malformed as error:
-            lately = self._clock.now() - delivery.published_at < FORGED_LATELY
-            # One that cannot be put aside comes again, and is still one.
-            if error.reason in FAILURES and lately and delivery.deliveries == 1:
+            if self._is_forged(error, delivery):
                 self._forged(f"{error.reason}: {error.detail}")
             await self._quarantine(delivery, error.reason, error.detail)
             return
@@ -172,6 +175,14 @@ class Evictor:
                     await self._quarantine(delivery, "defect", f"{type(error).__name__}: {error}")
                 else:
                     await _redeliver(delivery)
+
+    def _is_forged(self, error: Malformed, delivery: OrderDelivery) -> bool:
+        """Report whether a message speaks of a forger. One that cannot be put aside comes again."""
+        if error.reason not in FORGERIES or delivery.deliveries > 1:
+            return False
+        if error.reason == "unknown-key" and delivery.published_at < self._started_at + KEYS_BEHIND:
+            return False
+        return self._clock.now() - delivery.published_at < FORGED_LATELY
 
     async def _quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
         """Put a message aside that cannot be dealt with, so that no other waits for it.

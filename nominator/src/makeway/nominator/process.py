@@ -113,9 +113,12 @@ async def run(
             for one in (watched_classes, watched_pods):
                 if not one.synced.is_set():
                     return one.unhealthy()
-            return brake.unsynced()
+            return brake.unsynced() or bus.signatures.unpublished()
 
-        leadership = Leadership(api, lease, identity, unfit=lambda: bus.healthy() or watched_pods.unhealthy())
+        def unfit() -> str:
+            return bus.healthy() or watched_pods.unhealthy() or bus.signatures.unpublished()
+
+        leadership = Leadership(api, lease, identity, unfit=unfit)
 
         def fence() -> Fence:
             return Fence(kind="lease", namespace=lease.namespace, name=lease.name, epoch=leadership.epoch)

@@ -4,14 +4,16 @@ Both are read again every `POLL_SECONDS`: a kubelet swaps mounted files, and the
 by name. What was good last counts until something good takes its place.
 
 A new private key is taken once its public key has been in the ConfigMap for `KNOWN_POLLS` reads, so that all
-others have read it too: until then the old one signs, and a rotation costs no message.
+others have read it too: until then the old one signs, and a rotation costs no message. Where the old one was
+replaced, nothing is signed until then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
@@ -30,6 +32,12 @@ POLL_SECONDS: Final = 5.0
 
 KNOWN_POLLS: Final = 3
 """So many reads in a row must show a public key before its private key signs in place of another."""
+
+REPLACED_POLLS: Final = 2
+"""The same, where the public key of the other one is gone."""
+
+RETIRED_SECONDS: Final = 600.0
+"""For how long after a public key was taken away what it signed is no forgery; a restart forgets it."""
 
 _READ_SECONDS: Final = 5.0
 
@@ -67,8 +75,10 @@ class KeyRing:
         directory: Path | None,
         namespace: str,
         configmap: str,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
+        self._seconds = seconds
         self._signatures = signatures
         self._kinds = kinds
         self._directory = directory
@@ -78,6 +88,7 @@ class KeyRing:
         self._trouble: dict[str, str] = {}
         self._read = False
         self._known: deque[PublicKeys] = deque(maxlen=KNOWN_POLLS)
+        self._until: deque[tuple[float, PublicKeys]] = deque()  # until when the keys before counted
 
     def unhealthy(self) -> str:
         """Return why nothing can be signed or verified as is required; empty where it can.
@@ -159,8 +170,8 @@ class KeyRing:
         if self._signatures.mode == "off" or not self._known:
             return False
         shown = [keys.by_kind.get(kind, {}) for keys in self._known]
-        counts = before in shown[-1]
-        return counts and not (len(shown) == KNOWN_POLLS and all(new in keys for keys in shown))
+        polls = KNOWN_POLLS if before in shown[-1] else REPLACED_POLLS
+        return len(shown) < polls or not all(new in keys for keys in shown[-polls:])
 
     async def _poll_configmap(self) -> str:
         """Take the public keys where they have changed; return what is wrong with them."""
@@ -173,8 +184,14 @@ class KeyRing:
             return str(error)
         except ValueError as error:
             return f"{self._where}: {error}"
+        now = self._seconds()
         if keys.ids() != self._signatures.public.ids() or not self._read:
             _log.info("public_keys_taken", keys=keys.ids())
+            if self._read:
+                self._until.append((now, self._signatures.public))
+        while self._until and now - self._until[0][0] > RETIRED_SECONDS:
+            self._until.popleft()
+        self._signatures.retired = tuple(before for _, before in self._until)
         self._signatures.public = keys
         self._known.append(keys)
         self._read = True

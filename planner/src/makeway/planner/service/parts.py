@@ -336,8 +336,12 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
             "synced": seen.unsynced(),
         }
 
+    def impaired() -> str:
+        """Return why a standby would lead better. Plans are not signed: without its key one still plans."""
+        return watch.unhealthy() or bus.signatures.unpublished()
+
     lease = context.lease
-    leadership = Leadership(context.api, lease, context.identity, unfit, watch.unhealthy) if lease else None
+    leadership = Leadership(context.api, lease, context.identity, unfit, impaired) if lease else None
     _watch_state(seen)
     return Parts(
         seen=seen,
@@ -351,7 +355,11 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
             configuration=configuration,
             published=lambda: deciding.control.published,
             trouble=lambda: (
-                bus.healthy() or seen.unsynced() or watch.unhealthy() or configuration.unhealthy()
+                bus.healthy()
+                or seen.unsynced()
+                or watch.unhealthy()
+                or configuration.unhealthy()
+                or bus.signatures.unpublished()
             ),
             signatures=bus.signatures.describe,
             loops=seen.observing.told_loops,
