@@ -18,6 +18,106 @@ func interestedExtenders(handle fwk.Handle, pod *v1.Pod) []fwk.Extender {
 	})
 }
 
+// filteringExtenders are the extenders whose filter has a say in where this pod goes.
+func filteringExtenders(handle fwk.Handle, pod *v1.Pod) []fwk.Extender {
+	return slices.DeleteFunc(slices.Clone(handle.Extenders()), func(e fwk.Extender) bool {
+		return !e.IsFilter() || !e.IsInterested(pod)
+	})
+}
+
+// asksExtenders reports whether extenders are asked about a pod's candidates: each once, with all of them.
+func (pl *MakeWay) asksExtenders(pod *v1.Pod) bool {
+	return len(interestedExtenders(pl.handle, pod))+len(filteringExtenders(pl.handle, pod)) > 0
+}
+
+// maxExtenderReason bounds, in bytes, what is taken of an extender's reason.
+const maxExtenderReason = 128
+
+// askFilters asks the filters of extenders about candidates, one after another as a scheduling cycle does, each for the nodes that
+// those before left, and returns why nodes are rejected. The nodes are as they are now, with the pods that would go. So
+// a node that an extender rejects for now counts as rejected, unless what would go may be why: its verdict is left to the
+// cycle after it. Errors of an extender that is not ignorable are returned. Each call is bounded by the extender's own time-out.
+func askFilters(extenders []fwk.Extender, pod *v1.Pod, candidates []*verifiedCandidate, nodes fwk.NodeInfoLister) (rejected map[string]failure, err error) {
+	rejected = map[string]failure{}
+	left := slices.Clone(candidates)
+	for _, extender := range extenders {
+		asked := make([]fwk.NodeInfo, 0, len(left))
+		for _, c := range left {
+			if node, err := nodes.Get(c.node); err == nil {
+				asked = append(asked, node)
+			}
+		}
+		if len(asked) == 0 {
+			break
+		}
+		passed, failed, unresolvable, err := extender.Filter(pod, asked)
+		if err != nil {
+			if extender.IsIgnorable() {
+				continue
+			}
+			return nil, fmt.Errorf("extender %s: %w", extender.Name(), err)
+		}
+		passes := make(map[string]bool, len(passed))
+		for _, node := range passed {
+			passes[node.Node().Name] = true
+		}
+		left = slices.DeleteFunc(left, func(c *verifiedCandidate) bool {
+			why, never := unresolvable[c.node]
+			if !never {
+				why = failed[c.node]
+			}
+			if !never && (passes[c.node] || mayChange(extender, c)) {
+				return false
+			}
+			rejected[c.node] = failure{cause: causeExtender, plugin: extender.Name() + ": " + beginning(why, maxExtenderReason)}
+			return true
+		})
+	}
+	return rejected, nil
+}
+
+// mayChange reports whether an extender's verdict on a node may be another once a candidate's victims have left: it is told of them
+// next, or it manages resources of which one of them has some.
+func mayChange(extender fwk.Extender, c *verifiedCandidate) bool {
+	if extender.SupportsPreemption() {
+		return true
+	}
+	if extender.IsInterested(&v1.Pod{}) {
+		return false // it manages no resources, and is asked about every pod
+	}
+	return slices.ContainsFunc(c.victims, func(v victim) bool { return extender.IsInterested(v.pod) }) ||
+		slices.ContainsFunc(c.awaited, func(one awaitedPod) bool { return extender.IsInterested(one.pod) })
+}
+
+// allowedByFilters returns the candidates that the extenders' filters do not reject; the others have failed verification. The result
+// says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them.
+func (a *attempt) allowedByFilters(candidates []*verifiedCandidate, start time.Time) (kept []*verifiedCandidate, end *preemptResult) {
+	extenders := filteringExtenders(a.handle, a.pod)
+	if len(extenders) == 0 {
+		return candidates, nil
+	}
+	rejected, err := askFilters(extenders, a.pod, candidates, a.nodes)
+	if err != nil {
+		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		return nil, &preemptResult{kind: endUnverifiable, message: err.Error()}
+	}
+	a.remember(rejected)
+	kept = slices.DeleteFunc(slices.Clone(candidates), func(c *verifiedCandidate) bool {
+		_, gone := rejected[c.node]
+		return gone
+	})
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	result := a.unverifiable
+	if a.left().count > 0 {
+		result = func() preemptResult { return a.unfinished(start) }
+	}
+	ended := result()
+	ended.kind = endUnverifiable
+	return nil, &ended
+}
+
 // askExtenders lets each extender take candidates away or change their victims, once, with all of them.
 // A set that leaves what policy allows to be removed is dropped with its candidate. Errors of an extender that is
 // not ignorable are returned. Each call is bounded by the extender's own time-out.

@@ -157,7 +157,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	few := a.firstCandidates()
-	if a.mode == wire.ModeObserve || len(interestedExtenders(a.handle, a.pod)) > 0 {
+	if a.mode == wire.ModeObserve || a.asksExtenders(a.pod) {
 		// What another preempts is compared with all of them; extenders are called once, with all that stand.
 		few = a.args.MaxCandidates
 	}
@@ -187,6 +187,9 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	}
 	switch {
 	case len(passed) > 0:
+		if passed, end = a.allowedByFilters(passed, start); end != nil {
+			return nil, nil, end
+		}
 		return passed, reply, nil
 	case a.left().count == 0:
 		return ended(a.unverifiable())

@@ -148,7 +148,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 
 // mayPrefetch reports whether PostFilter would ask for a plan, as far as is known before the filters ran.
 func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
-	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || len(interestedExtenders(pl.handle, pod)) > 0 {
+	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || pl.asksExtenders(pod) {
 		return false
 	}
 	if why, _ := pl.engine.ordersHeldBack(pod.Namespace); why != "" {

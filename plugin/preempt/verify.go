@@ -81,19 +81,23 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (passed []*
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
-	wantAll := len(interestedExtenders(a.handle, a.pod)) > 0
-	passed, failed := a.verifier().verify(ctx, reply, a.potential.count, wantAll, a.rank)
+	passed, failed := a.verifier().verify(ctx, reply, a.potential.count, a.asksExtenders(a.pod), a.rank)
+	return passed, a.remember(failed)
+}
+
+// remember notes nodes that have failed, for the cycles to come too, and returns how many were not known.
+func (a *attempt) remember(failed map[string]failure) (added int) {
 	for node, why := range failed {
 		if _, known := a.failed[node]; known {
 			continue
 		}
-		judged++
+		added++
 		a.failed[node] = why
 		if generation, ok := generationOf(a.nodes, node); ok {
 			a.engine.verifyFailures.add(a.pod.UID, node, why, generation)
 		}
 	}
-	return passed, judged
+	return added
 }
 
 func (a *attempt) rank(candidates []*verifiedCandidate) { rank(candidates, a.engine.clock.Now()) }

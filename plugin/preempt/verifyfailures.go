@@ -39,10 +39,11 @@ const (
 	causeNodeGone                    // the scheduler's snapshot has no such node
 	causeAwaited                     // the plan counts on an order that removes nothing there
 	causeError                       // a plugin of the scheduler failed
+	causeExtender                    // an extender's filter rejects the node
 	causeUnfinished                  // the time for verification ended first; says nothing of the node
 )
 
-// failure is a cause, with the filter plugin that rejects the pod where it is that.
+// failure is a cause, with the filter plugin or extender that rejects the pod where it is that.
 type failure struct {
 	cause  cause
 	plugin string
@@ -67,6 +68,8 @@ func (f failure) String() string {
 		return "no longer existed"
 	case causeAwaited:
 		return "awaited pods that no order in flight removes"
+	case causeExtender:
+		return "were rejected by extender " + f.plugin
 	case causeError:
 		return "met an error of a scheduler plugin"
 	}
