@@ -183,6 +183,11 @@ gang-differential: setup ## Plans for pod groups against an exact solver on smal
 pairs: setup ## Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)
 	PYTHONPATH=tests $(BIN)/python -m pairs.run $(if $(filter file,$(origin N)),,--count $(N)) $(if $(FIRST),--first $(FIRST))
 
+.PHONY: sequences
+sequences: setup ## What happens while pods wait for room: kube-scheduler and makeway side by side (N=300, FIRST=seed; 8 minutes)
+	MAKEWAY_SEED=$$(first=$(if $(FIRST),$(FIRST),$$RANDOM); seq -s, $$first $$((first + $(if $(filter file,$(origin N)),300,$(N)) - 1))) \
+		$(BIN)/pytest -v -s -n 0 tests/integration/test_random_clusters.py -k "meanwhile and 300" $(ARGS)
+
 .PHONY: referee
 referee: setup ## Keep 300 requests of the integration tests, with replies and orders, for tests/referee
 	rm -rf build/streams && MAKEWAY_KEEP_STREAMS=$(CURDIR)/build/streams $(MAKE) integration

@@ -1,7 +1,8 @@
 """Random clusters, kube-scheduler and makeway side by side on real control planes.
 
 Two invariants: what kube-scheduler places by preemption, makeway places too, unless a rule that the policy
-sets keeps it; and what the policy protects stays, whatever is away or too large. `MAKEWAY_SEED=17` plays one.
+sets keeps it, and within seconds, whatever happens meanwhile; and what the policy protects stays, whatever is
+away or too large. `MAKEWAY_SEED=17` plays one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from statistics import quantiles
 
 import pytest
 import pytest_asyncio
@@ -19,6 +21,9 @@ from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, policy, policy_text, put, put_policy, put_queues
 from integration.drawing import SLOTS, Drawn, draw, pad, queues
 from integration.drawing import policy as drawn_policy
+from integration.sequences import differences, leaving_holds, together
+from integration.sequences import draw as draw_sequence
+from integration.sequences_played import Outcome, Pair, play, prepared
 from integration.side_by_side import Played, prepare, stage
 from makeway.dev.options import PLANNER
 
@@ -30,6 +35,9 @@ _FEWEST = 20
 """From so many clusters on, some of them must be such that preemption helps."""
 _FEW = pytest.param(24, id="24", marks=pytest.mark.timeout(900))
 _FEWER = pytest.param(8, id="8")
+_SEQUENCES = pytest.param(40, id="40", marks=pytest.mark.timeout(900))
+_AT_ONCE = 16
+"""How many sequences are played at once."""
 _MANY = pytest.param(300, id="300", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 
 Play = Callable[[Drawn], Awaitable[str]]
@@ -123,6 +131,28 @@ async def test_what_kube_scheduler_places_makeway_places_and_no_protected_pod_go
     assert await _play_all(seeds, both, guarded=False) == []
     print(f"kube-scheduler placed {len(placed)} of {len(seeds)}")
     assert len(seeds) < _FEWEST or len(placed) > len(seeds) / 4, "too few of the drawn clusters can be helped"
+
+
+@pytest.mark.parametrize("count", [_SEQUENCES, _MANY])
+async def test_what_kube_scheduler_places_makeway_places_within_seconds_whatever_happens_meanwhile(
+    makeway: RunningCluster, kube_scheduler: RunningCluster, count: int
+) -> None:
+    pair = Pair(makeway, kube_scheduler)
+    sequences = [one for one in map(draw_sequence, _seeds(count)) if not leaving_holds(one)]
+    played: list[Outcome] = []
+    async with prepared(pair):
+        for lot in together(sequences, _AT_ONCE):
+            played += await play(pair, lot)
+
+    later = [seconds for one in played for seconds in differences(one.theirs, one.mine)]
+    print(*(one.told for one in played), sep="\n")
+    if len(later) > 1:
+        shares = quantiles(later, n=100, method="inclusive")
+        print(f"{len(later)} pods, makeway later by {shares[49]:.2f} s (p50), {shares[98]:.2f} s (p99)")
+    wrong = [one.told for one in played if one.wrong]
+    assert not wrong, "\n".join(wrong)
+    placed = [one for one in played if one.theirs]
+    assert len(played) < _FEWEST or len(placed) > len(played) / 2, "too few pods can be placed"
 
 
 async def _protected_stay(makeway: RunningCluster, drawn: Drawn) -> str:

@@ -34,6 +34,7 @@ _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
     "DeviceClass": "deviceclasses",
+    "StorageClass": "storageclasses",
 }
 
 

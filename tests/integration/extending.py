@@ -1,0 +1,127 @@
+"""Scheduler extenders in the test's process, and schedulers that ask them.
+
+An extender is asked about the pods that request its resource, and about no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from integration.cluster import RunningCluster
+from makeway.dev.options import SCHEDULER
+
+SHUT = "shut"
+"""An extender that filters rejects the nodes that have this in their name."""
+
+_HANGS_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Extender:
+    """One extender: what the scheduler's configuration says of it, and how it answers."""
+
+    ignored: bool = False
+    """Whether NodeResourcesFit does not look at its resource (`ignoredByScheduler`)."""
+    ignorable: bool = False
+    answers: str = "filters"
+    """`filters`, `fails` (with status 500), or `hangs` (for longer than its `httpTimeout`)."""
+
+
+EXTENDERS = {
+    "ignored": Extender(ignored=True),
+    "counted": Extender(),
+    "fails": Extender(ignorable=True, answers="fails"),
+    "hangs": Extender(ignorable=True, answers="hangs"),
+}
+
+
+def resource(name: str) -> str:
+    """Return the extended resource that an extender is asked about."""
+    return f"{name}.extender.makeway.dev/asked"
+
+
+OFFERED = tuple(resource(name) for name, one in EXTENDERS.items() if not one.ignored)
+"""The resources that nodes must have."""
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return an ExtenderFilterResult: the nodes of an ExtenderArgs whose names have no `SHUT` in them."""
+    names: list[str] = asked.get("NodeNames") or asked.get("nodenames") or []
+    return {
+        "NodeNames": [name for name in names if SHUT not in name],
+        "FailedNodes": {name: "shut" for name in names if SHUT in name},
+    }
+
+
+@contextmanager
+def extenders() -> Iterator[list[dict[str, Any]]]:
+    """Run every one of EXTENDERS within the block; give them as a scheduler's configuration names them."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield [_configured(name, one, server.server_port) for name, one in EXTENDERS.items()]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _configured(name: str, extender: Extender, port: int) -> dict[str, Any]:
+    return {
+        "urlPrefix": f"http://127.0.0.1:{port}/{name}",
+        "filterVerb": "filter",
+        "nodeCacheCapable": True,
+        "ignorable": extender.ignorable,
+        "httpTimeout": f"{_HANGS_SECONDS}s" if extender.answers == "hangs" else "5s",
+        "managedResources": [{"name": resource(name), "ignoredByScheduler": extender.ignored}],
+    }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answers = EXTENDERS[self.path.split("/")[1]].answers
+        if answers == "hangs":
+            time.sleep(2 * _HANGS_SECONDS)
+        body = json.dumps(answer(asked)).encode()
+        try:
+            self.send_response(500 if answers == "fails" else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except BrokenPipeError:
+            self.close_connection = True  # its scheduler waits no longer
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
+        """Say nothing."""
+
+
+@asynccontextmanager
+async def asking(cluster: RunningCluster, configured: list[dict[str, Any]]) -> AsyncIterator[None]:
+    """Have a cluster's scheduler ask extenders within the block; it is restarted before and after."""
+    argv = cluster.process(SCHEDULER).program.argv
+    (path,) = (Path(one.removeprefix("--config=")) for one in argv if one.startswith("--config="))
+    before = await asyncio.to_thread(path.read_text)
+
+    async def restart_with(text: str) -> None:
+        await asyncio.to_thread(path.write_text, text)
+        await cluster.stop(SCHEDULER)
+        await cluster.start(SCHEDULER)
+
+    await restart_with(yaml.safe_dump({**yaml.safe_load(before), "extenders": configured}))
+    try:
+        yield
+    finally:
+        await restart_with(before)
