@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from makeway.cli.connect import session
 from makeway.cli.main import app
 
 NOWHERE = ("--nats-url", "nats://127.0.0.1:9")
@@ -18,7 +19,11 @@ def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("command", [("why", "web"), ("why", "ord-1"), ("replay", "dec-1")])
-def test_without_nats_a_command_ends_with_3_and_says_where_it_looked(command: tuple[str, str]) -> None:
+def test_without_nats_a_command_ends_with_3_and_says_where_it_looked(
+    command: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_CONNECT_SECONDS", 0.5)
+
     code, output, error = run(*command, *NOWHERE)
 
     assert (code, output) == (3, "")
