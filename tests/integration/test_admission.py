@@ -362,6 +362,16 @@ class TestScheduler:
         ):
             await scheduler.cannot_delete("a", "is protected by ConfigMap makeway-admission")
 
+    async def test_pods_of_protected_priorities_are_not_deleted(
+        self, scheduler: StolenToken, cluster: RunningCluster
+    ) -> None:
+        await scheduler.mark("a")
+        async with (
+            cluster.connect("evictor") as api,
+            parameters(StolenToken(scheduler.space, api), "priority -5", protectedPriority="-5"),
+        ):
+            await scheduler.cannot_delete("a", "pods of priority -5 and above are protected")
+
     @pytest.mark.parametrize(
         ("because", "patch"),
         [

@@ -7,6 +7,7 @@ each the last good one holds. The brake is none of them: it is read anew before 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from makeway.bus.messages import ControlState, EvictionOrder
@@ -14,6 +15,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.core.policy.rates import Rates, rates_of, rates_set
+from makeway.evictor.pod_count import PodCount, believed
 from makeway.evictor.verdicts import Refused
 
 
@@ -21,6 +23,7 @@ class ModeGuard:
     """One evictor's. Nothing of it awaits.
 
     `brake`: as it was read last. `breaker`: what it has against an order. `own_namespace`: makeway's.
+    `seconds`: a clock that never goes back.
     """
 
     def __init__(
@@ -31,7 +34,10 @@ class ModeGuard:
         breaker: Callable[[EvictionOrder], Refused | None] = lambda order: None,
         *,
         own_namespace: str = "",
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._seconds = seconds
+        self._pods: PodCount | None = None
         self._own_mode: Mode = own_mode
         self._own_namespace = own_namespace
         self._policy = policy
@@ -112,7 +118,9 @@ class ModeGuard:
 
         `verified`: for orders that the API server bears out, which only caps that the policy sets hold.
         """
-        pods = self._control.pods if self._control is not None else 0
+        if self._control is not None:
+            self._pods = believed(self._pods, self._control.pods, self._seconds())
+        pods = self._pods.pods if self._pods is not None else 0
         return (rates_set if verified else rates_of)(self._policy().limits, pods)
 
     def refusal_of(self, order: EvictionOrder) -> Refused | None:
