@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -24,10 +23,13 @@ const maxPoll = 50 * time.Millisecond
 // processor, so that the goroutine that waits for the data runs next. Meanwhile the runtime may use the processor for
 // others as with any system call. It costs no CPU time, and one thread while a request is out.
 //
-// A connection has to be for requests alone: the first data that comes, whatever it is, ends the polling.
+// A connection has to be for requests alone: where one is out, the first data that comes, whatever it is, ends the polling.
+// Where several are out, nothing tells whose answer has come, and each polls until it ends.
 type poller struct {
 	dialer net.Dialer
-	until  atomic.Int64 // Unix nanoseconds; 0: no request is out
+
+	mu  sync.Mutex
+	out map[*time.Time]struct{} // until when to poll, for each request that is out
 }
 
 // begin begins polling for one answer, which the context bounds; end ends it.
@@ -36,19 +38,36 @@ func (p *poller) begin(ctx context.Context) (end func()) {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 		until = deadline
 	}
-	p.until.Store(until.UnixNano())
-	return p.end
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.out == nil {
+		p.out = map[*time.Time]struct{}{}
+	}
+	p.out[&until] = struct{}{}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.out, &until)
+	}
 }
 
-func (p *poller) end() { p.until.Store(0) }
+// arrived ends the polling where it was for one request.
+func (p *poller) arrived() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.out) == 1 {
+		clear(p.out)
+	}
+}
 
 // remaining is for how long to poll; zero or less where no request is out.
-func (p *poller) remaining() time.Duration {
-	until := p.until.Load()
-	if until == 0 {
-		return 0
+func (p *poller) remaining() (longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for until := range p.out {
+		longest = max(longest, time.Until(*until))
 	}
-	return time.Until(time.Unix(0, until))
+	return longest
 }
 
 // Dial implements nats.CustomDialer.
@@ -100,7 +119,7 @@ func (c *pollingConn) Read(into []byte) (int, error) {
 			continue
 		}
 		// What follows is done by others, who would wait for the processor that another system call keeps.
-		c.poller.end()
+		c.poller.arrived()
 		return n, err
 	}
 }

@@ -146,3 +146,30 @@ func TestPollingEndsWithTheConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestARequestThatEndsLeavesTheOthersPolling: a prefetch that is not used and PostFilter's own request are out together.
+func TestARequestThatEndsLeavesTheOthersPolling(t *testing.T) {
+	p := &poller{}
+	first, second := p.begin(t.Context()), p.begin(t.Context())
+
+	first()
+	if p.remaining() <= 0 {
+		t.Error("the end of one ended the polling of the other")
+	}
+	p.arrived()
+	if p.remaining() > 0 {
+		t.Error("its answer did not end the polling of the last one")
+	}
+	second()
+
+	third, fourth := p.begin(t.Context()), p.begin(t.Context())
+	p.arrived()
+	if p.remaining() <= 0 {
+		t.Error("the answer of one of two ended the polling of both")
+	}
+	third()
+	fourth()
+	if p.remaining() > 0 {
+		t.Error("it polls for no request")
+	}
+}
