@@ -72,6 +72,7 @@ type engine struct {
 	prefetchHistory *prefetchHistory
 	delays          *delays
 	gangSize        func(namespace, name string) (there, needed int)
+	claims          *claims
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -174,6 +175,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		prefetchHistory: newPrefetchHistory(),
 		delays:          newDelays(),
 		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
+		claims:          &claims{claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister()},
 		pods:            core.Pods().Lister(),
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),

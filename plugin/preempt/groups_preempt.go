@@ -225,12 +225,13 @@ func (a *groupAttempt) recall() *preemptResult {
 // classify puts the members into classes, each with the nodes that removing pods may help.
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
-	if a.classes, err = memberClasses(a.group.Waiting); err != nil {
+	if a.classes, err = memberClasses(a.group.Waiting, a.engine.claims.reach); err != nil {
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endUnaskable, message: err.Error()}
+		return &preemptResult{kind: endTooLarge, message: err.Error()}
 	}
 	if len(a.group.Topology) > wire.MostTopologyKeys {
-		return &preemptResult{kind: endUnaskable, message: fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys)}
+		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		return &preemptResult{kind: endTooLarge, message: fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys)}
 	}
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
 		a.engine.retry.planUnavailable(a.one(), time.Time{})

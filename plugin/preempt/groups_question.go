@@ -28,9 +28,10 @@ type memberClass struct {
 }
 
 // memberClasses puts a group's members into classes. Members differ by an index in their labels, for example those of a Job,
-// and labels that no member's own rules name do not count: what others' rules make of them, the scheduler's filters tell.
+// and labels that no member's own rules name do not count: what others' rules make of them, the scheduler's filters tell. Nor do
+// the names of claims that leave their pods the same nodes, as reach says: each member of a StatefulSet has claims of its own.
 // O(members · size of a pod).
-func memberClasses(members []*v1.Pod) ([]*memberClass, error) {
+func memberClasses(members []*v1.Pod, reach func(namespace, claim string) string) ([]*memberClass, error) {
 	if len(members) > wire.MostMembers {
 		return nil, fmt.Errorf("%w: %d of its members wait, at most %d are planned for", errGroupTooLarge, len(members), wire.MostMembers)
 	}
@@ -38,7 +39,7 @@ func memberClasses(members []*v1.Pod) ([]*memberClass, error) {
 	byKey := map[string]*memberClass{}
 	var classes []*memberClass
 	for _, pod := range members {
-		key, err := wire.Encode(likeness(pod, named))
+		key, err := wire.Encode(likeness(pod, named, reach))
 		if err != nil {
 			return nil, fmt.Errorf("encode member: %w", err)
 		}
@@ -57,8 +58,13 @@ func memberClasses(members []*v1.Pod) ([]*memberClass, error) {
 }
 
 // likeness is what two members of one class have in common.
-func likeness(pod *v1.Pod, named map[string]bool) *v1.Pod {
+func likeness(pod *v1.Pod, named map[string]bool, reach func(namespace, claim string) string) *v1.Pod {
 	like := project(pod)
+	for _, volume := range like.Spec.Volumes {
+		if claim := volume.PersistentVolumeClaim; claim != nil {
+			claim.ClaimName = reach(pod.Namespace, claim.ClaimName)
+		}
+	}
 	like.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Labels: map[string]string{}, Annotations: like.Annotations}
 	for key := range named {
 		if value, ok := pod.Labels[key]; ok {
@@ -184,7 +190,14 @@ func (a *groupAttempt) groupRequest() (*wire.GroupPlanRequest, error) {
 			return nil, fmt.Errorf("encode member: %w", err)
 		}
 		nodes := class.potential.without(a.leftOut[i], a.handle.SnapshotSharedLister().NodeInfos()).nodes
-		request.Classes = append(request.Classes, wire.MemberClass{Pod: raw, Count: int64(len(class.pods)), Nodes: nodes})
+		asked := wire.MemberClass{Pod: raw, Count: int64(len(class.pods)), Nodes: nodes}
+		if at := slices.IndexFunc(request.Classes, func(other wire.MemberClass) bool {
+			return other.SameNodesAs == nil && len(nodes.Names) > 0 && other.Nodes.AllBut == nodes.AllBut && slices.Equal(other.Nodes.Names, nodes.Names)
+		}); at >= 0 {
+			same := int64(at)
+			asked.Nodes, asked.SameNodesAs = wire.NodeSelection{}, &same
+		}
+		request.Classes = append(request.Classes, asked)
 	}
 	for _, pod := range a.group.Placed {
 		request.Placed = append(request.Placed, placementOf(pod, pod.Spec.NodeName))

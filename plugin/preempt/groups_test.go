@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
@@ -299,7 +299,7 @@ func TestLabelsThatMembersRulesNameTellClassesApart(t *testing.T) {
 		return p
 	}
 
-	classes, err := memberClasses([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")})
+	classes, err := memberClasses([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")}, byName)
 
 	if err != nil || len(classes) != 2 || len(classes[0].pods) != 2 {
 		t.Errorf("%d classes, %v", len(classes), err)
@@ -310,7 +310,7 @@ func TestMembersOfDifferentQueuesAreOfDifferentKinds(t *testing.T) {
 	for _, label := range []string{"queue", "yunikorn.apache.org/queue"} {
 		leader, worker := pod("leader", "", high, small).Label(label, "root.a").Obj(), pod("worker", "", high, small).Label(label, "root.b").Obj()
 
-		classes, err := memberClasses([]*v1.Pod{leader, worker})
+		classes, err := memberClasses([]*v1.Pod{leader, worker}, byName)
 
 		if err != nil || len(classes) != 2 {
 			t.Errorf("label %s: %d classes, %v", label, len(classes), err)
@@ -318,17 +318,102 @@ func TestMembersOfDifferentQueuesAreOfDifferentKinds(t *testing.T) {
 	}
 }
 
-func TestAGangOfTooManyKindsOfMembersIsNotAskedAbout(t *testing.T) {
+// byName has claims of one name alone leave pods the same nodes.
+func byName(_, claim string) string { return claim }
+
+func TestAGangOfTooManyKindsOfMembersIsLeftToTheNextPluginAndTriedAgain(t *testing.T) {
 	var members []*v1.Pod
 	for i := range wire.MostMemberClasses + 1 {
-		p := st.MakePod().Name(fmt.Sprint(i)).Priority(high).Req(size(fmt.Sprint(i + 1))).Obj()
+		p := pod(fmt.Sprint("g", i), "", high, size(fmt.Sprint(i+1))).Obj()
+		minortest.JoinGroup(p, "gang")
 		members = append(members, p)
 	}
+	w, c := gangWorld(t, setup{}, 1, 1, members...)
 
-	_, err := memberClasses(members)
+	_, status := w.gang(c)
 
-	if err == nil || !strings.Contains(err.Error(), "more than 16 kinds") {
-		t.Errorf("%v", err)
+	if status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "more than 16 kinds") || len(w.bus.asked) != 0 {
+		t.Errorf("%v after %d questions", status, len(w.bus.asked))
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("the group is not tried again")
+	}
+}
+
+func TestMembersWithClaimsOfTheirOwnAreOfOneKindWhereTheClaimsLeaveThemTheSameNodes(t *testing.T) {
+	volume := func(name, zone string) *v1.PersistentVolume {
+		affinity := &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
+		return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeSpec{NodeAffinity: affinity}}
+	}
+	claim := func(name, volume, class string, modes ...v1.PersistentVolumeAccessMode) *v1.PersistentVolumeClaim {
+		return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: volume, StorageClassName: &class, AccessModes: modes}}
+	}
+	given := setup{objects: []runtime.Object{
+		volume("a0", "a"), volume("a1", "a"), volume("b0", "b"),
+		claim("fast-0", "", "fast"), claim("fast-1", "", "fast"), claim("slow-0", "", "slow"),
+		claim("in-a-0", "a0", "fast"), claim("in-a-1", "a1", "fast"), claim("in-b", "b0", "fast"),
+		claim("alone-0", "", "fast", v1.ReadWriteOncePod), claim("alone-1", "", "fast", v1.ReadWriteOncePod),
+	}}
+	w, _ := gangWorld(t, given, 1, 1, gangMember("g1"))
+	for name, test := range map[string]struct {
+		claims []string
+		kinds  int
+	}{
+		"bound to no node":                      {[]string{"fast-0", "fast-1"}, 1},
+		"of two storage classes":                {[]string{"fast-0", "slow-0"}, 2},
+		"volumes in one zone":                   {[]string{"in-a-0", "in-a-1"}, 1},
+		"volumes in two zones":                  {[]string{"in-a-0", "in-b"}, 2},
+		"with a volume and without":             {[]string{"in-a-0", "fast-0"}, 2},
+		"that one pod at a time may use":        {[]string{"alone-0", "alone-1"}, 2},
+		"that are not known":                    {[]string{"unknown-0", "unknown-1"}, 2},
+		"a StatefulSet's of which one is bound": {[]string{"fast-0", "fast-1", "in-a-0"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var members []*v1.Pod
+			for i, of := range test.claims {
+				member := gangMember(fmt.Sprint("m", i))
+				member.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: of}}}}
+				members = append(members, member)
+			}
+
+			classes, err := memberClasses(members, w.plugin.engine.claims.reach)
+
+			if err != nil || len(classes) != test.kinds {
+				t.Errorf("%d kinds, %v, want %d", len(classes), err, test.kinds)
+			}
+			if got := members[0].Spec.Volumes[0].PersistentVolumeClaim.ClaimName; got != test.claims[0] {
+				t.Errorf("the member itself names claim %s now, not %s", got, test.claims[0])
+			}
+		})
+	}
+}
+
+func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
+	small := pod("g2", "", high, small).Obj()
+	minortest.JoinGroup(small, "gang")
+	elsewhere := pod("g3", "", high, medium).Obj()
+	minortest.JoinGroup(elsewhere, "gang")
+	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
+	a := &groupAttempt{MakeWay: w.plugin, cycle: c, group: c.group, mustPlace: 3, mode: wire.ModeEnforce, leftOut: make([]map[string]bool, 3)}
+	var err error
+	if a.classes, err = memberClasses(c.group.Waiting, byName); err != nil || len(a.classes) != 3 {
+		t.Fatal(len(a.classes), err)
+	}
+	two := wire.NodeSelection{Names: []string{"n1", "n2"}}
+	a.classes[0].potential = potential{count: 2, nodes: two}
+	a.classes[1].potential = potential{count: 2, nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
+	a.classes[2].potential = potential{count: 2, nodes: two}
+
+	request, err := a.groupRequest()
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked := request.Classes; asked[1].SameNodesAs != nil || len(asked[1].Nodes.Names) != 2 || asked[2].SameNodesAs == nil || *asked[2].SameNodesAs != 0 || len(asked[2].Nodes.Names) != 0 {
+		t.Errorf("classes %+v", asked)
 	}
 }
 

@@ -195,7 +195,10 @@ func exchange[Reply any](ctx context.Context, pl *MakeWay, q inquiry[Reply], dat
 func (pl *MakeWay) unreachable(breaker *breaker, pod wire.PodRef, err error) preemptResult {
 	_, probeAt := breaker.current()
 	switch {
-	case errors.Is(err, errTooLarge), errors.Is(err, errUnreadable):
+	case errors.Is(err, errTooLarge):
+		pl.engine.retry.planUnavailable(pod, time.Time{})
+		return preemptResult{kind: endTooLarge, message: "no plan: " + err.Error()}
+	case errors.Is(err, errUnreadable):
 		pl.engine.retry.planUnavailable(pod, time.Time{})
 		return preemptResult{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, errBreakerOpen):

@@ -609,12 +609,12 @@ func TestHintsSkipAndTakeANote(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsTooLargeToBeAskedAboutIsRefusedAndSaysNothingOfThePlanner(t *testing.T) {
+func TestAPodThatIsTooLargeToBeAskedAboutIsLeftToTheNextPluginAndSaysNothingOfThePlanner(t *testing.T) {
 	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Label("large", strings.Repeat("x", wire.MaxBytes)) })
 
 	for range 2 * breakerThreshold {
 		result, status := w.cycle(p)
-		if result == nil || result.NominatedNodeName != "" || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too large to be asked about") {
+		if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "too large to be asked about") {
 			t.Fatalf("result %+v, status %v", result, status)
 		}
 	}

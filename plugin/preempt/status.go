@@ -20,8 +20,8 @@ const (
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
 	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
-	// failed the scheduler's filters, or there is none. Or the planner cannot be asked about the pod: with the pod it is too large a
-	// question, or one that the planner cannot read, or so is the answer. Or it is of a pod group, and the policy holds those. An old nomination is cleared. The chain stops,
+	// failed the scheduler's filters, or there is none. Or the planner cannot read the question about the pod, or this plugin the
+	// answer. Or it is of a pod group, and the policy holds those. An old nomination is cleared. The chain stops,
 	// so that no author of pods can have the plan left out.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
@@ -52,11 +52,13 @@ const (
 	endObserved outcomeKind = "observed"
 
 	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
-	// carried out: the planner is out of reach or has not read the cluster yet, an extender failed, a panic was recovered,
+	// carried out: the planner is out of reach or has not read the cluster yet, the question is larger than what NATS carries or
+	// the planner takes, an extender failed, a panic was recovered,
 	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
 	// out by any evictor.
 	endUnreachable outcomeKind = "planner_unreachable"
 	endNotSynced   outcomeKind = "planner_not_synced"
+	endTooLarge    outcomeKind = "too_large"
 	endUnfinished  outcomeKind = "unfinished"
 	endNotStored   outcomeKind = "orders_not_stored"
 	endNoEvictor   outcomeKind = "no_evictor"
@@ -76,7 +78,7 @@ type preemptResult struct {
 // changing.
 func (e preemptResult) unplanned() bool {
 	switch e.kind {
-	case endUnreachable, endNotSynced, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
+	case endUnreachable, endNotSynced, endTooLarge, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
 		return true
 	}
 	return false

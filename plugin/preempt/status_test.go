@@ -27,6 +27,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endObserved:     {noResult, fwk.Unschedulable},
 		endUnreachable:  {noResult, fwk.Unschedulable},
 		endNotSynced:    {noResult, fwk.Unschedulable},
+		endTooLarge:     {noResult, fwk.Unschedulable},
 		endBreakerOpen:  {noResult, fwk.UnschedulableAndUnresolvable},
 		endError:        {noResult, fwk.Unschedulable},
 		endPanic:        {noResult, fwk.Unschedulable},

@@ -18,11 +18,12 @@ type GroupPreemptor struct {
 }
 
 // MemberClass is Count members that are equal in all that a scheduler looks at; Pod is one of them. Nodes are those that
-// removing pods may help.
+// removing pods may help: of the class before it that SameNodesAs counts, where that is given, and Nodes is empty.
 type MemberClass struct {
-	Pod   json.RawMessage `json:"pod"`
-	Count int64           `json:"count" check:"count<=5000"`
-	Nodes NodeSelection   `json:"nodes"`
+	Pod         json.RawMessage `json:"pod"`
+	Count       int64           `json:"count" check:"count<=5000"`
+	Nodes       NodeSelection   `json:"nodes"`
+	SameNodesAs *int64          `json:"sameNodesAs,omitempty" check:"count<=15"`
 }
 
 // GroupPlanRequest is the plugin's question about a pod group: what would have to go for MustPlace of its members to fit?

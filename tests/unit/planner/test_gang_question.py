@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from makeway.bus import codec
+from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.dev.samples import MESSAGES
@@ -24,13 +26,36 @@ def test_every_class_asks_at_the_priority_of_the_group() -> None:
 
     question = gang_question_of(asked, {"leaving": "ord-1"})
 
-    assert [one.count for one in question.classes] == [1, 7]
+    assert [one.count for one in question.classes] == [1, 6, 1]
     assert (question.total, question.must_place) == (8, 5)
     for one, sent in zip(question.classes, asked.classes, strict=True):
         assert one.question.preemptor.priority == 7
-        assert one.question.nodes == sent.nodes
+        assert one.question.nodes == asked.nodes_of(sent)
         assert one.question.in_flight == {"leaving": "ord-1"}
         assert one.question.refused == frozenset(asked.refused_victims)
+
+
+def test_a_class_has_its_nodes_from_the_class_that_it_names() -> None:
+    asked = request()
+    assert asked.classes[2].same_nodes_as == 1
+
+    question = gang_question_of(asked, {})
+
+    assert question.classes[2].question.nodes == asked.classes[1].nodes
+    assert question.classes[2].question.nodes.names
+
+
+@pytest.mark.parametrize("named", [2, 15])
+def test_a_class_that_names_no_class_before_it_is_refused(named: int) -> None:
+    asked = request()
+    last = msgspec.structs.replace(asked.classes[2], same_nodes_as=named)
+    data = codec.encode(asked).replace(b'"sameNodesAs":1', b'"sameNodesAs":%d' % named)
+    assert b'"sameNodesAs":%d' % named in data
+
+    with pytest.raises(Malformed, match="sameNodesAs"):
+        codec.decode_group_plan_request(data)
+    with pytest.raises(ValueError, match="sameNodesAs"):
+        msgspec.structs.replace(asked, classes=(*asked.classes[:2], last))
 
 
 def test_a_class_that_cannot_be_counted_is_an_error() -> None:

@@ -51,12 +51,14 @@ class MemberClass(Message, frozen=True):
     """Members that are equal in all that a scheduler looks at.
 
     `pod` is one of them, a v1.Pod as the scheduler sees it; `count` is how many wait for a node. `nodes` are
-    those that removing pods may help.
+    those that removing pods may help. `same_nodes_as`: they are those of the class at this place in the
+    request, one before it that names its own, and `nodes` is empty.
     """
 
     pod: msgspec.Raw
     count: MemberCount
     nodes: NodeSelection
+    same_nodes_as: Annotated[int, msgspec.Meta(ge=0, lt=MOST_MEMBER_CLASSES)] | None = None
 
 
 class GroupPlanRequest(Message, frozen=True):
@@ -84,6 +86,17 @@ class GroupPlanRequest(Message, frozen=True):
     live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
     refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where a class has its nodes from one that does not name its own before it."""
+        for place, one in enumerate(self.classes):
+            named = one.same_nodes_as
+            if named is not None and (named >= place or self.classes[named].same_nodes_as is not None):
+                raise ValueError(f"classes[{place}].sameNodesAs: {named} is no class before it with nodes")
+
+    def nodes_of(self, one: MemberClass) -> NodeSelection:
+        """Return the nodes where removing pods may help a class."""
+        return one.nodes if one.same_nodes_as is None else self.classes[one.same_nodes_as].nodes
 
 
 class GroupVictim(Message, frozen=True):

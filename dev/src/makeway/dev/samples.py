@@ -217,7 +217,8 @@ _GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
     ),
     classes=(
         MemberClass(pod=_POD, count=1, nodes=NodeSelection(names=("node-7",), all_but=True)),
-        MemberClass(pod=_POD, count=7, nodes=NodeSelection(names=("node-1", "node-2"))),
+        MemberClass(pod=_POD, count=6, nodes=NodeSelection(names=("node-1", "node-2"))),
+        MemberClass(pod=_POD, count=1, nodes=NodeSelection(), same_nodes_as=1),
     ),
     must_place=5,
     topology=("topology.kubernetes.io/zone",),
@@ -794,7 +795,7 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     b'"status":"candidates","candidates":"node-1"}',
     "group-plan-request.invalid.no-group": _GROUP_REQUEST_BYTES.replace(b'"group":', b'"groups":'),
     "group-plan-request.invalid.no-classes": _GROUP_REQUEST_BYTES.replace(b'"classes":', b'"class":'),
-    "group-plan-request.invalid.negative-count": _GROUP_REQUEST_BYTES.replace(b'"count":7', b'"count":-7'),
+    "group-plan-request.invalid.negative-count": _GROUP_REQUEST_BYTES.replace(b'"count":6', b'"count":-6'),
     "group-plan-request.invalid.too-many-members": _GROUP_REQUEST_BYTES.replace(
         b'"mustPlace":5', b'"mustPlace":' + str(MOST_MEMBERS + 1).encode()
     ),

@@ -70,7 +70,7 @@ def gang_question_of(
             max_candidates=1,
             profile=request.profile,
             pod=one.pod,
-            nodes=one.nodes,
+            nodes=request.nodes_of(one),
             nominations=request.nominations,
             assumed=request.assumed,
             refused_victims=request.refused_victims,
