@@ -297,6 +297,12 @@ class TestEvictor:
         await evictor.patch(
             "a", {"status": {"conditions": [{"type": "DisruptionTarget", "$patch": "delete"}]}}
         )
+        held = {"type": "makeway.dev/PreemptionHeld", "status": "True", "reason": "VictimsShare"}
+        await evictor.patch("b", {"status": {"conditions": [held]}})
+        assert "makeway.dev/PreemptionHeld" in {
+            c.type for c in (await evictor.pod("b")).status.conditions or ()
+        }
+        await evictor.patch("b", {"status": {"conditions": [{"type": held["type"], "$patch": "delete"}]}})
         await evictor.patch("b", {"status": {"nominatedNodeName": None}}, MERGE)
 
         assert {c.type for c in (await evictor.pod("a")).status.conditions or ()} == before

@@ -13,9 +13,11 @@ import pytest
 from integration.builders import make_pod
 from integration.cluster import RunningCluster
 from integration.space import Space
-from integration.test_evictor_api import Scene, nominate, waiting_pod
+from integration.test_evictor_api import Scene, events_of, nominate, the, waiting_pod
+from integration.waiting import until
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited
+from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
 
@@ -64,6 +66,28 @@ async def test_64_orders_that_await_nothing_do_not_hold_up_a_healthy_one(scene: 
 
     assert outcome.result == "succeeded", outcome
     assert (outcome.finished_at - order.created_at).total_seconds() < 3
+
+
+async def test_what_holds_an_order_is_told_on_its_pod_and_taken_back(scene: Scene) -> None:
+    await scene.set(make_pod("a"))
+    await nominated(scene, "waits")
+    awaited = (Awaited(uid="none", order_id="ord-never-held"),)
+    order = await scene.order("a", seconds=20, preemptor_name="waits", awaited=awaited)
+    await scene.give(order)
+
+    async def held() -> str:
+        pod = await the(scene.space, "waits")
+        return next((c.message or "" for c in pod.status.conditions or () if c.type == PREEMPTION_HELD), "")
+
+    message = await until("the condition is there", held, seconds=18)
+    assert "orders for other pods" in message
+    assert "PreemptionHeld" in {event["reason"] for event in await events_of(scene.space, "waits")}
+    await scene.outcome(order, seconds=45)
+
+    async def over() -> bool:
+        return not await held()
+
+    await until("the condition is gone", over)
 
 
 async def test_a_flood_beyond_the_minutes_cap_is_slowed_also_after_a_restart(scene: Scene) -> None:

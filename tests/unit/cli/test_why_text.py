@@ -78,6 +78,28 @@ def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() ->
     assert "planned" not in "".join(lines[2:])
 
 
+def test_what_holds_the_order_of_a_pod_is_told_with_its_end() -> None:
+    held = PodCondition(
+        type="makeway.dev/PreemptionHeld",
+        status="True",
+        reason="VictimsShare",
+        message="the caps on evictions let no more pods go; until 2026-01-31T12:00:30Z at the latest",
+    )
+
+    order = MESSAGES["order.full"]
+    assert isinstance(order, EvictionOrder)
+    story = Story(order=order, outcome=None, decision=None)
+    found = Pending(answer=refused, unblocked_by=())
+
+    lines = list(waiting(found, story=story, last=None, waits_for=held))
+
+    assert lines[0].endswith("is pending: room is being made for it")
+    assert lines[1] == (
+        "  its order waits: VictimsShare: the caps on evictions let no more pods go; "
+        "until 2026-01-31T12:00:30Z at the latest"
+    )
+
+
 def test_a_pod_that_waits_while_the_brake_is_set_is_told_so() -> None:
     found = Pending(answer=replace(refused, result="preempts", nominated_node="node-1"), unblocked_by=())
 

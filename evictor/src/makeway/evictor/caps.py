@@ -117,6 +117,7 @@ class Caps:
         go_on: Callable[[], None],
         *,
         verified: bool = False,
+        held: Callable[[OverCap], None] = lambda over: None,
     ) -> Reservation | OverCap:
         """Wait until an order may evict these victims; return what stands in the way where its time ends.
 
@@ -125,7 +126,7 @@ class Caps:
 
         Victims of a quota that the caps let go later than in a moment do not wait: the planner orders them
         again when they may, and tells of the wait. `go_on` is called before each look, and raises where the
-        order has been stopped.
+        order has been stopped. `held` is called once where it has to wait.
         """
         wanted = Reservation(party_of(order), victims, verified and order.kind != "quota", place)
         ends = order.not_after - MARGIN
@@ -141,6 +142,7 @@ class Caps:
                     return wanted
                 if wanted.over is not None and not wanted.waited:
                     wanted.waited = True
+                    held(self._with_room(wanted, clock.now()))
                     self._metrics.over_caps.labels(wanted.over.cap, "waited").inc()
                     _log.warning("order_over_cap", cap=wanted.over.cap, message=wanted.over.message)
                 if wanted.over is not None and (
@@ -149,14 +151,7 @@ class Caps:
                     or (order.kind == "quota" and not self._may_go_soon(wanted, clock.now()))
                 ):
                     self._metrics.over_caps.labels(wanted.over.cap, "refused").inc()
-                    return self.with_room(
-                        wanted.over,
-                        wanted.party,
-                        victims,
-                        clock.now(),
-                        together=True,
-                        verified=wanted.verified,
-                    )
+                    return self._with_room(wanted, clock.now())
                 pause = _SERVE_EVERY.total_seconds()
                 if wanted.over is not None:
                     pause = min(POLL_SECONDS, (ends - clock.now()).total_seconds())
@@ -190,6 +185,12 @@ class Caps:
             for evictions, rates in self._counts(verified)
         )
         return replace(next((one for one in last if one is not None), over), room=room)
+
+    def _with_room(self, wanted: Reservation, now: datetime) -> OverCap:
+        assert wanted.over is not None  # noqa: S101 - both callers have looked
+        return self.with_room(
+            wanted.over, wanted.party, wanted.victims, now, together=True, verified=wanted.verified
+        )
 
     def _room(
         self, party: str, victims: Mapping[str, int], now: datetime, *, together: bool, verified: bool

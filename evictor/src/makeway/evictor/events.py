@@ -85,6 +85,13 @@ class Events:
             note = f"Evicting {pods} from {_nodes(order)} to make room for this {this}"
             self._about(order.room_for, "MakingRoom", note, "Normal")
 
+    def held(self, order: EvictionOrder, message: str) -> None:
+        """On the preemptor, when something holds its order for a while."""
+        if order.room_for is not None:
+            pods = counted(len(order.victims), "pod")
+            note = f"Evicting {pods} from {_nodes(order)} waits: {message}"
+            self._about(order.room_for, "PreemptionHeld", note, "Normal")
+
     def preempted(self, order: EvictionOrder, victim: Victim) -> None:
         """On a victim whose delete was accepted; kube-scheduler's reason and wording, where it has one."""
         if order.group is not None and order.kind == "group":

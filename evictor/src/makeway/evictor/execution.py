@@ -46,6 +46,7 @@ from makeway.evictor.groups import (
     left_out,
     membership_of,
 )
+from makeway.evictor.holds import Holds
 from makeway.evictor.late_members import LateMembers
 from makeway.evictor.members import Members
 from makeway.evictor.metrics import EvictorMetrics
@@ -175,6 +176,7 @@ class Execution:
         mode_guard: ModeGuard,
         caps: Caps,
         late_members: LateMembers,
+        holds: Holds,
         deliveries: int = 1,
     ) -> None:
         self.order = order
@@ -210,6 +212,7 @@ class Execution:
         self._mode_guard = mode_guard
         self._caps = caps
         self._late_members = late_members
+        self._holds = holds
         self._deliveries = deliveries
         self._reserved: list[Reservation] = []
         self._message = patches.mark_message(order)
@@ -289,7 +292,9 @@ class Execution:
         with self._caps.awaiting() as allowed:
             if not allowed:
                 self._halt(Refused("too-many-awaiting", f"{MOST_AWAITING} orders wait for others already"))
+            self._holds.put(self.order, "awaited-orders", self._clock.now())
             await self._await_all(ids)
+            self._holds.end(self.order)
 
     async def _await_all(self, ids: Sequence[str]) -> None:
         poll = AWAIT_POLL_SECONDS
@@ -319,11 +324,17 @@ class Execution:
             self._turn.place,
             self._may_begin,
             verified=all(judged is not None and judged.bound for _, judged in pending),
+            held=self._held_by_cap,
         )
+        self._holds.end(self.order)
         if isinstance(reserved, OverCap):
             self._over_cap(reserved)
         self._reserved.append(reserved)
         return reserved.waited
+
+    def _held_by_cap(self, over: OverCap) -> None:
+        until = over.room.at if over.room is not None else None
+        self._holds.put(self.order, over.cap, self._clock.now(), until)
 
     def _over_cap(self, over: OverCap) -> NoReturn:
         """The caps let some victims go too late: stop."""
@@ -758,6 +769,7 @@ class Execution:
         if error.reason == "conflict":
             progress.contest = progress.contest.after_conflict()
         reporter(self._metrics, "evict")(error, attempt)
+        self._holds.put(self.order, error.reason, self._clock.now())
         if not self._told:
             self._told = True
             self._events.making_room(self.order)

@@ -77,6 +77,14 @@ def clear_mark(uid: str, resource_version: str) -> dict[str, Any]:
     }
 
 
+def set_condition(uid: str, resource_version: str, condition: dict[str, Any]) -> dict[str, Any]:
+    """Set or remove a condition of a pod as it was read (strategic merge, /status)."""
+    return {
+        "metadata": {"uid": uid, "resourceVersion": resource_version},
+        "status": {"conditions": [condition]},
+    }
+
+
 def clear_nomination(uid: str, resource_version: str) -> dict[str, Any]:
     """Remove `nominatedNodeName` from a pod as it was read (merge patch, /status)."""
     return {

@@ -30,6 +30,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.fences import Fences
 from makeway.evictor.group_execution import GroupExecution
+from makeway.evictor.holds import Holds
 from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.late_members import LateMembers
 from makeway.evictor.metrics import EvictorMetrics
@@ -121,6 +122,7 @@ class Evictor:
         self._queue_guard = queue_guard
         self._late_members = LateMembers()
         self._started_at = clock.now()
+        self.holds = Holds()
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -215,12 +217,15 @@ class Evictor:
     async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> None:
         """Wait for a slot, which is free again when the order has ended."""
         turn = self._slots.turn(order, delivery.sequence, self._clock)
+        self.holds.put(order, "line", self._clock.now())
         try:
             await turn.enter()
+            self.holds.end(order)
             await failpoint("evictor.order-received")
             await self._settle(order, delivery, turn)
         finally:
             turn.end()
+            self.holds.end(order, again=delivery.deliveries > 1)
 
     async def _settle(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> None:
         """See to it that the order has its outcome."""
@@ -256,6 +261,7 @@ class Evictor:
             mode_guard=self._mode_guard,
             caps=self.caps,
             late_members=self._late_members,
+            holds=self.holds,
             deliveries=delivery.deliveries,
         )
         execution.stop = decide.admit(

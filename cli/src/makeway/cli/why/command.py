@@ -170,6 +170,7 @@ def _lines(answer: Explanation) -> list[str]:
             story=story,
             last=answer.last_decision,
             held=answer.held,
+            waits_for=answer.waits_for,
             unplanned=answer.unplanned,
             group=answer.group,
             delayed=answer.delayed,
@@ -181,6 +182,7 @@ def _lines(answer: Explanation) -> list[str]:
         lines.append(
             f"{answer.namespace}/{answer.name} is pending: {answer.condition or 'it is not said why'}"
         )
+        lines += why_text.held_order(answer.waits_for)
     elif answer.state == "placed":
         if story is not None:
             told = "room was made for it"

@@ -26,6 +26,7 @@ from makeway.cli.why.story import (
     orders_that_took_group,
     story_of,
 )
+from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.offline.results import OtherOrders, Pending
@@ -66,9 +67,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     where it says so. delayed: until when its PriorityClass delays its preemption, likewise. condition: what
     the pod itself says of why it is pending, for a user to whom nothing else may be told. group: the PodGroup
     that a pending pod names. leaving: how many victims of the last order for a pending pod are still there.
-    brake: what the brake says, where it holds for the pod's namespace and the user may read it. other_orders:
-    of a PodGroup, what its plan would have cost with other orders of the policy's terms; None where that is
-    not known.
+    waits_for: the condition that says what holds the order that makes room for it. brake: what the brake
+    says, where it holds for the pod's namespace and the user may read it. other_orders: of a PodGroup,
+    what its plan would have cost with other orders of the policy's terms; None where that is not known.
     """
 
     state: str
@@ -85,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     group: str = ""
     delayed: str = ""
     leaving: int = 0
+    waits_for: PodCondition | None = None
     brake: str = ""
     preempted_by_others: tuple[Comparison, ...] = ()
     served_by_others: tuple[Comparison, ...] = ()
@@ -197,6 +199,7 @@ async def of_pod(
         unplanned=unplanned(pod) if pod is not None and waits else "",
         delayed=delayed(pod) if pod is not None and waits else "",
         leaving=await _leaving(api, pod, story) if pod is not None and waits else 0,
+        waits_for=_waits_for(pod) if pod is not None and waits else None,
         brake=brake.describe() if brake is not None and brake.holds(namespace) else "",
         condition=_condition(pod) if pod is not None and waits else "",
         group=group_of(pod) if pod is not None and waits else "",
@@ -234,6 +237,14 @@ def _held(pod: Pod) -> PodCondition | None:
             for one in pod.status.conditions or ()
             if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
         ),
+        None,
+    )
+
+
+def _waits_for(pod: Pod) -> PodCondition | None:
+    """Return the condition by which an evictor says what holds a pod's order, if one does."""
+    return next(
+        (one for one in pod.status.conditions or () if (one.type, one.status) == (PREEMPTION_HELD, "True")),
         None,
     )
 

@@ -274,6 +274,7 @@ def waiting(
     story: Story | None,
     last: DecisionRecord | None,
     held: PodCondition | None = None,
+    waits_for: PodCondition | None = None,
     unplanned: str = "",
     group: str = "",
     delayed: str = "",
@@ -283,15 +284,17 @@ def waiting(
 ) -> Iterator[str]:
     """Say why a pod is pending, and what would unblock it.
 
-    held: by which condition its queue holds it. unplanned: why its scheduler had no plan for it. group: the
-    PodGroup that it names. delayed: until when its PriorityClass delays its preemption, and why. leaving: how
-    many victims of its last order are still there. brake: what the brake says, where it holds for the pod.
-    condition: what its scheduler says of it, quoted where something without a column may stand in its way.
+    held: by which condition its queue holds it. waits_for: by which an evictor holds its order. unplanned:
+    why its scheduler had no plan for it. group: the PodGroup that it names. delayed: until when its
+    PriorityClass delays its preemption, and why. leaving: how many victims of its last order are still there.
+    brake: what the brake says, where it holds for the pod. condition: what its scheduler says
+    of it, quoted where something without a column may stand in its way.
     """
     answer = found.answer
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
     if story is not None and story.outcome is None:
         yield f"{name} is pending: room is being made for it"
+        yield from held_order(waits_for)
         yield from of_order(story)
         return
     if story is not None and leaving:
@@ -357,6 +360,12 @@ def waiting(
         yield f"  last decision: {last.decision_id} of {api_time(last.at)}: {what}"
     yield from tried
     yield from _unblocked(found)
+
+
+def held_order(waits_for: PodCondition | None) -> Iterator[str]:
+    """Say what holds the order that makes room for a pod, and till when; nothing where nothing does."""
+    if waits_for is not None:
+        yield f"  its order waits: {waits_for.reason}: {waits_for.message or 'no message'}"
 
 
 def _quoted(condition: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The DisruptionTarget condition that preemption sets on its victims. Pure.
+"""The conditions that preemption sets on its victims, and on a pod whose order is held. Pure.
 
-Source: KEP-3329 and kube-scheduler's preemption executor, whose reason and message are kept, so that Jobs'
-pod failure policies and people see what they know.
+Source of DisruptionTarget: KEP-3329 and kube-scheduler's preemption executor, whose reason and message are
+kept, so that Jobs' pod failure policies and people see what they know.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from makeway.core.k8s.objects import ENDED_PHASES, Pod
 
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+PREEMPTION_HELD = "makeway.dev/PreemptionHeld"
+"""The condition of a pod that waits while something holds the order that makes room for it."""
 
 _MESSAGE = "preempting to accommodate a higher priority pod"
 _GROUP_MESSAGE = "preempting to accommodate a higher priority podgroup"

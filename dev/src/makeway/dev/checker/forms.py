@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
+from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase, described
 from makeway.dev.checker.findings import Invariant, Violation
@@ -68,7 +69,7 @@ def _not_a_nomination(body: dict[str, Any]) -> list[str]:
 
 
 def _extra(body: dict[str, Any]) -> list[str]:
-    """What a patch of a status has in it besides the mark, a nomination, and what names the pod."""
+    """What a patch has in it besides the mark, what holds an order, a nomination, and what names the pod."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
     return [
         *(name for name in body if name not in ("metadata", "status", "kind", "apiVersion")),
@@ -77,7 +78,7 @@ def _extra(body: dict[str, Any]) -> list[str]:
         *(
             f"condition {condition.get('type')}"
             for condition in status.get("conditions") or ()
-            if condition.get("type") != MARK_TYPE
+            if condition.get("type") not in (MARK_TYPE, PREEMPTION_HELD)
         ),
         *(["a nomination"] if status.get("nominatedNodeName") else []),
     ]

@@ -1,0 +1,189 @@
+"""What holds an order is told of where it lasts, by Event and condition, and taken back when it is over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from makeway.bus.messages import EvictionOrder
+from makeway.core.k8s.disruption import PREEMPTION_HELD
+from makeway.core.k8s.objects import Pod, PodCondition
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.evictor.holds import MOST_A_LOOK, Holds, TellingOfHolds
+from makeway.evictor.retry import TemporaryError
+from makeway.runtime.kube import ApiError
+from unit.evictor.building import NOW, awaiting, changed, make_order
+from unit.evictor.test_caps import SECOND
+from unit.evictor.test_service import World, running
+
+
+class Written:
+    """Conditions of the fake cluster's pods."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.written: list[tuple[str, dict[str, Any]]] = []
+        self.refused: list[ApiError] = []
+
+    async def write(self, pod: Pod, condition: dict[str, Any]) -> None:
+        if self.refused:
+            raise self.refused.pop()
+        self.written.append((pod.metadata.name, condition))
+        name, others = (
+            pod.metadata.name,
+            [one for one in pod.status.conditions or () if one.type != condition["type"]],
+        )
+        if "$patch" not in condition:
+            kept = {key: condition[key] for key in ("type", "status", "reason", "message")}
+            others.append(PodCondition(**kept))
+        self.world.cluster.pods[name] = changed(pod, "status", conditions=tuple(others))
+
+
+class Telling:
+    """The telling of a world's evictor."""
+
+    def __init__(self, *victims: str) -> None:
+        self.world = World(*running(*victims))
+        self.conditions = Written(self.world)
+        self.holds = self.world.evictor.holds
+        self.telling = TellingOfHolds(
+            self.holds, self.world.cluster, self.conditions, self.world.events, self.world.clock
+        )
+
+    @property
+    def held(self) -> list[PodCondition]:
+        pod = self.world.cluster.pods["urgent"]
+        return [one for one in pod.status.conditions or () if one.type == PREEMPTION_HELD]
+
+    async def look_at(self, seconds: float) -> None:
+        self.world.clock.time = max(self.world.clock.time, NOW + seconds * SECOND)
+        await self.telling.look()
+
+
+@pytest.mark.parametrize(
+    ("reason", "told", "words"),
+    [
+        ("victims-share", "VictimsShare", "let no more pods go in these ten minutes"),
+        ("awaited-orders", "AwaitedOrders", "orders for other pods"),
+        ("line", "Line", "other orders are carried out first"),
+        ("budget", "Budget", "a disruption budget allows no eviction now"),
+        ("throttled", "Throttled", "an eviction is tried again (throttled)"),
+    ],
+)
+async def test_what_holds_an_order_for_long_is_told_with_its_end_and_then_taken_back(
+    reason: str, told: str, words: str
+) -> None:
+    one, order = Telling("a"), make_order("a")
+    one.holds.put(order, reason, NOW, NOW + 30 * SECOND)
+
+    await one.look_at(4)
+    assert one.held == []
+    await one.look_at(6)
+    await one.look_at(7)
+    assert [(held.status, held.reason) for held in one.held] == [("True", told)]
+    assert words in (one.held[0].message or "")
+    assert "until 2026-01-31T12:00:30Z at the latest" in (one.held[0].message or "")
+    events = [event for event in await one.world.written_events() if event["reason"] == "PreemptionHeld"]
+    assert len(events) == 1
+
+    one.holds.end(order)
+    await one.look_at(8)
+    assert one.held == []
+
+
+async def test_another_reason_is_told_in_place_of_the_first() -> None:
+    one, order = Telling("a"), make_order("a")
+    one.holds.put(order, "awaited-orders", NOW)
+    await one.look_at(6)
+    one.holds.put(order, "victims-share", NOW + 7 * SECOND)
+    await one.look_at(13)
+
+    assert [held.reason for held in one.held] == ["VictimsShare"]
+
+
+async def test_what_an_evictor_that_has_ended_told_is_taken_back_by_the_next() -> None:
+    one, order = Telling("a"), make_order("a")
+    one.holds.put(order, "victims-share", NOW)
+    await one.look_at(6)
+    after = Holds()
+    telling = TellingOfHolds(after, one.world.cluster, one.conditions, one.world.events, one.world.clock)
+
+    after.end(order, again=True)
+    await telling.look()
+
+    assert one.held == []
+
+
+@pytest.mark.parametrize("gone", ["deleted", "another", "bound", "leaves"])
+async def test_only_the_pod_that_waits_gets_the_condition(gone: str) -> None:
+    one, order = Telling("a"), make_order("a")
+    pods = one.world.cluster.pods
+    match gone:
+        case "deleted":
+            del pods["urgent"]
+        case "another":
+            pods["urgent"] = changed(pods["urgent"], "metadata", uid="another")
+        case "bound":
+            pods["urgent"] = changed(pods["urgent"], "spec", node_name="node-a")
+        case _:
+            pods["urgent"] = changed(pods["urgent"], "metadata", deletion_timestamp=NOW)
+    one.holds.put(order, "budget", NOW)
+
+    await one.look_at(6)
+
+    assert one.conditions.written == []
+
+
+async def test_a_conflict_is_tried_again_and_what_cannot_be_told_holds_up_nothing() -> None:
+    one = Telling("a")
+    one.conditions.refused = [ApiError(409, "Conflict", "")]
+    one.holds.put(make_order("a"), "budget", NOW)
+    await one.look_at(6)
+    assert len(one.held) == 1
+
+    other = Telling("a")
+    other.world.cluster.always_fail("get_pod", "urgent", TemporaryError("unavailable", "no answer"))
+    other.holds.put(make_order("a"), "budget", NOW)
+    await other.look_at(6)
+    assert other.conditions.written == []
+
+
+async def test_of_a_burst_some_are_told_of_at_a_time() -> None:
+    holds = Holds()
+    for number in range(3 * MOST_A_LOOK):
+        order: EvictionOrder = structs.replace(make_order("a"), order_id=f"ord-{number}")
+        holds.put(order, "line", NOW)
+
+    assert len(holds.due(NOW + 6 * SECOND)) == MOST_A_LOOK
+
+
+class Recording(Holds):
+    """Keeps the reasons that orders say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str]] = []
+
+    def put(self, order: EvictionOrder, reason: str, now: datetime, until: datetime | None = None) -> None:
+        super().put(order, reason, now, until)
+        self.said.append((order.order_id, reason))
+
+
+async def test_an_order_says_what_holds_it() -> None:
+    world = World(*running("a", "b", "c"))
+    world.evictor.holds = holds = Recording()
+    world.policy = Policy(limits=PolicyLimits(victims_per_minute=1, victims_per_order=1))
+    world.cluster.fail("delete", "c", TemporaryError("throttled", "too many requests"))
+    await world.carry_out(make_order("c", order_id="ord-0"))
+    await world.carry_out(make_order("a", not_after=NOW + 20 * SECOND))
+    await world.carry_out(make_order("b", order_id="ord-2", awaited=awaiting("never")))
+
+    assert [one for one in holds.said if one[1] != "line"] == [
+        ("ord-0", "throttled"),
+        ("ord-1", "victims-per-minute"),
+        ("ord-2", "awaited-orders"),
+    ]
+    assert {name for name, reason in holds.said if reason == "line"} == {"ord-0", "ord-1", "ord-2"}
