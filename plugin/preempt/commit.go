@@ -350,6 +350,7 @@ func (e *engine) nominationsToClear(priority int32, node string) []wire.Nominati
 // known or the order's time is over.
 func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64, error) {
 	subject := e.subjectOf(order)
+	order.NameOnce()
 	data, err := wire.WrapOrder(order, order.Writer, func(envelope *wire.Envelope) error { return e.signatures.sign(envelope, subject) })
 	if err != nil {
 		return 0, unstored(err)

@@ -4,7 +4,10 @@
 // fuzzed.
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // APIVersion is the major version of plan request and plan reply.
 const APIVersion = "makeway.dev/v1"
@@ -259,10 +262,32 @@ type EvictionOrder struct {
 	DecisionID         string              `json:"decisionId,omitempty"`
 	Victims            []Victim            `json:"victims,omitempty"`
 	Awaited            []Awaited           `json:"awaited,omitempty"`
-	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty"`
+	NominationsToClear []NominationToClear `json:"nominationsToClear,omitempty" check:"<=1000"`
 	PDBViolations      int                 `json:"pdbViolations,omitempty"`
 	Group              *OrderedGroup       `json:"group,omitempty"`
 	Members            []OrderMember       `json:"members,omitempty" check:"<=5000"`
+}
+
+// MostNominations is how many nominations an order may clear; those beyond are left to their schedulers.
+const MostNominations = 1000
+
+// NameOnce leaves each pod in each list of an order once, and as many nominations as it may clear: evictors refuse an
+// order that names a pod twice.
+func (o *EvictionOrder) NameOnce() {
+	o.Victims = once(o.Victims, func(v Victim) string { return v.UID })
+	o.Awaited = once(o.Awaited, func(a Awaited) string { return a.UID })
+	o.NominationsToClear = once(o.NominationsToClear, func(n NominationToClear) string { return n.UID })
+	o.NominationsToClear = o.NominationsToClear[:min(len(o.NominationsToClear), MostNominations)]
+}
+
+// once returns a list without the elements whose UID an earlier one has.
+func once[T any](list []T, uid func(T) string) []T {
+	seen := make(map[string]struct{}, len(list))
+	return slices.DeleteFunc(list, func(one T) bool {
+		_, twice := seen[uid(one)]
+		seen[uid(one)] = struct{}{}
+		return twice
+	})
 }
 
 // PreemptorUID is of the pod or PodGroup that room is made for; empty for a quota order.

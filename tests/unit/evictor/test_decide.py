@@ -31,6 +31,7 @@ from unit.evictor.building import (
     NODE_UID,
     NOW,
     a_pod,
+    awaiting,
     make_node,
     make_order,
     make_preemptor,
@@ -88,6 +89,9 @@ def judge(pod: Pod | None, *, assumed: bool = False) -> VictimVerdict:
     )
 
 
+TO_CLEAR = NominationToClear(namespace="default", name="lower", uid="lower-uid")
+
+
 class TestAnOrderByItself:
     def test_an_order_that_fits_is_admitted(self) -> None:
         assert admit() is None
@@ -98,6 +102,9 @@ class TestAnOrderByItself:
             ("other-cluster", admit(cluster_uid="cluster-2")),
             ("incomplete-order", admit(make_order("v", preemptor=None))),
             ("incomplete-order", admit(make_order("v", node=""))),
+            ("named-twice", admit(make_order("v", "v"))),
+            ("named-twice", admit(make_order("v", awaited=(*awaiting("o-1"), *awaiting("o-2"))))),
+            ("named-twice", admit(make_order("v", nominations_to_clear=(TO_CLEAR, TO_CLEAR)))),
             ("incomplete-order", admit(make_order("v", node_uid=""))),
             ("invalid-name", admit(make_order(make_victim("../../nodes/a")))),
             ("invalid-name", admit(make_order("v", preemptor=make_preemptor(namespace="..")))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,11 +32,14 @@ class Stream:
     signatures = Signatures()
 
     def __init__(self, *orders: EvictionOrder, subject: str = "") -> None:
+        self.reads = 0
         self.messages = [Message(b"junk", subject)] + [
             Message(codec.wrap(order, "test"), subject or self.subjects.order(order)) for order in orders
         ]
 
     async def follow(self, *_: Any, **__: Any) -> AsyncIterator[Message]:
+        self.reads += 1
+        await asyncio.sleep(0)
         for message in self.messages:
             yield message
 
@@ -62,3 +66,13 @@ async def test_an_order_for_the_end_of_time_is_in_nobodys_way() -> None:
 
 async def test_an_order_on_anothers_subject_is_none() -> None:
     assert not await live(Stream(make_order("a"), subject=Subjects().pod_order("somebody-else")))
+
+
+async def test_questions_that_come_together_share_a_read_of_the_orders() -> None:
+    stream = Stream(make_order("a"))
+    orders = StreamOrders(cast("Bus", stream))
+
+    answers = await asyncio.gather(*(orders.name(uid, NOW) for uid in ["a-uid", *["b-uid"] * 99]))
+
+    assert answers == [True] + [False] * 99
+    assert stream.reads == 2  # one that was under way, and one for all who came meanwhile

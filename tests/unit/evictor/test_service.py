@@ -888,6 +888,18 @@ class TestDelivery:
         assert world.cluster.calls == []
         assert world.records.outcomes == {}
 
+    async def test_an_order_that_names_a_victim_twice_has_an_outcome_and_its_nomination_is_taken_back(
+        self,
+    ) -> None:
+        world = World(*running("a", "b"))
+
+        outcome = await world.carry_out(make_order("a", "b", "a"))
+
+        assert (outcome.result, outcome.reason) == ("refused", "named-twice")
+        assert "pod a-uid" in outcome.message
+        assert world.nominated_node() is None
+        assert world.cluster.deletes() == []
+
     async def test_an_order_without_an_end_in_sight_is_refused_untouched(self) -> None:
         world = World(*running("a"))
 

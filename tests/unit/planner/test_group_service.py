@@ -22,6 +22,7 @@ from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.recording.entries import GroupDecided, encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
+from makeway.planner.service import group_handler
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.group_handler import GroupPlanner
 from makeway.planner.service.orders.ledger import Ledger
@@ -220,6 +221,22 @@ async def test_a_request_that_the_watch_is_behind_waits_for_its_pods() -> None:
     snapshot.apply(PutPod(make_pod("M", "", HIGH, 500)))
 
     assert (await asking).status == "candidates"
+
+
+async def test_a_group_that_is_not_seen_waits_as_long_as_we_say_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_handler, "LONGEST_WAIT_SECONDS", 0.2)
+    bench = Bench()
+    unseen = asyncio.create_task(bench.ask(classes=(member(uid="unseen"),), timeout_milliseconds=2**62))
+    await asyncio.sleep(0.01)
+
+    other = await bench.ask()
+
+    assert other.status == "candidates"
+    assert not unseen.done()
+    async with asyncio.timeout(20):
+        assert (await unseen).status == "refused"
 
 
 async def test_a_group_whose_pods_are_never_seen_is_to_be_tried_again() -> None:

@@ -47,6 +47,9 @@ _KEEP_SECONDS = 5.0
 
 _ASK_SECONDS = 1.0
 
+GROUPS_AT_ONCE = 64
+"""Questions about groups in one planner's hands, of which one is planned at a time."""
+
 _FORGERIES = 4
 """So many times an outcome is written where others that count for nothing are in its place."""
 
@@ -218,18 +221,21 @@ class Bus:
         An error of the handler leaves that request without an answer, which the asker's time-out
         covers; it is logged and counted, and the next request is served.
         """
-        return await self._serve_plan(self.subjects.plan, handler)
+        return await self._serve_plan(self.subjects.plan, handler, at_once=1)
 
     async def serve_group_plan(self, handler: PlanHandler) -> Responder:
-        """Answer every plan request for a pod group; as `serve_plan`, and beside it."""
-        return await self._serve_plan(self.subjects.plan_group, handler)
+        """Answer every plan request for a pod group; as `serve_plan`, and beside it.
 
-    async def _serve_plan(self, subject: str, handler: PlanHandler) -> Responder:
+        Some are handed to `handler` at once: one may wait for what it is about.
+        """
+        return await self._serve_plan(self.subjects.plan_group, handler, at_once=GROUPS_AT_ONCE)
+
+    async def _serve_plan(self, subject: str, handler: PlanHandler, at_once: int) -> Responder:
         async def answer(message: Msg) -> bytes:
             with tracing.span("plan", tracing.traceparent_of(message.headers)):
                 return await handler(message.data, message.reply.rpartition(".")[0])
 
-        return await self._serve(subject, "plan_request_failed", answer)
+        return await self._serve(subject, "plan_request_failed", answer, at_once)
 
     async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues; as `serve_plan`."""
@@ -238,9 +244,9 @@ class Bus:
         )
 
     async def _serve(
-        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]]
+        self, subject: str, failed: str, handler: Callable[[Msg], Awaitable[bytes]], at_once: int = 1
     ) -> Responder:
-        service = await serve(self.connection, subject, handler, failed=failed)
+        service = await serve(self.connection, subject, handler, failed=failed, at_once=at_once)
         # Without a round trip the next line of the caller may come before the server knows.
         await self.connection.round_trip()
         return service

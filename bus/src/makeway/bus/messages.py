@@ -17,7 +17,7 @@ takes beyond the contract is listed in `docs/consumers.md`.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -81,6 +81,12 @@ MOST_REFUSED_VICTIMS = 64
 MOST_MEMBERS = 5000
 """Members that a group's plan request and order may have: placements and victims of so many still fit into a
 message."""
+
+MOST_NOMINATIONS = 1000
+"""Nominations that an order may clear; those beyond are left to their schedulers."""
+
+UNIQUE: Final = {"uniqueItems": True}
+"""In the schema of a list that names each pod once, by UID. Evictors refuse an order that names one twice."""
 
 MemberCount = Annotated[int, msgspec.Meta(ge=0, le=MOST_MEMBERS)]
 """How many members; bounded."""
@@ -391,12 +397,32 @@ class EvictionOrder(Message, frozen=True):
     node: str = ""
     node_uid: str = ""
     decision_id: str = ""
-    victims: tuple[Victim, ...] = ()
-    awaited: tuple[Awaited, ...] = ()
-    nominations_to_clear: tuple[NominationToClear, ...] = ()
+    victims: Annotated[tuple[Victim, ...], msgspec.Meta(extra_json_schema=UNIQUE)] = ()
+    awaited: Annotated[tuple[Awaited, ...], msgspec.Meta(extra_json_schema=UNIQUE)] = ()
+    nominations_to_clear: Annotated[
+        tuple[NominationToClear, ...], msgspec.Meta(max_length=MOST_NOMINATIONS, extra_json_schema=UNIQUE)
+    ] = ()
     pdb_violations: Int64 = 0
     group: OrderedGroup | None = None
-    members: Annotated[tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS)] = ()
+    members: Annotated[
+        tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
+    ] = ()
+
+    @property
+    def named_twice(self) -> str:
+        """Which of its lists has the UID of a pod twice, and which; empty where none does. O(pods)."""
+        for what, pods in (
+            ("victims", self.victims),
+            ("awaited", self.awaited),
+            ("nominationsToClear", self.nominations_to_clear),
+            ("members", self.members),
+        ):
+            seen = set[str]()
+            for pod in pods:
+                if pod.uid in seen:
+                    return f"{what} has pod {pod.uid} twice"
+                seen.add(pod.uid)
+        return ""
 
     @property
     def counts_on(self) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ from makeway.bus.subjects import Subjects
 
 EVICTOR_QUEUE: Final = "evictor"
 
+_AT_ONCE: Final = 50
+"""Proposals in one evictor's hands: those that come while the orders are read share the next read."""
+
 
 class Repairs:
     """Proposals over one connection."""
@@ -38,7 +41,7 @@ class Repairs:
             await self._connection.client.publish(self._subject, codec.encode(proposal))
 
     async def serve(self, handler: Callable[[bytes], Awaitable[None]]) -> Responder:
-        """Hand proposals to `handler`, one at a time, shared with the other evictors.
+        """Hand proposals to `handler`, some at a time, shared with the other evictors.
 
         Raises:
             BusUnavailable: not connected.
@@ -47,4 +50,11 @@ class Repairs:
         async def take(message: Msg) -> None:
             await handler(message.data)
 
-        return await serve(self._connection, self._subject, take, failed="repair_failed", queue=EVICTOR_QUEUE)
+        return await serve(
+            self._connection,
+            self._subject,
+            take,
+            failed="repair_failed",
+            queue=EVICTOR_QUEUE,
+            at_once=_AT_ONCE,
+        )

@@ -1,7 +1,8 @@
-"""A subscription whose messages go to a handler, one at a time, whatever becomes of any of them."""
+"""A subscription whose messages go to a handler, whatever becomes of any of them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -43,8 +44,11 @@ async def serve(
     *,
     failed: str,
     queue: str = "",
+    at_once: int = 1,
 ) -> Responder:
     """Hand what comes on a subject to `handler`, and publish what it returns as the answer.
+
+    So many messages are handled `at_once`, begun in their order; by default one after another.
 
     A message to be answered elsewhere than in an inbox of makeway's is left alone, logged and counted.
     An error of the handler leaves that message without an answer; it is logged as `failed` and counted, and
@@ -53,6 +57,18 @@ async def serve(
     Raises:
         BusUnavailable: not connected.
     """
+    places = asyncio.Semaphore(at_once)
+    under_way: set[asyncio.Task[None]] = set()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        under_way.discard(task)
+        places.release()
+
+    async def take(message: Msg) -> None:
+        await places.acquire()
+        task = asyncio.create_task(handle(message))
+        under_way.add(task)
+        task.add_done_callback(ended)
 
     async def handle(message: Msg) -> None:
         if message.reply and not answerable(message.reply):
@@ -69,6 +85,9 @@ async def serve(
 
     with translated(f"subscribe to {subject}"):
         subscription = await connection.client.subscribe(
-            subject, queue=queue, cb=handle, pending_msgs_limit=_MAX_WAITING
+            subject,
+            queue=queue,
+            cb=handle if at_once == 1 else take,
+            pending_msgs_limit=_MAX_WAITING,
         )
     return Responder(subscription)

@@ -40,7 +40,7 @@ SKEWED_READINGS: Final = 3
 MOST_NAMESPACES: Final = 1000
 """For which evidence is kept; more are not watched until some of it is old."""
 
-NEVER_ORDERED: Final = frozenset({"invalid-name", "incomplete-order", "not-after-too-far"})
+NEVER_ORDERED: Final = frozenset({"invalid-name", "named-twice", "incomplete-order", "not-after-too-far"})
 """Reasons to refuse an order that no writer of this project can have written."""
 
 NEVER_VICTIMS: Final = frozenset(

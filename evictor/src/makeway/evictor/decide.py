@@ -117,6 +117,8 @@ def admit(
         return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
     if (name := _bad_name(order)) is not None:
         return Refused("invalid-name", f"{name!r} is no name of a Kubernetes object")
+    if twice := order.named_twice:
+        return Refused("named-twice", f"an order names each pod once: {twice}")
     if unknown := fences.refusal_of(order):
         return Refused("fence-unknown", unknown)
     if (late := expired(order, now)) is not None:

@@ -106,6 +106,7 @@ class Refused:
         "victims-share",
         "incomplete-order",
         "invalid-name",
+        "named-twice",
         "not-after-too-far",
         "stale-epoch",
         "fence-missing",

@@ -12,6 +12,7 @@ import msgspec
 
 from makeway.bus.messages import (
     MAY_PASS,
+    MOST_NOMINATIONS,
     MOST_REFUSED_VICTIMS,
     Candidate,
     EvictionOrder,
@@ -256,7 +257,7 @@ def order_of(
         decision_id=decision_id,
         victims=victims,
         awaited=candidate.awaited,
-        nominations_to_clear=to_clear,
+        nominations_to_clear=to_clear[:MOST_NOMINATIONS],
         pdb_violations=candidate.pdb_violations,
     )
 

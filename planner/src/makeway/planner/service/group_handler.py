@@ -37,11 +37,14 @@ from makeway.runtime.failpoints import failpoint
 _LOOK_AGAIN_SECONDS: Final = 0.01
 """Pause between two looks whether the watch has told of a group's pods."""
 
+LONGEST_WAIT_SECONDS: Final = 2.0
+"""How long a question may wait for the watch, whatever time-out it names: it is milliseconds behind."""
+
 _log = structlog.get_logger()
 
 
 class GroupPlanner:
-    """Answers one request about a group at a time, beside those about pods.
+    """Plans for one group at a time, beside those for pods; what waits for the watch holds up no other.
 
     A plan pauses after some 20 ms, and requests about pods are answered meanwhile. Arguments as of `Planner`.
     """
@@ -69,6 +72,7 @@ class GroupPlanner:
         self._behind = behind
         self._observe = observe
         self._stale_refusals = StaleRefusals()
+        self._planning = asyncio.Lock()
 
     async def handle(self, data: bytes, sender: str = "") -> bytes:
         """Answer one plan request. Never raises for what a request may contain; `sender` as of `Planner`."""
@@ -89,15 +93,30 @@ class GroupPlanner:
         began = time.perf_counter()
         left = await self._requests.check(request, sender, now)
         self._requests.check_brake(request.group.namespace)
+        async with self._planning:
+            question = self._question(request, now)
+            if self._seen(question):
+                return await self._plan(request, question, now, began)
+        # The other groups' plans go on meanwhile.
+        await self._until_seen(question, began + min(left / 2, LONGEST_WAIT_SECONDS))
+        async with self._planning:
+            now = datetime.now(UTC)
+            return await self._plan(request, self._question(request, now), now, began)
+
+    def _question(self, request: GroupPlanRequest, now: datetime) -> GangQuestion:
         # Only budgets and queues look at them.
         asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
         leaving = self._ledger.leaving(now) if asked else frozenset[str]()
         in_flight = self._ledger.in_flight(request.live_orders, now, asking=request.group.uid)
         try:
-            question = gang_question_of(request, in_flight, leaving, records=self._records)
+            return gang_question_of(request, in_flight, leaving, records=self._records)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        await self._until_seen(question, began + left / 2)
+
+    async def _plan(
+        self, request: GroupPlanRequest, question: GangQuestion, now: datetime, began: float
+    ) -> GroupPlanReply:
+        """Answer a question; one at a time."""
         steps = planning_gang(self._snapshot, question, now, self._cache)
         result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
         behind = False
@@ -154,11 +173,13 @@ class GroupPlanner:
 
     async def _until_seen(self, question: GangQuestion, until: float) -> None:
         """Wait until the watch has told of the classes' pods: the scheduler's own may be ahead of it."""
-        uids = [one.question.preemptor.uid for one in question.classes]
-        while not all(uid in self._snapshot.pods for uid in uids):
+        while not self._seen(question):
             if time.perf_counter() > until:
                 return
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _seen(self, question: GangQuestion) -> bool:
+        return all(one.question.preemptor.uid in self._snapshot.pods for one in question.classes)
 
     def _count(self, result: GangPlan | GangRefusal, seconds: float) -> None:
         label = "refused" if isinstance(result, GangRefusal) else "plan"
