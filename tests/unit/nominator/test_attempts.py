@@ -8,7 +8,6 @@ import pytest
 
 from makeway.nominator import attempts as remembering
 from makeway.nominator.attempts import AttemptsByPod
-from makeway.nominator.decide import IN_VAIN_PAUSE, LONGEST_IN_VAIN, LONGEST_PAUSE, Attempts
 from makeway.nominator.pending import PendingPod
 
 NOW = datetime(2026, 11, 25, 8, tzinfo=UTC)
@@ -73,38 +72,14 @@ def test_pods_beyond_what_is_remembered_wait_for_those_that_are(monkeypatch: pyt
     ]
 
 
-def test_room_made_once_in_vain_is_tried_again_soon_on_another_node() -> None:
-    attempts = Attempts(NOW)
-
-    attempts.made_in_vain("n1", NOW)
-
-    assert attempts.next_at <= NOW + seconds(1)
-    assert "n1" in attempts.avoided
-
-
-def test_room_made_in_vain_again_and_again_costs_fewer_and_fewer_pods() -> None:
-    attempts, now, orders = Attempts(NOW), NOW, 0
-
-    while now < NOW + timedelta(days=1):
-        attempts.made_in_vain(f"n{orders}", now)
-        orders, now = orders + 1, attempts.next_at
-
-    assert orders < 32
-    assert LONGEST_PAUSE < IN_VAIN_PAUSE < LONGEST_IN_VAIN
-    assert attempts.next_at - now <= LONGEST_IN_VAIN
-
-
-def test_a_change_of_the_policy_lets_all_try_again_but_those() -> None:
+def test_a_change_of_the_policy_lets_all_try_again() -> None:
     remembered = AttemptsByPod()
-    refused, vain = remembered.of("refused", NOW), remembered.of("vain", NOW)
+    refused = remembered.of("refused", NOW)
     refused.pause(NOW)
-    vain.made_in_vain("n1", NOW)
-    vain.made_in_vain("n2", NOW)
 
     remembered.retry(NOW)
 
-    assert refused.next_at == NOW
-    assert vain.next_at > NOW + LONGEST_PAUSE
+    assert (refused.next_at, refused.failures) == (NOW, 0)
 
 
 def test_what_is_remembered_ends_with_the_pod() -> None:

@@ -54,10 +54,9 @@ class AttemptsByPod:
         return [pod for *_, pod in turns]
 
     def retry(self, now: datetime) -> None:
-        """Wait no longer for any pod, but those for which room was made in vain again and again."""
+        """Wait no longer for any pod."""
         for attempts in self._attempts.values():
-            if attempts.in_vain <= 1:
-                attempts.next_at, attempts.failures = now, 0
+            attempts.next_at, attempts.failures = now, 0
 
     def keep(self, pending: Container[str]) -> None:
         """Forget every pod but these."""

@@ -39,11 +39,6 @@ LONGEST_PAUSE: Final = timedelta(seconds=60)
 """Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
 at 10 s; a plan over all nodes costs more than a failed cycle."""
 
-IN_VAIN_PAUSE: Final = timedelta(minutes=2)
-LONGEST_IN_VAIN: Final = timedelta(hours=1)
-"""Between two orders for a pod that was not bound though its room was made, from the second such order on:
-doubled each time. Then something keeps it that no column shows, and every order costs pods for nothing."""
-
 LEFT_OUT_FOR: Final = timedelta(minutes=5)
 """How long a pod whose deletion was refused for good stays out of plans for the same preemptor."""
 
@@ -126,14 +121,12 @@ class Attempts:
     """What is remembered of one pod between its plans.
 
     `refused`: pods whose deletion was refused, until when. `avoided`: nodes whose order failed, until when.
-    `in_vain`: how many orders made room, after which the pod was not bound.
     """
 
     next_at: datetime
     failures: int = 0
     refused: dict[str, datetime] = field(default_factory=dict)
     avoided: dict[str, datetime] = field(default_factory=dict)
-    in_vain: int = 0
 
     def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
         """Wait longer than last time."""
@@ -156,16 +149,6 @@ class Attempts:
         if (at_fault and not learned) or outcome.reason in _OF_THE_NODE:
             self.avoid(outcome.node, now)
         self.pause(now)
-
-    def made_in_vain(self, node: str, now: datetime) -> None:
-        """Take note that room was made on a node and the pod was not bound: once may be chance."""
-        self.avoid(node, now)
-        self.pause(now)
-        if self.in_vain:
-            # Beyond ten doublings it is the longest pause anyway.
-            pause = min(IN_VAIN_PAUSE * 2 ** min(self.in_vain - 1, 10), LONGEST_IN_VAIN)
-            self.next_at = max(self.next_at, now + pause)
-        self.in_vain += 1
 
     def avoid(self, node: str, now: datetime) -> None:
         """Leave a node out for a while, longer each time."""

@@ -368,11 +368,9 @@ class Nominator:
         attempts = self._attempts.of(one.uid, now)
         if outcome is not None:
             attempts.learn(outcome, now)
-        elif one.made and one.lost != "yielded" and not one.waits:
-            attempts.made_in_vain(one.order.node, now)
         else:
-            # No evictor was heard, a pod of higher priority took the room, or a terminating pod stayed:
-            # another node next time.
+            # The pod was not bound in its room, which the planner counts, or no evictor was heard, a pod of
+            # higher priority took the room, or a terminating pod stayed: another node next time.
             attempts.avoid(one.order.node, now)
             attempts.pause(now)
         self._nominations.expect(one.uid, now)
@@ -381,7 +379,6 @@ class Nominator:
             order_id=one.order.order_id,
             pod_uid=one.uid,
             result=result,
-            in_vain=attempts.in_vain,
         )
 
     def _count_loss(self, one: OrderInFlight, now: datetime) -> None:
