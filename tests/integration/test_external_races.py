@@ -33,6 +33,7 @@ from integration.space import Space
 from integration.test_external_preemption import patch_nomination
 from integration.waiting import NotYet, until
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
+from makeway.dev.kwok import AFTER_GRACE
 from makeway.dev.options import NOMINATOR
 
 MERGE = "application/merge-patch+json"
@@ -76,6 +77,34 @@ async def test_a_4_a_pod_of_higher_priority_takes_the_node_and_one_victim_serves
     await outcome_of_order(space, lower)
     await assert_stays_pending(space, "p")
     assert len(deletes_of(space, "victim")) == 1
+
+
+async def test_a_place_is_kept_where_the_pod_of_higher_priority_that_was_to_have_it_is_deleted(
+    cluster: RunningCluster, space_without_evictor: Space
+) -> None:
+    space = space_without_evictor
+    await run_victims(space, sized("victim", "low", 500).on("n1").leaves(AFTER_GRACE).grace(6))
+    lower = await ordered(space, sized("p", "mid", 500))
+    higher = await ordered(space, sized("higher", "high", 500))
+    (order,) = await space.bus.orders(higher.metadata.uid)
+    assert [one.uid for one in order.nominations_to_clear] == [lower.metadata.uid]
+
+    await space.delete("higher")
+    await settle()
+    await cluster.start("evictor")
+
+    _, outcome = await outcome_of_order(space, lower)
+    assert outcome.result == "succeeded"
+    assert await space.until_bound("p") == "n1"
+    assert len(await space.bus.orders(lower.metadata.uid)) == 1
+    nominated = [
+        ((event.request or {}).get("status") or {}).get("nominatedNodeName")
+        for event in space.audit.events(
+            verb="patch", resource="pods", subresource="status", namespace=space.namespace, name="p"
+        )
+        if "nominatedNodeName" in ((event.request or {}).get("status") or {})
+    ]
+    assert nominated == [space.node_name("n1")]
 
 
 @pytest.mark.parametrize("point", ["nominator.before-nominate", "nominator.before-publish"])
