@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import msgspec
 
 from makeway.bus.client import Bus
-from makeway.cli.why.story import ledger_of
+from makeway.bus.codec import unwrap_outcome
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.cli.offline.finding import orders
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.pending import pending
 from makeway.planner.offline.results import Pending
+from makeway.planner.service.orders.ledger import Ledger
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
+
+_LOOKED_BACK: Final = timedelta(minutes=15)
+"""How far back orders may still matter to a plan: the longest deadline and what is remembered after it."""
 
 _decode_pod = msgspec.json.Decoder(Pod).decode
 
@@ -30,3 +39,23 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
     uid = _decode_pod(raw).metadata.uid
     in_flight, leaving = ledger.in_flight((), now, asking=uid), ledger.leaving(now)
     return pending(world, raw, now, in_flight=in_flight, leaving=leaving)
+
+
+async def ledger_of(bus: Bus, now: datetime) -> Ledger:
+    """Read which orders are alive and which have just ended, as a planner does when it starts."""
+    ledger = Ledger()
+    since = now - _LOOKED_BACK
+    async with aclosing(orders(bus, since=since)) as all_of_them:
+        async for order in all_of_them:
+            ledger.ordered(order)
+    async with aclosing(
+        bus.follow(  # type: ignore[type-var] # it returns an async generator
+            bus.subjects.outcomes_stream, start=Start.at_time(since), stop_at_end=True
+        )
+    ) as messages:
+        async for message in messages:
+            try:
+                ledger.ended(unwrap_outcome(message.data))
+            except Malformed:
+                continue
+    return ledger

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from datetime import datetime, timedelta
-from typing import Final
 
 import msgspec
 
 from makeway.bus.client import Bus
-from makeway.bus.codec import unwrap_outcome
 from makeway.bus.comparison import Comparison
-from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
 from makeway.core.k8s.pod_groups import GroupKey
-from makeway.planner.service.orders.ledger import Ledger
-
-_LOOKED_BACK: Final = timedelta(minutes=15)
-"""How far back orders may still matter to a plan: the longest deadline and what is remembered after it."""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -134,23 +125,3 @@ async def last_decision(bus: Bus, uid: str) -> DecisionRecord | None:
         async for record in records:
             last = record
     return last
-
-
-async def ledger_of(bus: Bus, now: datetime) -> Ledger:
-    """Read which orders are alive and which have just ended, as a planner does when it starts."""
-    ledger = Ledger()
-    since = now - _LOOKED_BACK
-    async with aclosing(orders(bus, since=since)) as all_of_them:
-        async for order in all_of_them:
-            ledger.ordered(order)
-    async with aclosing(
-        bus.follow(  # type: ignore[type-var] # it returns an async generator
-            bus.subjects.outcomes_stream, start=Start.at_time(since), stop_at_end=True
-        )
-    ) as messages:
-        async for message in messages:
-            try:
-                ledger.ended(unwrap_outcome(message.data))
-            except Malformed:
-                continue
-    return ledger

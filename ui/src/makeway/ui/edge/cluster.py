@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from makeway.bus.client import Bus
-from makeway.cli.why.story import ledger_of
+from makeway.cli.why.planning import ledger_of
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import fork
 from makeway.planner.offline.live import read_world
