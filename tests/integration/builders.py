@@ -102,7 +102,7 @@ class PodBuilder:
         return self.annotation(STARTED, f"{_FIRST_START + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}")
 
     def leaves(self, how: str) -> Self:
-        """How it ends when deleted: `kwok.AFTER_GRACE` or `kwok.NEVER`; else at once."""
+        """How it ends when deleted: `kwok.AFTER_GRACE`, `AS_KUBELET` or `NEVER`; else at once."""
         return self.annotation(TERMINATION, how)
 
     def grace(self, seconds: int) -> Self:

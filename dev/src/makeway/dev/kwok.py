@@ -16,6 +16,8 @@ TERMINATION = "dev.makeway.dev/termination"
 """Pod annotation: how its containers answer to the end of the pod."""
 AFTER_GRACE = "after-grace"
 """They use up the whole grace period."""
+AS_KUBELET = "as-kubelet"
+"""They end at once, and the pod is Failed before it leaves, as a kubelet does it: Jobs count that."""
 NEVER = "never"
 """They never end: the kubelet is gone, or a volume hangs."""
 STARTED = "dev.makeway.dev/started"
@@ -107,8 +109,28 @@ initContainerStatuses:
 {{ end }}
 """
 
+_POD_FAILED = """
+{{ $now := Now }}
+phase: Failed
+containerStatuses:
+{{ range .status.containerStatuses }}
+- name: {{ .name | Quote }}
+  image: {{ .image | Quote }}
+  imageID: ""
+  ready: false
+  started: false
+  restartCount: 0
+  state:
+    terminated:
+      exitCode: 137
+      reason: Error
+      finishedAt: {{ $now | Quote }}
+{{ end }}
+"""
+
 _DELETED = {"key": ".metadata.deletionTimestamp", "operator": "Exists"}
 _NOT_DELETED = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
+_ENDED = ["Failed", "Succeeded"]
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 
 
@@ -135,6 +157,26 @@ def stages() -> list[dict[str, Any]]:
             "pod-leaves-at-once",
             "Pod",
             [_DELETED, {"key": termination, "operator": "DoesNotExist"}],
+            {"delete": True},
+        ),
+        _stage(
+            "pod-fails-as-it-is-deleted",
+            "Pod",
+            [
+                _DELETED,
+                {"key": termination, "operator": "In", "values": [AS_KUBELET]},
+                {"key": ".status.phase", "operator": "NotIn", "values": _ENDED},
+            ],
+            {"statusTemplate": _POD_FAILED},
+        ),
+        _stage(
+            "pod-leaves-once-it-has-failed",
+            "Pod",
+            [
+                _DELETED,
+                {"key": termination, "operator": "In", "values": [AS_KUBELET]},
+                {"key": ".status.phase", "operator": "In", "values": _ENDED},
+            ],
             {"delete": True},
         ),
         _stage(

@@ -1,0 +1,152 @@
+"""A Job that ignores disruptions counts no eviction by makeway as a failure, whichever way its pod goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from integration.builders import make_node
+from integration.cluster import RunningCluster
+from integration.configuring import NO_LIMITS, policy, put_queues
+from integration.preempting import settle, sized
+from integration.queueing import queue, queues_yaml
+from integration.space import Space
+from integration.waiting import NotYet, until
+from makeway.core.k8s.objects import Pod
+from makeway.dev import kwok
+from makeway.dev.options import PLANNER
+
+JOB = "batch"
+
+Path = Callable[[RunningCluster, Space], AbstractAsyncContextManager[None]]
+
+
+def job(space: Space, *, ignores: bool) -> dict[str, Any]:
+    """A Job of one pod, all of node n1, that fails with the first failure which it counts."""
+    pod = sized("template", "low", 500).label("app", JOB).leaves(kwok.AS_KUBELET)
+    template = space.manifest(pod.spec(restartPolicy="Never"))
+    disruptions = {"type": "DisruptionTarget", "status": "True"}
+    ignoring = {"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [disruptions]}]}}
+    metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": JOB},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {"metadata": metadata, "spec": template["spec"]},
+            **(ignoring if ignores else {}),
+        },
+    }
+
+
+def jobs(space: Space) -> str:
+    return f"/apis/batch/v1/namespaces/{space.namespace}/jobs"
+
+
+async def status(space: Space) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await space.api.request("GET", f"{jobs(space)}/{JOB}"))["status"]
+    return found
+
+
+async def pods_of_job(space: Space) -> list[Pod]:
+    found = (await space.pods()).values()
+    return [pod for pod in found if (pod.metadata.labels or {}).get("app") == JOB]
+
+
+async def running(space: Space, *, ignores: bool) -> Pod:
+    """Run the Job; return its pod."""
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await space.post(jobs(space), job(space, ignores=ignores))
+
+    async def runs() -> Pod:
+        for pod in await pods_of_job(space):
+            if pod.status.phase == "Running":
+                return pod
+        raise NotYet("no pod runs")
+
+    pod = await until("the Job's pod runs", runs)
+    await settle()
+    return pod
+
+
+@asynccontextmanager
+async def planned(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
+    """A plan, and a delete by the evictor."""
+    await space.create(sized("urgent", "high", 500))
+    yield
+
+
+@asynccontextmanager
+async def under_hard_budgets(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
+    """A plan, and an eviction by the eviction API."""
+    await space.disruption_budget("batch", {"app": JOB}, minAvailable=0)
+    await space.until_disruptions_allowed("batch", 1)
+    async with policy(cluster, disruptionBudgets="hard", hardBudgetNamespaces=[space.namespace]):
+        await space.create(sized("urgent", "high", 500))
+        yield
+    evictions = space.audit.events(verb="create", resource="pods", namespace=space.namespace)
+    assert any(event.subresource == "eviction" and event.code == 201 for event in evictions)
+
+
+@asynccontextmanager
+async def for_a_quota(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
+    """The order of a quota."""
+    tree = queues_yaml(queue(space.namespace, max=0, delay="1s"))
+    try:
+        await put_queues(cluster, tree)
+        yield
+    finally:
+        await put_queues(cluster, NO_LIMITS)
+
+
+@asynccontextmanager
+async def by_the_fallback(cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
+    """The scheduler's own preemption, without a planner."""
+    async with cluster.without(PLANNER):
+        await space.create(sized("urgent", "high", 500))
+        yield
+
+
+async def until_replaced(space: Space, evicted: Pod) -> None:
+    """Wait until the Job has made another pod in place of the one that was evicted."""
+
+    async def replaced() -> bool:
+        uids = {pod.metadata.uid for pod in await pods_of_job(space)}
+        if not uids or evicted.metadata.uid in uids:
+            raise NotYet(f"pods {uids}; {await status(space)}")
+        return True
+
+    await until("another pod is in its place", replaced)
+
+
+@pytest.mark.parametrize("path", [planned, under_hard_budgets, for_a_quota, by_the_fallback])
+async def test_an_eviction_is_no_failure_of_a_job_that_ignores_disruptions(
+    cluster: RunningCluster, space: Space, path: Path
+) -> None:
+    evicted = await running(space, ignores=True)
+
+    async with path(cluster, space):
+        await until_replaced(space, evicted)
+
+    found = await status(space)
+    assert not found.get("failed")
+    assert "Failed" not in {one["type"] for one in found.get("conditions", ())}
+
+
+async def test_without_the_policy_a_job_counts_the_eviction(cluster: RunningCluster, space: Space) -> None:
+    await running(space, ignores=False)
+    await space.create(sized("urgent", "high", 500))
+
+    async def failed() -> bool:
+        found = await status(space)
+        if "Failed" not in {one["type"] for one in found.get("conditions", ())}:
+            raise NotYet(f"{found}")
+        return True
+
+    await until("the Job has failed", failed)
+    assert (await status(space))["failed"] == 1
