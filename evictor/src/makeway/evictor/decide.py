@@ -153,6 +153,9 @@ def fenced(
     where that object does not exist. An order of an earlier epoch stands where it was stored before the
     present one began: its writer led then, and its successor has adopted it. A Lease was read after the order
     came, so no writer can have had a later epoch. A counter may be behind: NATS may have lost it.
+
+    The two times are by two clocks, of NATS and of the new leader. Where the latter is ahead, orders of the
+    leader before count for so long; each still needs the nomination that it names.
     """
     if (late := expired(order, now)) is not None:
         return late
