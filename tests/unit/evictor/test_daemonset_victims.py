@@ -21,7 +21,7 @@ from makeway.core.k8s.objects import (
 )
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import DaemonSets, Policy, Protection
-from unit.evictor.building import NODE, a_pod, changed, make_order, make_victim, preemptor_pod
+from unit.evictor.building import NODE, NOW, a_pod, changed, make_order, make_victim, preemptor_pod
 from unit.evictor.test_service import World
 
 ON = Policy(daemon_sets=DaemonSets(enabled=True, namespaces=("*",), beyond_own_namespace=("*",)))
@@ -49,10 +49,19 @@ def logs(pod: Pod, **other: Any) -> DaemonSetOwner:
 
 
 async def evicted_for(
-    preemptor: Pod, victim: Pod, policy: Policy = ON, *, daemonsets: Iterable[DaemonSetOwner] | None = None
+    preemptor: Pod,
+    victim: Pod,
+    policy: Policy = ON,
+    *,
+    daemonsets: Iterable[DaemonSetOwner] | None = None,
+    lately: int = 0,
 ) -> Outcome:
-    """Carry out an order; unless told otherwise, what the pods say of DaemonSets is true."""
+    """Carry out an order; unless told otherwise, what the pods say of DaemonSets is true.
+
+    `lately`: so many pods were evicted just now.
+    """
     world = World(victim)
+    world.evictor.caps.count({"default": lately}, NOW)
     world.cluster.pods["urgent"] = preemptor
     true = (logs(preemptor), logs(victim))
     world.cluster.daemonsets = {
@@ -66,6 +75,12 @@ async def evicted_for(
 
 async def test_a_pod_of_equal_priority_is_evicted_for_a_daemonset_pod() -> None:
     assert (await evicted_for(bound(), a_pod("a").priority(1000).build())).result == "succeeded"
+
+
+async def test_a_daemonset_that_is_proven_is_held_by_no_default_cap() -> None:
+    victim = a_pod("a").priority(1000).build()
+
+    assert (await evicted_for(bound(), victim, lately=1000)).result == "succeeded"
 
 
 @pytest.mark.parametrize(

@@ -490,6 +490,13 @@ async def test_an_order_of_many_victims_may_take_longer_to_read_them() -> None:
     assert (outcome.result, len(world.cluster.deletes())) == ("succeeded", 501)
 
 
+async def test_an_order_for_a_group_that_is_borne_out_is_held_by_no_default_cap() -> None:
+    world = GroupWorld()
+    world.evictor.caps.count({"default": 1_000}, world.clock.now())
+
+    assert (await world.order()).result == "succeeded"
+
+
 async def test_an_order_whose_victims_cannot_be_read_within_a_second_is_given_up() -> None:
     world = GroupWorld()
     for _ in range(20):
