@@ -46,7 +46,7 @@ _MOST_NAMED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RoomMade:
     """What an order that succeeded made: on which nodes, when, and by which victims (UIDs)."""
 
     nodes: tuple[str, ...]
@@ -99,7 +99,7 @@ class _Tries:
     namespace: str
     last: datetime
     orders: deque[str] = field(default_factory=lambda: deque(maxlen=2 * _MOST_ROOMS))
-    rooms: deque[Room] = field(default_factory=lambda: deque(maxlen=_MOST_ROOMS))
+    rooms: deque[RoomMade] = field(default_factory=lambda: deque(maxlen=_MOST_ROOMS))
     failed: int = 0
     held_for: tuple[int, datetime] | None = None
     until: datetime | None = None
@@ -138,7 +138,7 @@ class Pauses:
         if not removed:
             return  # the victims are another order's
         nodes = dict.fromkeys([order.node] if order.node else (one.node for one in order.members))
-        known.rooms.append(Room(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED]))
+        known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED]))
 
     def of(self, asking: Asking, now: datetime) -> Pause | None:
         """Return until when a preemptor waits; None where it need not.
@@ -203,11 +203,11 @@ def elsewhere(plan: Plan, tried: frozenset[str]) -> Plan:
     )
 
 
-def _left(room: Room, there: Collection[str]) -> bool:
+def _left(room: RoomMade, there: Collection[str]) -> bool:
     return not any(uid in there for uid in room.victims)
 
 
-def _came_to_nothing(rooms: Sequence[Room], asking: Asking) -> list[bool]:
+def _came_to_nothing(rooms: Sequence[RoomMade], asking: Asking) -> list[bool]:
     """Report of each room whether its victims have left, and no pod took it that may."""
     ends = [*(microseconds(room.at) for room in list(rooms)[1:]), NOT_STARTED]
     return [
@@ -216,7 +216,7 @@ def _came_to_nothing(rooms: Sequence[Room], asking: Asking) -> list[bool]:
     ]
 
 
-def _taken(room: Room, until: int, asking: Asking) -> bool:
+def _taken(room: RoomMade, until: int, asking: Asking) -> bool:
     since = microseconds(room.at.replace(microsecond=0))  # start times are in whole seconds
     return any(
         pod.priority >= asking.priority and since <= pod.start_micros < until and pod.uid != asking.uid
@@ -225,7 +225,7 @@ def _taken(room: Room, until: int, asking: Asking) -> bool:
     )
 
 
-def _unused(last: Room, what: str, unused: int, until: datetime) -> str:
+def _unused(last: RoomMade, what: str, unused: int, until: datetime) -> str:
     where = f" on node {last.nodes[0]}" if len(last.nodes) == 1 else ""
     return (
         f"room was made for this {what} {unused} times, the last time{where} at {api_time(last.at)}, and it "
