@@ -92,6 +92,7 @@ def metrics_page() -> str:
         age=float,
         revision=float,
         in_flight=float,
+        by_namespace=dict,
         marks=float,
         comparing=float,
         loops=float,

@@ -139,23 +139,6 @@ func (c *control) mode(profileMode, namespace string) string {
 	return moreRestrictive(profileMode, mode)
 }
 
-// Each plan request names all orders in flight with their victims, and NATS carries no more than 1 MiB. So, whatever the
-// policy says, no more than so many may be in flight, and while they take so many bytes no further one begins; the rest
-// is for the pod, the nodes, and an order that goes over the bound.
-const (
-	maxOrdersInFlight = 1000
-	maxOrderBytes     = wire.MaxBytes / 2
-)
-
-// ordersInFlight is how many orders may be in flight.
-func (c *control) ordersInFlight() int64 {
-	current := c.current.Load()
-	if current == nil || current.state.Limits == nil || current.state.Limits.OrdersInFlight == nil {
-		return maxOrdersInFlight
-	}
-	return min(*current.state.Limits.OrdersInFlight, maxOrdersInFlight)
-}
-
 // restriction orders modes, from what does least.
 var restriction = map[string]int{wire.ModeOff: 0, wire.ModeObserve: 1, wire.ModeEnforce: 2}
 

@@ -189,23 +189,31 @@ func TestBeyondTheLimitOfOrdersAPodWaitsForOneToEnd(t *testing.T) {
 	p, q, r := pod("p", "", high, large).Obj(), pod("q", "", high, large).Obj(), pod("r", "", mid+1, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, q, r, pod("a", "n1", mid, large).Obj(), pod("b", "n2", mid, large).Obj())
 	w.bus.plan = answers(candidate("n1", "!a"), candidate("n2", "!b"))
-	one := int64(1)
-	w.tells(enforcing(1, func(s *wire.ControlState) { s.Limits = &wire.Limits{OrdersInFlight: &one} }), at(1))
 	e := w.nominated(p, "n1")
+	inAMinute := wire.At(time.Now().Add(time.Minute))
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{
+			Reason: "OrdersInFlight", Message: "1 eviction orders have no outcome yet", RetryAt: &inAMinute, DependsOn: limitOf(""),
+		}}, nil
+	}
 
 	for _, waiting := range []*v1.Pod{r, q} {
-		result, status := w.cycle(waiting)
-		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "1 eviction orders are in flight") {
-			t.Errorf("result %+v, status %v", result, status)
+		_, status := w.cycle(waiting)
+		if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "1 eviction orders have no outcome yet") {
+			t.Errorf("status %v", status)
 		}
 	}
-	if len(w.bus.requests) != 1 || w.activator.of(q.UID) != 0 {
-		t.Errorf("%d plan requests, activated %d times", len(w.bus.requests), w.activator.of(q.UID))
+	if w.activator.of(q.UID) != 0 {
+		t.Error("activated before an order has ended")
 	}
 
-	w.plugin.engine.inflight.finish(e.orderID)
+	now := wire.At(time.Now())
+	w.tell(&wire.Outcome{
+		OrderID: e.orderID, Kind: wire.KindPod, ClusterUID: "cluster", Epoch: 1, Result: wire.ResultSucceeded,
+		Evictor: "test", StartedAt: now, FinishedAt: now, PreemptorUID: "p", Node: "n1",
+	})
 
-	w.eventually("the first in line is activated", func() bool { return w.activator.of(q.UID) == 1 })
+	w.eventually("the most important is activated", func() bool { return w.activator.of(q.UID) == 1 })
 	if w.activator.of(r.UID) != 0 {
 		t.Error("more are activated than may have an order")
 	}

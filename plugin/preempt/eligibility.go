@@ -172,11 +172,6 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
-	if mode == wire.ModeEnforce && pl.ordersLimited() {
-		pl.awaitOrders(pod)
-		return waits(endLimited, fmt.Sprintf("%d eviction orders are in flight, as many as there may be (limits.ordersInFlight of the policy, at most 1000, and fewer where they have many victims); the pod is tried again as they end", pl.engine.inflight.count()))
-	}
-
 	known.failed = pl.engine.verifyFailures.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
@@ -223,17 +218,4 @@ func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 		kind = endBreakerOpen
 	}
 	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
-}
-
-// ordersLimited reports whether as many orders are in flight as the policy allows, or as a plan request can name.
-func (pl *MakeWay) ordersLimited() bool {
-	return pl.engine.orderRoom(pl.engine.inflight.count()) <= 0
-}
-
-// awaitOrders lets a pod wait for orders to end. Where one has ended since they were counted, nothing else tells.
-func (pl *MakeWay) awaitOrders(pod *v1.Pod) {
-	pl.engine.orderLimitQueue.add(pod)
-	if !pl.ordersLimited() {
-		pl.engine.inflight.notify()
-	}
 }

@@ -68,7 +68,6 @@ type engine struct {
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
-	orderLimitQueue *orderLimitQueue
 	prefetchHistory *prefetchHistory
 	delays          *delays
 	gangSize        func(namespace, name string) (there, needed int)
@@ -159,7 +158,6 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		groupBreaker:    newBreaker(clock, args.GroupPlanTimeout.Duration),
 		inflight:        newInflight(),
 		placements:      newPlacements(),
-		retry:           newRetries(clock),
 		nodeBackoff:     newNodeBackoff(clock),
 		verifyFailures:  newVerifyFailures(clock),
 		unevictable:     newUnevictable(clock),
@@ -171,7 +169,6 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		reverted:        newReverted(),
 		seen:            newSeenVersions(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
-		orderLimitQueue: newOrderLimitQueue(clock),
 		prefetchHistory: newPrefetchHistory(),
 		delays:          newDelays(),
 		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
@@ -180,6 +177,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),
 	}
+	e.retry = newRetries(clock, e.current)
 	e.leadership = &leadership{fence: e.fence, clock: clock}
 	e.addProfile(handle, args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
@@ -298,9 +296,6 @@ func (e *engine) forget(uid types.UID) {
 	e.reverted.forget(uid)
 	e.delays.forget(uid)
 	e.endReservation(uid)
-	if e.orderLimitQueue.remove(uid) {
-		e.inflight.notify()
-	}
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
@@ -328,14 +323,6 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 		e.seen.take(resourceNodes, node)
 		e.inflight.nodeDeleted(node.Name)
 	}
-}
-
-// orderRoom is how many orders may begin beside so many in flight. O(orders + their victims).
-func (e *engine) orderRoom(inFlight int) int64 {
-	if e.inflight.bytes() >= maxOrderBytes {
-		return 0
-	}
-	return e.control.ordersInFlight() - int64(inFlight)
 }
 
 // futile takes in that an order is not carried out.

@@ -214,10 +214,6 @@ func (a *groupAttempt) recall() *preemptResult {
 			return end
 		}
 	}
-	if a.mode == wire.ModeEnforce && a.ordersLimited() {
-		a.awaitOrders(member)
-		return &preemptResult{kind: endLimited, message: fmt.Sprintf("%d eviction orders are in flight, as many as there may be; the group is tried again as they end", e.inflight.count())}
-	}
 	a.refused, _, _ = e.unevictable.of(a.group.UID)
 	return nil
 }
@@ -338,7 +334,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanReply) preemptResult {
 	e, now := a.engine, a.engine.clock.Now()
 	for _, pod := range a.group.Waiting {
-		e.retry.forget(pod.UID)
+		e.retry.ordered(pod.UID)
 	}
 	e.verifyFailures.forget(a.group.UID)
 	if verified.needsNothing() {
@@ -393,9 +389,7 @@ func (a *groupAttempt) attempted(end preemptResult) {
 	for _, pod := range a.group.Waiting {
 		if end.kind != endNominated {
 			e.gate.PreemptionTried(pod.UID)
-		}
-		if end.kind != endLimited && e.orderLimitQueue.remove(pod.UID) {
-			e.inflight.notify()
+			e.retry.tried(pod.UID)
 		}
 		if pod.Status.NominatedNodeName != "" && (end.kind == endRefused || end.kind == endHopeless) {
 			stale = append(stale, pod)

@@ -698,30 +698,6 @@ func (f *inflight) nominated() []wire.Placement {
 	return places
 }
 
-// Bytes of JSON besides the names and ids in it, at the most.
-const (
-	orderBytes  = 64 + 64 // {"orderId":"","preemptorUid":"","node":"","victims":[]}, and of its nomination {"namespace":"","name":"","uid":"","node":""}
-	victimBytes = 3       // "",
-)
-
-// bytes is about how much room the orders and the places that they hold take in a plan request, never less than they do.
-// O(orders + their victims).
-func (f *inflight) bytes() int {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	total := 0
-	for _, e := range f.byPod {
-		total += orderBytes + len(e.orderID) + 2*len(e.preemptor.UID) + 2*len(e.node) + len(e.preemptor.Namespace) + len(e.preemptor.Name)
-		for _, m := range e.members {
-			total += orderBytes + len(m.UID) + len(m.Node) + len(m.Namespace) + len(m.Name)
-		}
-		for _, victim := range e.victims {
-			total += victimBytes + len(victim)
-		}
-	}
-	return total
-}
-
 // count is how many preemptors have an order whose victims are not gone.
 func (f *inflight) count() int {
 	f.mu.RLock()

@@ -164,7 +164,9 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 		}
 		e.tellsOfBreaker(ctx, outcome)
 	}
+	preemptor, _, _ := e.inflight.nominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
+	e.retry.orderEnded(preemptor.Namespace)
 }
 
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
@@ -352,11 +354,7 @@ func (e *engine) runActivator(ctx context.Context) {
 		for _, w := range activations {
 			e.applyActivation(ctx, w)
 		}
-		inFlight := e.inflight.count()
-		if at := e.activateWaiting(ctx, inFlight); next.IsZero() || (!at.IsZero() && at.Before(next)) {
-			next = at
-		}
-		inFlightGauge.Set(float64(inFlight))
+		inFlightGauge.Set(float64(e.inflight.count()))
 		e.showBreakers()
 
 		var timer <-chan time.Time
@@ -380,17 +378,6 @@ func (e *engine) showBreakers() {
 	groupBreakerGauge.Set(float64(groups))
 	evictors, _ := e.orders.state()
 	orderBreakerGauge.Set(float64(evictors))
-}
-
-// activateWaiting activates pods that an order that has ended makes room for, and says when to look again (zero:
-// when something changes).
-func (e *engine) activateWaiting(ctx context.Context, inFlight int) (next time.Time) {
-	defer goroutines.RecoverPanic(ctx, "waker", nil)
-	pods, next := e.orderLimitQueue.due(e.orderRoom(inFlight))
-	for _, ref := range pods {
-		e.activate(ctx, e.pending(ref))
-	}
-	return next
 }
 
 // applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It

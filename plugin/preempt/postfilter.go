@@ -225,7 +225,7 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preem
 		chosen:     best,
 		span:       a.span,
 	}
-	a.engine.retry.forget(a.pod.UID)
+	a.engine.retry.ordered(a.pod.UID)
 	a.engine.reverted.forget(a.pod.UID)
 	a.engine.orderBegins(a.pod.Namespace, order.id)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
@@ -275,8 +275,8 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 		e.endReservation(pod.UID) // its nomination ends
 	}
 	e.inflight.cycled(pod.UID)
-	if end.kind != endLimited && e.orderLimitQueue.remove(pod.UID) {
-		e.inflight.notify()
+	if end.kind != endNominated {
+		e.retry.tried(pod.UID)
 	}
 	e.pending(refOf(pod))
 }

@@ -17,7 +17,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -678,21 +677,19 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	engine := w.plugin.engine
 	left := func() int {
 		waiting, _ := w.queueGate().State()
-		engine.orderLimitQueue.mu.Lock()
-		defer engine.orderLimitQueue.mu.Unlock()
-		return waiting + engine.retry.count() + len(engine.orderLimitQueue.pods)
+		return waiting + engine.retry.count()
 	}
 	gone := []*v1.Pod{
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
 	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
 	engine.retry.tryAt(refOf(gone[1]), time.Now())
-	engine.orderLimitQueue.add(gone[2])
+	engine.retry.refuse(refOf(gone[2]), engine.retry.now(), time.Time{}, limitOf(""))
 	if left() != 3 {
 		t.Fatalf("%d pods wait", left())
 	}
 
-	engine.inflight.notify()
+	engine.retry.orderEnded("")
 	if err := engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
 		t.Fatal(err)
 	}
@@ -702,18 +699,5 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 		if w.activator.of(p.UID) != 0 {
 			t.Errorf("%s was activated", p.Name)
 		}
-	}
-}
-
-func TestAPodThatWaitsForOrdersToEndIsTriedAgainThoughTheLastHasEndedBefore(t *testing.T) {
-	orders := newInflight()
-	pl := &MakeWay{engine: &engine{orderLimitQueue: newOrderLimitQueue(clock.RealClock{}), control: &control{}, inflight: orders}}
-
-	pl.awaitOrders(pod("p", "", high, large).Obj())
-
-	select {
-	case <-orders.changed:
-	default:
-		t.Error("no pod is told that there is room")
 	}
 }

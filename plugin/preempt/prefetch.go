@@ -158,7 +158,7 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()
-	return breaker == breakerClosed && !pl.engine.remembers(pod.UID) && !pl.ordersLimited()
+	return breaker == breakerClosed && !pl.engine.remembers(pod.UID)
 }
 
 // prefetchOf returns what was prefetched in a cycle, nil where nothing was.

@@ -1,18 +1,22 @@
 package preempt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -33,6 +37,8 @@ const (
 	// planUnavailableInitial and planUnavailableMax bound the wait after a plan that could not be had.
 	planUnavailableInitial = time.Second
 	planUnavailableMax     = 30 * time.Second
+	// turnLasts is how long a pod that was activated since an order has ended keeps its turn without coming to a cycle.
+	turnLasts = 10 * time.Second
 	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
 	maxChanges = 256
 )
@@ -43,8 +49,11 @@ const (
 	kindPDB           = "PodDisruptionBudget"
 	kindPriorityClass = "PriorityClass"
 	kindConfigMap     = "ConfigMap"
-	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it.
+	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it, and under the name
+	// orderLimit those for which there is no room in the planner's limit of orders. The namespace of such a dependency is that
+	// of the orders that have to end, empty where any will do.
 	kindOrders = "orders"
+	orderLimit = "limits.ordersInFlight"
 	// kindNode is any node.
 	kindNode = "Node"
 )
@@ -52,11 +61,28 @@ const (
 // pendingRetry is a pod that waits for a time or for an object.
 type pendingRetry struct {
 	pod           wire.PodRef
+	priority      int32
+	created       time.Time
 	at            time.Time // zero: no time alone helps
 	dependsOn     []wire.Dependency
 	due           bool // an object it depends on has changed
 	lastActivated time.Time
-	failures      int // how often in a row no plan could be had
+	failures      int  // how often in a row no plan could be had
+	turn          bool // it is due, or was activated, since an order has ended
+}
+
+// compare orders pods: higher priority, then older, then by UID.
+func (p *pendingRetry) compare(other *pendingRetry) int {
+	return cmp.Or(cmp.Compare(other.priority, p.priority), p.created.Compare(other.created), strings.Compare(p.pod.UID, other.pod.UID))
+}
+
+// limited reports whether a pod waits for room in the limit of orders, and of which namespace one has to end; empty: any.
+func (p *pendingRetry) limited() (namespace string, ok bool) {
+	at := slices.IndexFunc(p.dependsOn, func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name == orderLimit })
+	if at < 0 {
+		return "", false
+	}
+	return p.dependsOn[at].Namespace, true
 }
 
 // waitUntil has time alone help.
@@ -66,6 +92,8 @@ func (p *pendingRetry) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, 
 // scheduler. Safe for concurrent use.
 type retries struct {
 	clock clock.PassiveClock
+	find  func(wire.PodRef) *v1.Pod // the pod as the informer has it, nil where it is gone
+	turns chan struct{}             // sent to, without blocking, when a pod has a turn
 
 	mu      sync.Mutex
 	pods    map[types.UID]*pendingRetry
@@ -77,8 +105,8 @@ type retries struct {
 // changeCount is a point in the row of changes of objects that refusals depend on.
 type changeCount uint64
 
-func newRetries(clock clock.PassiveClock) *retries {
-	return &retries{clock: clock, pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
+func newRetries(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *retries {
+	return &retries{clock: clock, find: find, turns: make(chan struct{}, 1), pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
 }
 
 // now is the moment that refuse takes, read before what may be refused is looked at.
@@ -166,6 +194,9 @@ func (r *retries) entry(pod wire.PodRef) *pendingRetry {
 	entry := r.pods[uid]
 	if entry == nil {
 		entry = &pendingRetry{}
+		if known := r.find(pod); known != nil {
+			entry.priority, entry.created = corev1helpers.PodPriority(known), known.CreationTimestamp.Time
+		}
 		r.pods[uid] = entry
 		r.spaces[pod.Namespace]++
 	}
@@ -181,6 +212,9 @@ func (r *retries) drop(uid types.UID) {
 	delete(r.pods, uid)
 	if r.spaces[entry.pod.Namespace]--; r.spaces[entry.pod.Namespace] == 0 {
 		delete(r.spaces, entry.pod.Namespace)
+	}
+	if entry.turn {
+		r.giveTurn("")
 	}
 }
 
@@ -226,7 +260,17 @@ func (p *pendingRetry) rank() int {
 	return 0
 }
 
-// forget drops a pod that is bound, gone, or nominated.
+// ordered drops a pod that an order makes room for: its turn is used.
+func (r *retries) ordered(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.pods[uid]; entry != nil {
+		entry.turn = false
+	}
+	r.drop(uid)
+}
+
+// forget drops a pod that is bound or gone, or that nothing but the cluster's own events can help.
 func (r *retries) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +289,62 @@ func (r *retries) policyChanged() {
 
 // ordersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
 func (r *retries) ordersCarried() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders })
+	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name != orderLimit })
+}
+
+// orderEnded gives a turn to the first pod that waits for room in the limit of orders. namespace is that of the order's
+// preemptor, empty where that is not known. O(pods).
+func (r *retries) orderEnded(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent[r.changes%maxChanges] = func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name == orderLimit }
+	r.changes++
+	r.giveTurn(namespace)
+}
+
+// giveTurn has the first pod that waits for room in the limit of orders be due, of those for which one of a namespace's orders,
+// or any, had to end. So no more are activated than there is room for. O(pods).
+func (r *retries) giveTurn(namespace string) {
+	var first *pendingRetry
+	for _, entry := range r.pods {
+		of, waits := entry.limited()
+		if waits && !entry.turn && (of == "" || of == namespace) && (first == nil || entry.compare(first) < 0) {
+			first = entry
+		}
+	}
+	if first == nil {
+		return
+	}
+	first.turn, first.due = true, true
+	select {
+	case r.turns <- struct{}{}:
+	default:
+	}
+}
+
+// tried takes in that a pod's cycle has ended without an order: its turn is the next one's, unless there was no room for any. Where
+// its namespace has its share, so have the others of that namespace. O(pods) where it had a turn, else O(1).
+func (r *retries) tried(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.pods[uid]
+	if entry == nil || !entry.turn || entry.due {
+		return
+	}
+	entry.turn = false
+	namespace, waits := entry.limited()
+	switch {
+	case waits && namespace == "":
+	case waits:
+		for _, other := range r.pods {
+			if _, limited := other.limited(); limited && !other.turn && other.pod.Namespace == namespace {
+				other.dependsOn = entry.dependsOn
+			}
+		}
+		r.giveTurn("")
+	default:
+		r.giveTurn("")
+	}
 }
 
 // nodesChanged marks the pods that depend on nodes. O(pods).
@@ -265,30 +364,56 @@ func (r *retries) mark(meant func(wire.Dependency) bool) {
 	}
 }
 
-// due takes the pods to activate now, at most so many, each at most once an interval. A pod stays
-// remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
+// due takes the pods to activate now, at most so many, the most important and then the oldest first, each at most once an
+// interval. A pod stays remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
+// O(pods + those due · log of them).
 func (r *retries) due(most int) []wire.PodRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	var pods []wire.PodRef
-	for uid, entry := range r.pods {
-		if len(pods) == most {
-			break
+	var due []*pendingRetry
+	for _, entry := range r.pods {
+		if entry.turn && !entry.due && now.Sub(entry.lastActivated) >= turnLasts {
+			r.giveTurn("")
+			entry.turn = false
 		}
+	}
+	for _, entry := range r.pods {
 		timeCame := !entry.at.IsZero() && !now.Before(entry.at)
 		if !timeCame && !entry.due {
 			continue
 		}
-		if entry.failures == 0 && now.Sub(entry.lastActivated) < retryInterval {
+		if entry.failures == 0 && !entry.turn && now.Sub(entry.lastActivated) < retryInterval {
 			continue
 		}
-		if timeCame {
+		due = append(due, entry)
+	}
+	return r.take(due, most, now)
+}
+
+// dueTurns takes the pods whose turn has come, as due does.
+func (r *retries) dueTurns(most int) []wire.PodRef {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var due []*pendingRetry
+	for _, entry := range r.pods {
+		if entry.turn && entry.due {
+			due = append(due, entry)
+		}
+	}
+	return r.take(due, most, r.clock.Now())
+}
+
+// take has the first of some pods that are due be activated.
+func (r *retries) take(due []*pendingRetry, most int, now time.Time) (pods []wire.PodRef) {
+	slices.SortFunc(due, (*pendingRetry).compare)
+	for _, entry := range due[:min(len(due), most)] {
+		if !entry.at.IsZero() && !now.Before(entry.at) {
 			entry.at = time.Time{}
 		}
 		entry.due, entry.lastActivated = false, now
 		if entry.failures == 0 && len(entry.dependsOn) == 0 {
-			r.drop(uid)
+			r.drop(types.UID(entry.pod.UID))
 		}
 		pods = append(pods, entry.pod)
 	}
@@ -344,12 +469,15 @@ func (e *engine) runRetries(ctx context.Context) {
 	ticker := e.clock.NewTicker(retryTick)
 	defer ticker.Stop()
 	for {
+		take := e.retry.due
 		select {
 		case <-ctx.Done():
 			return
+		case <-e.retry.turns:
+			take = e.retry.dueTurns
 		case <-ticker.C():
 		}
-		for _, ref := range e.retry.due(e.breaker.attempts(retryBurst)) {
+		for _, ref := range take(e.breaker.attempts(retryBurst)) {
 			e.activateRetry(ctx, ref)
 		}
 		refusedGauge.Set(float64(e.retry.count()))

@@ -2,11 +2,15 @@ package preempt
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -17,9 +21,147 @@ var (
 	steadyClass = []wire.Dependency{{Kind: kindPriorityClass, Name: "steady"}}
 )
 
+// unknownPod is an informer that has no pod.
+func unknownPod(wire.PodRef) *v1.Pod { return nil }
+
+// retriesOf is the retries of pods that the informer has, and a function that makes one: of a namespace, a number and a priority. A
+// higher number is younger.
+func retriesOf(clock clock.PassiveClock) (*retries, func(namespace string, number int, priority int32) wire.PodRef) {
+	known, began := map[wire.PodRef]*v1.Pod{}, clock.Now()
+	r := newRetries(clock, func(ref wire.PodRef) *v1.Pod { return known[ref] })
+	return r, func(namespace string, number int, priority int32) wire.PodRef {
+		name := fmt.Sprint(namespace, number)
+		ref := wire.PodRef{Namespace: namespace, Name: name, UID: name}
+		known[ref] = &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(began.Add(time.Duration(number) * time.Second))},
+			Spec:       v1.PodSpec{Priority: &priority},
+		}
+		return ref
+	}
+}
+
+func TestOfManyRefusedPodsTheMostImportantAndThenTheOldestAreTriedFirst(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	for i := range 5000 {
+		r.tryAt(pod("tenant", 5000-i, 1), now.Now())
+	}
+	critical := pod("system", 9999, systemPriority)
+	r.tryAt(critical, now.Now())
+
+	first := r.due(3)
+
+	if want := []wire.PodRef{critical, pod("tenant", 1, 1), pod("tenant", 2, 1)}; !slices.Equal(first, want) {
+		t.Errorf("%v, not %v", first, want)
+	}
+}
+
+// limitOf is what a refusal for the limit of orders depends on; namespace: that of the orders that have to end.
+func limitOf(namespace string) []wire.Dependency {
+	return []wire.Dependency{{Kind: kindOrders, Namespace: namespace, Name: orderLimit}}
+}
+
+func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	inAMinute := now.Now().Add(time.Minute)
+	for i := range 5 {
+		r.refuse(pod("a", i, 1), r.now(), inAMinute, limitOf(""))
+	}
+	r.refuse(pod("b", 9, 2), r.now(), inAMinute, limitOf(""))
+	if due := r.due(retryBurst); len(due) != 0 {
+		t.Fatalf("due though no order has ended: %v", due)
+	}
+
+	r.orderEnded("a")
+	r.orderEnded("")
+
+	if due := r.dueTurns(retryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
+		t.Errorf("due: %v", due)
+	}
+	r.ordered("b9")
+	if due := r.due(retryBurst); len(due) != 0 {
+		t.Errorf("due though no more orders have ended: %v", due)
+	}
+	r.ordersCarried()
+	if due := r.due(retryBurst); len(due) != 0 {
+		t.Errorf("due since evictors are at work: %v", due)
+	}
+	now.SetTime(inAMinute)
+	if due := r.due(retryBurst); len(due) != 5 {
+		t.Errorf("not all are due when the time has come: %v", due)
+	}
+}
+
+func TestATurnThatIsNotUsedIsTheNextPods(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	for name, ends := range map[string]func(*retries, wire.PodRef, *testclock.FakePassiveClock){
+		"it is bound or gone": func(r *retries, p wire.PodRef, _ *testclock.FakePassiveClock) { r.forget(types.UID(p.UID)) },
+		"no room can be made for it": func(r *retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.refuse(p, r.now(), later, steadyClass)
+			r.tried(types.UID(p.UID))
+		},
+		"nothing helps it": func(r *retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.refuse(p, r.now(), time.Time{}, nil)
+			r.tried(types.UID(p.UID))
+		},
+		"it comes to no cycle": func(_ *retries, _ wire.PodRef, now *testclock.FakePassiveClock) {
+			now.SetTime(now.Now().Add(turnLasts))
+		},
+		"its namespace has its share": func(r *retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.refuse(p, r.now(), later, limitOf("a"))
+			r.tried(types.UID(p.UID))
+		},
+	} {
+		now := testclock.NewFakePassiveClock(time.Now())
+		r, pod := retriesOf(now)
+		first, second := pod("a", 1, 3), pod("b", 2, 1)
+		for _, p := range []wire.PodRef{first, second} {
+			r.refuse(p, r.now(), later, limitOf(""))
+		}
+		r.orderEnded("")
+		if due := r.due(retryBurst); !slices.Equal(due, []wire.PodRef{first}) {
+			t.Fatalf("%s: due: %v", name, due)
+		}
+
+		ends(r, first, now)
+
+		if due := r.due(retryBurst); len(due) != 1 || due[0] != second {
+			t.Errorf("%s: due: %v", name, due)
+		}
+	}
+}
+
+func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	later := now.Now().Add(time.Hour)
+	for i := range 3 {
+		r.refuse(pod("a", i, 3), r.now(), later, limitOf(""))
+	}
+	r.refuse(pod("b", 1, 1), r.now(), later, limitOf(""))
+	r.orderEnded("")
+	r.due(retryBurst)
+	r.refuse(pod("a", 0, 3), r.now(), later, limitOf("a"))
+
+	r.tried("a0")
+
+	if due := r.due(retryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
+		t.Errorf("due: %v", due)
+	}
+	r.orderEnded("c")
+	if due := r.due(retryBurst); len(due) != 0 {
+		t.Errorf("due for another namespace's order: %v", due)
+	}
+	r.orderEnded("a")
+	if due := r.due(retryBurst); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
+		t.Errorf("due: %v", due)
+	}
+}
+
 func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
-	retries := newRetries(now)
+	retries := newRetries(now, unknownPod)
 	ends := now.Now().Add(90 * time.Second)
 	retries.refuse(waiting, 0, ends, steadyClass)
 
@@ -87,7 +229,7 @@ func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
 
 func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testing.T) {
 	now := testclock.NewFakePassiveClock(time.Now())
-	retries := newRetries(now)
+	retries := newRetries(now, unknownPod)
 	probe := now.Now().Add(2 * time.Second)
 	const pods = 7
 	for number := range pods {
@@ -132,7 +274,7 @@ func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := testclock.NewFakePassiveClock(time.Now())
-			retries := newRetries(clock)
+			retries := newRetries(clock, unknownPod)
 			retries.changed(kindPDB, "shop", "web")
 
 			asked := retries.now()
@@ -157,7 +299,7 @@ func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.
 			"unreachable": func(r *retries, p wire.PodRef) { r.planUnavailable(p, time.Time{}) },
 		} {
 			now := testclock.NewFakePassiveClock(time.Now())
-			r := newRetries(now)
+			r := newRetries(now, unknownPod)
 			of := func(namespace string, i int) wire.PodRef {
 				name := fmt.Sprint(namespace, i)
 				return wire.PodRef{Namespace: namespace, Name: name, UID: name}

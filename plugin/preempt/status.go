@@ -31,12 +31,10 @@ const (
 	endUnaskable    outcomeKind = "unaskable"
 
 	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
-	// still leaving, as many orders are in flight as the policy allows, its PriorityClass delays its preemption, or
-	// orders have lately been refused since the evictors' breaker is open. The nomination is kept; the chain stops, so
-	// that no other plugin evicts more, or earlier.
+	// still leaving, its PriorityClass delays its preemption, or orders have lately been refused since the evictors' breaker is
+	// open. The nomination is kept; the chain stops, so that no other plugin evicts more, or earlier.
 	endInFlight    outcomeKind = "in_flight"
 	endLeaving     outcomeKind = "victims_leaving"
-	endLimited     outcomeKind = "orders_limited"
 	endDelayed     outcomeKind = "delayed"
 	endBreakerOpen outcomeKind = "breaker_open"
 
@@ -93,7 +91,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endLeaving, endLimited, endDelayed, endBreakerOpen:
+	case endInFlight, endLeaving, endDelayed, endBreakerOpen:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)

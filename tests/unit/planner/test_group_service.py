@@ -16,7 +16,7 @@ from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemp
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, DecisionRecord, LiveOrder, NodeSelection, Profile
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, Protection
+from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.gang.decision import GangDecision
@@ -134,6 +134,20 @@ async def test_a_group_that_was_not_bound_though_room_was_made_three_times_is_re
     assert reply.refusal.reason == "PreemptionPaused"
     assert reply.refusal.retry_at is not None
     assert "room was made for this group 3 times" in reply.refusal.message
+
+
+async def test_a_group_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
+    bench = Bench(full(Policy(limits=PolicyLimits(orders_in_flight=1))))
+    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1")
+
+    reply = await bench.ask(live_orders=(live,))
+
+    assert (reply.status, reply.plan) == ("refused", None)
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "OrdersInFlight"
+    assert reply.refusal.retry_at is not None
+    assert [one.kind for one in reply.refusal.depends_on] == ["orders"]
+    assert (await bench.ask()).plan is not None
 
 
 async def test_a_plan_names_nodes_victims_and_its_price() -> None:

@@ -29,7 +29,7 @@ from makeway.bus.messages import (
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.core.policy.document import DaemonSets, Policy, Protection
+from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
 from makeway.planner.plan.gang.result import GangPlan
@@ -196,6 +196,25 @@ async def test_a_pod_that_was_not_bound_though_room_was_made_three_times_is_refu
     (record,) = await bench.written()
     assert record.diagnosis == reply.refusal
     assert (await bench.ask(mode="observe")).status == "candidates"
+
+
+async def test_a_pod_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("Q", "", 1000, XL)]
+    policy = Policy(limits=PolicyLimits(orders_in_flight=1))
+    bench = Bench(make_snapshot(["n1"], pods, policy=policy), behind=True)
+    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1")
+
+    reply = await bench.ask(live_orders=(live,))
+
+    assert reply.refusal is not None
+    assert reply.refusal.reason == "OrdersInFlight"
+    assert "1 eviction orders have no outcome yet" in reply.refusal.message
+    assert reply.refusal.retry_at is not None
+    assert [(one.kind, one.name) for one in reply.refusal.depends_on] == [("orders", "limits.ordersInFlight")]
+    assert (await bench.written())[0].diagnosis == reply.refusal
+    assert bench.count("makeway_planner_refusals_total", reason="OrdersInFlight") == 1
+    assert (await bench.ask(live_orders=(live,), mode="observe")).status == "candidates"
+    assert (await bench.ask()).status == "candidates"
 
 
 async def test_a_node_where_room_came_to_nothing_is_left_out_while_there_are_others() -> None:

@@ -727,8 +727,8 @@ class DecisionRecord(Message, frozen=True):
 class Limits(Message, frozen=True):
     """Bounds of the policy; each absent where there is none.
 
-    `victims_per_order`: an order with more is refused. `orders_in_flight`: with so many live orders of
-    one scheduler no further preemption begins.
+    `victims_per_order`: an order with more is refused. `orders_in_flight`: with so many orders without an
+    outcome no further preemption begins; the planner sees to that.
     """
 
     victims_per_order: Count | None = None

@@ -209,10 +209,11 @@ class Nominator:
         return self._attempts.in_turn(waiting, now)
 
     def _full(self) -> bool:
-        """Report whether as many orders are in flight as may be."""
+        """Report whether as many orders wait for their outcome as one nominator looks after.
+
+        The policy's limit is the planner's to keep: its answer is a refusal.
+        """
         most = MOST_IN_FLIGHT if self._unanswered < UNANSWERED else 1
-        allowed = self._control.most_orders()
-        most = most if allowed is None else min(most, allowed)
         return self.in_flight.without_outcome() >= most
 
     # ------------------------------------------------------------------------------ one pod's plan

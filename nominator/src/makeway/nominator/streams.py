@@ -42,11 +42,6 @@ class ControlFollower:
         told = self.state.namespace_modes if self.state is not None else {}
         return {name: self.mode(name) for name in sorted(told)}
 
-    def most_orders(self) -> int | None:
-        """Return how many orders may be in flight by the policy; None where it does not say."""
-        limits = self.state.limits if self.state is not None else None
-        return limits.orders_in_flight if limits is not None else None
-
     async def follow_forever(self) -> None:
         """Follow until the process ends. One that is older than the one in force is a copy of it."""
         stream = self._bus.subjects.control_stream

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.queue_report import QUOTA_WAITS
@@ -16,6 +18,25 @@ _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 _GROUP_PLAN_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _GROUP_VICTIMS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000)
 _GROUP_MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 5000)
+
+
+class NamespaceOrders(Collector):
+    """The gauge whose labels are the namespaces that have orders at the moment; `count` bounds them."""
+
+    def __init__(self, count: Callable[[], Mapping[str, int]]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the gauge as it is now."""
+        gauge = GaugeMetricFamily(
+            "makeway_planner_namespace_orders_in_flight",
+            "Orders without an outcome by their preemptors' namespace: the 19 with the most by name, all "
+            "others as `other`.",
+            labels=["preemptor_namespace"],
+        )
+        for namespace, orders in self._count().items():
+            gauge.add_metric([namespace], orders)
+        yield gauge
 
 
 class PlannerMetrics:
@@ -234,6 +255,7 @@ class PlannerMetrics:
         age: Callable[[], float],
         revision: Callable[[], float],
         in_flight: Callable[[], float],
+        by_namespace: Callable[[], Mapping[str, int]],
         marks: Callable[[], float],
         comparing: Callable[[], float],
         loops: Callable[[], float],
@@ -257,6 +279,7 @@ class PlannerMetrics:
             "Orders without an outcome, as read from the streams.",
             registry=self.registry,
         ).set_function(in_flight)
+        self.registry.register(NamespaceOrders(by_namespace))
         Gauge(
             "makeway_planner_marked_pods",
             "Pods that carry preemption's DisruptionTarget and are not being deleted.",

@@ -114,7 +114,9 @@ class PolicyLimits(PolicySection, frozen=True):
     Attributes:
         victims_per_order: A plan that needs more victims is refused, and so is an order, and what
             MakeWayFallback would evict for one pod.
-        orders_in_flight: So many preemptions are under way at once, in one scheduler. Absent or more: 1,000.
+        orders_in_flight: So many orders may be without an outcome at once. A tenth is kept for preemptors of
+            a higher priority than those that hold the rest, and one namespace has at most a quarter while
+            others wait. Absent or more: 1,000.
         orders_awaited: An order that counts on the victims of more other orders is refused.
         victims_per_minute: Evictors delete no more pods in any minute. Absent: no limit, but 500 for quotas
             and for orders that the API server does not bear out.

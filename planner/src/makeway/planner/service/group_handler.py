@@ -28,6 +28,7 @@ from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.limits import LimitedPreemptor
 from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
@@ -120,9 +121,9 @@ class GroupPlanner:
         steps = planning_gang(self._snapshot, question, now, self._cache)
         result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
         behind = False
-        pause = self._pause(request, result, now)
-        if pause is not None:
-            result = pause
+        not_now = self._pause(request, result, now) or self._limit(request, result, now)
+        if not_now is not None:
+            result = not_now
         elif isinstance(result, GangRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
             result = self._stale_refusals.with_retry(result, request.group.uid, now, behind=behind)
@@ -167,6 +168,27 @@ class GroupPlanner:
             reason=PREEMPTION_PAUSED,
             message=pause.message,
             retry_at=pause.until,
+            left_out=result.left_out,
+            changed=True,  # no recording knows of it
+        )
+
+    def _limit(
+        self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
+    ) -> GangRefusal | None:
+        """Return the refusal of a plan whose order would be one too many."""
+        if request.mode != "enforce" or isinstance(result, GangRefusal):
+            return None
+        group = request.group
+        asking = LimitedPreemptor(group.uid, group.namespace, group.priority, is_pod=False)
+        reached = self._ledger.limit(asking, result, request.live_orders, self._snapshot, now)
+        if reached is None:
+            return None
+        return GangRefusal(
+            scope=result.scope,
+            reason=reached.reason,
+            message=reached.message,
+            retry_at=reached.retry_at,
+            depends_on=reached.depends_on,
             left_out=result.left_out,
             changed=True,  # no recording knows of it
         )

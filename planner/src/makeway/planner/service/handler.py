@@ -26,6 +26,7 @@ from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import FirstFailures, StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.limits import LimitedPreemptor
 from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of, elsewhere
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
@@ -121,6 +122,8 @@ class Planner:
             result = self._pause(question, planned, now)
             if isinstance(result, Plan):
                 result = self._hold_back(question, result, now)
+            if isinstance(result, Plan):
+                result = self._limit(request, question, result, now)
             held_back = result is not planned
         if isinstance(result, PlanRefusal) and not held_back:
             behind = self._behind(request.seen) or bool(self._snapshot.undecided)
@@ -166,6 +169,24 @@ class Planner:
             reason=PREEMPTION_PAUSED,
             message=pause.message,
             retry_at=pause.until,
+            left_out=plan.left_out,
+        )
+
+    def _limit(
+        self, request: PlanRequest, question: Question, plan: Plan, now: datetime
+    ) -> Plan | PlanRefusal:
+        """Refuse a plan whose order would be one too many."""
+        preemptor = question.preemptor
+        asking = LimitedPreemptor(preemptor.uid, preemptor.namespace, preemptor.priority)
+        reached = self._ledger.limit(asking, plan, request.live_orders, self._snapshot, now)
+        if reached is None:
+            return plan
+        return PlanRefusal(
+            scope=plan.scope,
+            reason=reached.reason,
+            message=reached.message,
+            retry_at=reached.retry_at,
+            depends_on=reached.depends_on,
             left_out=plan.left_out,
         )
 

@@ -35,6 +35,7 @@ from makeway.planner.service.group_handler import GroupPlanner
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.limits import by_namespace
 from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.orders.repair import RepairProposer
@@ -374,6 +375,7 @@ def _watch_state(seen: ClusterState) -> None:
         age=seen.watch.age_seconds,
         revision=lambda: snapshot.revision,
         in_flight=lambda: len(seen.ledger),
+        by_namespace=lambda: by_namespace(seen.ledger.held((), {}, datetime.now(UTC))),
         marks=lambda: len(seen.marks),
         comparing=lambda: len(seen.observing),
         loops=seen.observing.loops,

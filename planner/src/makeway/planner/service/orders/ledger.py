@@ -6,12 +6,26 @@ Pure state: the service tells it what it reads, and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import Plan
+from makeway.planner.service.orders.limits import (
+    UNKNOWN_PRIORITY,
+    HeldOrder,
+    LimitedPreemptor,
+    LimitedPreemptors,
+    LimitReached,
+    limit_reached,
+    most_orders,
+    needs_order,
+)
 from makeway.planner.service.orders.pauses import Pauses
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 
 REMEMBERED = timedelta(minutes=10)
 """How long an ended order is remembered, so that a slow plugin's set does not bring it back to life."""
@@ -56,6 +70,7 @@ class Ledger:
     def __init__(self) -> None:
         self.read_until = 0.0
         self.pauses = Pauses()
+        self._waiting = LimitedPreemptors()
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, _Ended] = {}
         self._lately: deque[_Ended] = deque()
@@ -121,6 +136,54 @@ class Ledger:
             for uid in victims[order_id]:
                 found.setdefault(uid, order_id)
         return found
+
+    def held(
+        self, told: Iterable[LiveOrder], pods: Mapping[str, PodRecord], now: datetime, *, asking: str = ""
+    ) -> list[HeldOrder]:
+        """Return the orders without an outcome that count towards the limit; those of quotas do not.
+
+        `told`, `asking`: as of `in_flight`; of what no stream has yet, `pods` know namespace and priority.
+        """
+        self._forget(now)
+        held = [
+            HeldOrder(about.namespace, about.priority, live.until)
+            for live in self._live.values()
+            if live.preemptor != asking and (about := live.order.room_for) is not None
+        ]
+        for order in told:
+            known = order.order_id in self._live or order.order_id in self._ended
+            if known or order.preemptor_uid == asking:
+                continue
+            pod = pods.get(order.preemptor_uid)
+            held.append(
+                HeldOrder("", UNKNOWN_PRIORITY) if pod is None else HeldOrder(pod.namespace, pod.priority)
+            )
+        return held
+
+    def limit(
+        self,
+        asking: LimitedPreemptor,
+        plan: Plan | GangPlan,
+        told: Iterable[LiveOrder],
+        snapshot: Snapshot,
+        now: datetime,
+    ) -> LimitReached | None:
+        """Return why a plan may not be carried out now, and note that its preemptor waits; None where it may.
+
+        `told`: as of `in_flight`. The limit is that of the policy in force.
+        """
+        if not needs_order(plan):
+            return None
+        held = self.held(told, snapshot.pods, now, asking=asking.uid)
+        most = most_orders(snapshot.exemptions.policy.limits)
+        others_wait = self._waiting.beside(asking.namespace, snapshot.pods, now)
+        reached = limit_reached(asking, held, most, now, others_wait=others_wait)
+        if reached is None:
+            self._waiting.served(asking.uid)
+            return None
+        self._waiting.refused(asking, now)
+        policy = snapshot.exemptions.source
+        return reached if policy is None else replace(reached, depends_on=(*reached.depends_on, policy))
 
     def names(self, uid: str) -> bool:
         """Report whether an order names a pod as a victim, or has done so lately, however it ended. O(1)."""
