@@ -81,7 +81,11 @@ async def test_what_holds_an_order_is_told_on_its_pod_and_taken_back(scene: Scen
 
     message = await until("the condition is there", held, seconds=18)
     assert "orders for other pods" in message
-    assert "PreemptionHeld" in {event["reason"] for event in await events_of(scene.space, "waits")}
+
+    async def told() -> bool:
+        return "PreemptionHeld" in {event["reason"] for event in await events_of(scene.space, "waits")}
+
+    await until("the Event is there", told)
     await scene.outcome(order, seconds=45)
 
     async def over() -> bool:
