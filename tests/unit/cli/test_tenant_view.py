@@ -36,6 +36,8 @@ from makeway.cli.text import HIDDEN
 from makeway.cli.why.command import _lines
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.story import Story
+from makeway.core.k8s.disruption import PREEMPTION_HELD
+from makeway.core.k8s.objects import PodCondition
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.results import (
     Change,
@@ -194,6 +196,14 @@ def test_no_field_and_no_sentence_of_an_explanation_names_another_namespaces_pod
     assert "shop/cart" in "\n".join(_lines(shown))
     assert shown.taken_by[0].order.victims[0].name == "cart"
     assert msgspec.json.decode(msgspec.json.encode(shown), type=Explanation) == shown
+
+
+def test_a_tenant_is_told_what_holds_the_order_for_a_pod() -> None:
+    held = PodCondition(type=PREEMPTION_HELD, status="True", reason="Budget", message="until 12:00")
+
+    shown = TenantView(OWN).explanation(replace(explained(), pending=None, state="pending", waits_for=held))
+
+    assert "  its order waits: Budget: until 12:00" in _lines(shown)
 
 
 def test_no_pod_group_of_another_namespace_is_named_where_its_order_took_the_tenants_pod() -> None:

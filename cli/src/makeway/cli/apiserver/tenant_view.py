@@ -83,6 +83,7 @@ class TenantView:
             pending=self._pending(answer.pending) if answer.pending is not None else None,
             last_decision=self._decision(answer.last_decision) if answer.last_decision else None,
             held=answer.held,
+            waits_for=answer.waits_for,
             unplanned=answer.unplanned,
             condition=answer.condition,
             group=answer.group,
