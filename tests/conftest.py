@@ -19,6 +19,19 @@ settings.load_profile("makeway")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_DEFAULTS = structlog.get_config()["processors"][:-1]
+
+
+def _log_plainly() -> None:
+    """Keep rich, which takes two seconds for a traceback, from lines that no command's settings rule."""
+    structlog.reset_defaults()
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*_DEFAULTS, plain])
+
+
+_log_plainly()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--tools`: tests are run that are named, unless it says that tests of tools are run where due."""
     parser.addoption("--tools", choices=("all", "changed"), default="all", help="see tests/tool_tests.py")
@@ -39,7 +52,7 @@ def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
-    structlog.reset_defaults()
+    _log_plainly()
     root.handlers[:] = handlers
     root.setLevel(level)
 

@@ -210,8 +210,11 @@ async def test_a_rollback_that_is_answered_500_for_ever_ends_and_says_what_is_le
     assert world.stream.handed[0].said[-1] == "ack"
 
 
-async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_others_are_at_work() -> None:
+async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_others_are_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each order has one victim that is answered 500 at once, and five whose delete hangs for ten seconds."""
+    monkeypatch.setattr(intake, "DRAIN_SECONDS", 0.1)  # the clock of those that hang goes on no more
     orders, slots = 60, 32
     world = Running(slots, *(f"{order}-{victim}" for order in range(orders) for victim in range(6)))
     hanging: Counter[str] = Counter()
