@@ -27,7 +27,7 @@ TOLERANT = "drawn-tolerant"
 NEVER_EVICT = "makeway.dev/never-evict"
 ALOOF_FROM = "tests.makeway.dev/aloof-from"
 SHUNNED = "tests.makeway.dev/shunned"
-SLOTS = 4
+SLOTS = 8
 """How many drawn clusters stand in one control plane at a time; each has queues of its own."""
 
 CLASSES: tuple[Manifest, ...] = tuple(
