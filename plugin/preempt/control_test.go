@@ -180,8 +180,9 @@ func TestPlanRequestsSayTheModeInForce(t *testing.T) {
 
 	_, status := w.cycle(p)
 
-	if !strings.Contains(status.Message(), "mode observe") || w.bus.requests[0].Mode != wire.ModeObserve {
-		t.Errorf("status %v, mode asked with %s", status, w.bus.requests[0].Mode)
+	w.eventually("the planner is asked", func() bool { return len(w.bus.planRequests()) == 1 })
+	if asked := w.bus.planRequests()[0]; !strings.Contains(status.Message(), "mode observe") || asked.Mode != wire.ModeObserve {
+		t.Errorf("status %v, mode asked with %s", status, asked.Mode)
 	}
 }
 

@@ -107,6 +107,10 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	ctx, a.span = a.engine.beginSpan(ctx, klog.KRef(a.group.Namespace, a.group.Name), a.group.UID)
 	defer func() { endAttempt(a.span, result) }()
 
+	if a.mode == wire.ModeObserve {
+		return a.observe(), nil
+	}
+
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
 	verified, reply, end := a.find(ctx)
 	if end != nil {
@@ -284,6 +288,16 @@ func (a *groupAttempt) find(ctx context.Context) (*verifiedGroup, *wire.GroupPla
 }
 
 // leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
+// observe asks the planner and does not wait, as attempt.observe does.
+func (a *groupAttempt) observe() preemptResult {
+	a.engine.retry.modeHeld(a.one(), a.engine.retry.now())
+	request, err := a.groupRequest()
+	if err == nil {
+		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.send(ctx, request) })
+	}
+	return preemptResult{kind: endObserved, message: "mode observe"}
+}
+
 func (a *groupAttempt) leaveOut(why *misfit) {
 	for _, nodes := range a.leftOut {
 		nodes[why.node] = true
@@ -307,9 +321,6 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endNotSynced, message: "no plan: " + message}
-	case a.mode == wire.ModeObserve:
-		a.engine.retry.modeHeld(a.one(), a.asked)
-		return &preemptResult{kind: endObserved, message: "mode observe"}
 	case reply.Status == wire.StatusRefused && refusal.Reason == reasonPlacesNotFound:
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnfinished, message: message}

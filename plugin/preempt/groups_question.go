@@ -217,6 +217,10 @@ func (a *groupAttempt) askPlan(ctx context.Context) (*wire.GroupPlanReply, error
 	if err != nil {
 		return nil, err
 	}
+	return a.send(ctx, request)
+}
+
+func (a *groupAttempt) send(ctx context.Context, request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
 	return askPlanner(ctx, a.MakeWay, inquiry[wire.GroupPlanReply]{
 		subject: a.engine.subjects.PlanGroup, request: request, id: request.RequestID,
 		timeout: a.args.GroupPlanTimeout.Duration, breaker: a.engine.groupBreaker,

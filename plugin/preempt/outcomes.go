@@ -382,7 +382,8 @@ func (e *engine) showBreakers() {
 
 // applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
 // must not be called under any lock. Nominations of a group that the API still shows are cleared there first, on a goroutine of their
-// own: a cycle in between would begin with them.
+// own: a cycle in between would begin with them. A standby clears none: by its clock, or by what it has read, the order may seem over
+// that the leader carries on.
 func (e *engine) applyActivation(ctx context.Context, w activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoint(failBeforeActivate)
@@ -394,7 +395,9 @@ func (e *engine) applyActivation(ctx context.Context, w activation) {
 		if shown := e.revert(w); len(shown) > 0 {
 			goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) {
 				defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
-				e.clearNominations(ctx, shown)
+				if e.leadership.now(ctx) {
+					e.clearNominations(ctx, shown)
+				}
 				e.release(ctx, w)
 			})
 			return

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -68,13 +69,18 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 			message = beginning(refusal.Message, maxMessageBytes)
 		}
 		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
-	case a.mode == wire.ModeObserve:
-		a.engine.retry.modeHeld(refOf(a.pod), a.asked)
-		return ended(preemptResult{kind: endObserved, message: "mode observe"})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 		return ended(a.refusal(ctx, reply))
 	}
 	return reply, nil
+}
+
+// observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
+func (a *attempt) observe() preemptResult {
+	a.engine.retry.modeHeld(refOf(a.pod), a.engine.retry.now())
+	q := question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: a.args.MaxCandidates, refused: a.refused, full: a.full}
+	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
+	return preemptResult{kind: endObserved, message: "mode observe"}
 }
 
 // answer returns the planner's reply, to the prefetched question where it is the same, else to a new one.

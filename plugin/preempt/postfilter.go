@@ -157,12 +157,14 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	few := a.firstCandidates()
-	if a.mode == wire.ModeObserve || a.asksExtenders(a.pod) {
-		// What another preempts is compared with all of them; extenders are called once, with all that stand.
-		few = a.args.MaxCandidates
+	if a.asksExtenders(a.pod) {
+		few = a.args.MaxCandidates // they are called once, with all that stand
 	}
-	if a.left().count == 0 {
+	switch {
+	case a.left().count == 0:
 		return ended(a.unverifiable())
+	case a.mode == wire.ModeObserve:
+		return ended(a.observe())
 	}
 	reply, end = a.plan(ctx, few)
 	if end != nil {

@@ -79,13 +79,34 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 			if !strings.Contains(status.Message(), test.message) {
 				t.Errorf("message %q does not say %q", status.Message(), test.message)
 			}
-			if len(w.bus.requests) != test.requests {
-				t.Errorf("%d plan requests, want %d", len(w.bus.requests), test.requests)
-			}
+			w.eventually("as many requests as wanted", func() bool { return len(w.bus.planRequests()) == test.requests })
 			if w.entry(p.UID) != nil || w.gated(p) {
 				t.Error("the pod is marked as preempting")
 			}
 		})
+	}
+}
+
+func TestModeObserveWaitsForNoAnswer(t *testing.T) {
+	w, p, _ := simple(t, setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}, nil)
+	answer := make(chan struct{})
+	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return nil, context.DeadlineExceeded
+	}
+
+	_, status := w.cycle(p) // it would not return before the answer has come
+
+	if !strings.Contains(status.Message(), "mode observe") {
+		t.Errorf("status %v", status)
+	}
+	close(answer)
+	w.eventually("the planner is asked", func() bool { return len(w.bus.planRequests()) == 1 })
+	if asked := w.bus.planRequests()[0]; asked.MaxCandidates != w.plugin.args.MaxCandidates {
+		t.Errorf("asked for %d candidates", asked.MaxCandidates)
+	}
+	if failures := w.plugin.engine.retry.unplanned(p.UID); failures != 0 {
+		t.Errorf("the pod waits for a planner: %d failures", failures)
 	}
 }
 

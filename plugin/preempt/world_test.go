@@ -356,6 +356,13 @@ type follower struct {
 
 func newFakeBus() *fakeBus { return &fakeBus{ids: map[string]uint64{}} }
 
+// planRequests are those that have come so far, of pods.
+func (b *fakeBus) planRequests() []*wire.PlanRequest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.requests)
+}
+
 func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	if b.sent != nil {
 		b.sent(ctx, "request")
