@@ -169,10 +169,6 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	if err != nil {
 		return err
 	}
-	// The pod is back in the queue. Activated now it is gated at once, so that from here on the queue
-	// asks this plugin's hint when a victim leaves the cache.
-	e.activate(ctx, order.pod)
-
 	memoryOnly, err := e.awaitCountedOn(ctx, order.id)
 	if err != nil {
 		return err

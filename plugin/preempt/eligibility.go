@@ -30,13 +30,19 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return ended
 	}
 
-	stillThere := func(node string, uid types.UID) bool { return holds(nodes, node, uid) }
-	now := pl.engine.clock.Now()
-	switch kind, orderID, node := pl.engine.inflight.refuse(pod.UID, now, stillThere); kind {
+	cycle := failedCycle{
+		stillThere: func(node string, uid types.UID) bool { return holds(nodes, node, uid) },
+		unresolvable: func(node string) bool {
+			_, err := nodes.Get(node)
+			return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable
+		},
+	}
+	pl.engine.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+	switch kind, orderID, node := pl.engine.inflight.refuse(pod.UID, pl.engine.clock.Now(), cycle); kind {
 	case endInFlight:
 		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
 	case endLeaving:
-		return &preemptResult{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
+		return &preemptResult{kind: kind, node: node, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
 	}
 	return pl.waitsForOthersVictims(pod, statuses, nodes)
 }

@@ -137,7 +137,8 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case neverPreempts(a.group.Waiting[0]):
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}
-	switch kind, orderID, _ := e.inflight.refuse(a.group.UID, e.clock.Now(), a.stillThere()); kind {
+	cycle := failedCycle{stillThere: a.stillThere(), unresolvable: func(string) bool { return false }}
+	switch kind, orderID, _ := e.inflight.refuse(a.group.UID, e.clock.Now(), cycle); kind {
 	case endInFlight:
 		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
 	case endLeaving:
@@ -287,7 +288,6 @@ func (a *groupAttempt) find(ctx context.Context) (*verifiedGroup, *wire.GroupPla
 	}
 }
 
-// leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
 // observe asks the planner and does not wait, as attempt.observe does.
 func (a *groupAttempt) observe() preemptResult {
 	a.engine.retry.modeHeld(a.one(), a.engine.retry.now())
@@ -298,6 +298,7 @@ func (a *groupAttempt) observe() preemptResult {
 	return preemptResult{kind: endObserved, message: "mode observe"}
 }
 
+// leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
 func (a *groupAttempt) leaveOut(why *misfit) {
 	for _, nodes := range a.leftOut {
 		nodes[why.node] = true

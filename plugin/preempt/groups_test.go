@@ -9,16 +9,19 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
@@ -255,14 +258,84 @@ func TestAGangMakesRoomWithOneOrderForAllMembers(t *testing.T) {
 		t.Errorf("%v, %v while the order lives", named0(again), status)
 	}
 	w.end(order, wire.ResultSucceeded)
+	w.eventually("the gate is open", func() bool { return !w.groupGated(g1) && !w.groupGated(late) })
+	before := w.activator.of("g1")
 	w.delete(pod("v2", "n2", low, whole).Obj())
-	time.Sleep(50 * time.Millisecond)
-	if !w.groupGated(g1) {
-		t.Fatal("let go with a victim left")
+	time.Sleep(10 * settle)
+	if w.activator.of("g1") != before {
+		t.Fatal("activated with a victim left")
 	}
 	w.delete(pod("v3", "n3", low, whole).Obj())
-	w.eventually("the gang is let go", func() bool { return !w.groupGated(g1) && !w.groupGated(late) })
-	w.eventually("it is activated", func() bool { return w.activator.of("g1") > 0 })
+	w.eventually("it is activated", func() bool { return w.activator.of("g1") == before+1 })
+}
+
+func TestWhileItsVictimsLeaveAGangKeepsItsNominationsAndOrdersNothing(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 3, 2, gangMember("g1"), gangMember("g2"))
+	w.bus.group = plans(gangPlan("n2", "n3"))
+	nodes, status := w.gang(c)
+	if !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	for name, node := range named0(nodes) {
+		w.show(gangMember(name), node)
+	}
+	w.end(w.order(1), wire.ResultSucceeded)
+	g1 := gangMember("g1")
+	w.eventually("the gate is open", func() bool { e := w.entry("gang-uid"); return e != nil && e.phase == leaving && !w.groupGated(g1) })
+	asked, messages := len(w.bus.asked), len(w.bus.messages)
+
+	again, status := w.gang(c)
+
+	if !status.IsSuccess() || again == nil || !maps.Equal(named0(again), named0(nodes)) {
+		t.Errorf("nominated %v, %v", named0(again), status)
+	}
+	if len(w.bus.asked) != asked || len(w.bus.messages) != messages {
+		t.Errorf("%d questions, %d orders", len(w.bus.asked)-asked, len(w.bus.messages)-messages)
+	}
+	if !w.groupGated(g1) {
+		t.Error("not held after a cycle that failed")
+	}
+}
+
+func TestModeObserveWaitsForNoAnswerAboutAGang(t *testing.T) {
+	w, c := gangWorld(t, setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}, 3, 2, gangMember("g1"), gangMember("g2"))
+	answer := make(chan struct{})
+	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		<-answer
+		return nil, context.DeadlineExceeded
+	}
+
+	_, status := w.gang(c) // it would not return before the answer has come
+
+	close(answer)
+	if !strings.Contains(status.Message(), "mode observe") {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
+	for name, leads := range map[string]bool{"standby": false, "leader": true} {
+		t.Run(name, func(t *testing.T) {
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("another_1")}}
+			given := setup{objects: []runtime.Object{lease}, args: func(a *MakeWayArgs) { a.Lease = LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"} }}
+			w, _ := gangWorld(t, given, 3, 2, gangMember("g1"), gangMember("g2"))
+			w.show(gangMember("g1"), "n1")
+			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.nominated.find("g1"); return shown })
+			w.plugin.engine.leadership.leads.Store(leads)
+			e := &inFlightPreemption{orderID: "ord-1", createdAt: start, opensAt: time.Now().Add(50 * time.Millisecond), awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{}}
+			e.enterGroup(&wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}})
+
+			w.plugin.engine.inflight.adopt(e, time.Now()) // by this clock it has no outcome in time
+
+			w.eventually("the order is over", func() bool { return w.entry("gang-uid") == nil })
+			cleared := slices.ContainsFunc(w.client.Actions(), func(action k8stesting.Action) bool {
+				return action.GetVerb() == "patch" && action.GetSubresource() == "status"
+			})
+			if cleared != leads {
+				t.Errorf("cleared: %t", cleared)
+			}
+		})
+	}
 }
 
 func TestAQuestionAboutAGangHasClassesOfEqualMembers(t *testing.T) {
@@ -736,23 +809,35 @@ func (f *inflight) groupClosed(now time.Time) bool {
 	return closed
 }
 
-func TestTheGateOfAGangOpensWithTheLastVictimThatAnyMemberHearsOf(t *testing.T) {
+func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 	f := newInflight()
 	f.begin(groupOrder("v1", "v2"))
 	f.commit("o", start.Add(time.Minute))
 	f.succeed("o", at(10), at(90000), notGone)
-	f.leftCache("a", "v1")
+	f.left("v1")
 	expectWakes(t, f, at(20))
-	if !f.groupClosed(at(20)) {
-		t.Fatal("open with a victim left")
+	if f.groupClosed(at(20)) {
+		t.Fatal("closed while the victims are leaving")
 	}
 
-	f.leftCache("b", "v2")
+	f.left("v2")
 
 	expectWakes(t, f, at(30), activation{orderID: "o"})
 	if f.groupClosed(at(30)) {
 		t.Error("closed after the last victim has left")
 	}
+}
+
+func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
+	f := newInflight()
+	f.begin(groupOrder("v1"))
+	f.commit("o", start.Add(time.Minute))
+	f.groupClosed(at(5)) // an event of the cluster would have brought it to a cycle
+
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10), activation{orderID: "o"})
+	expectWakes(t, f, at(20))
 }
 
 func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
@@ -835,7 +920,7 @@ func madeRoom(t *testing.T, now time.Time) (*inflight, *countedPlaces) {
 	f.begin(groupOrder("v1"))
 	f.commit("o", start.Add(time.Minute))
 	f.succeed("o", now, now.Add(time.Minute), notGone)
-	f.leftCache("a", "v1")
+	f.left("v1")
 	expectWakes(t, f, now, activation{orderID: "o"})
 	return f, places
 }
@@ -897,7 +982,7 @@ func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
 	if got := f.releasedGroups(); len(got) != 0 {
 		t.Fatalf("%v with a victim left", got)
 	}
-	f.leftCache("a", "v1")
+	f.left("v1")
 	f.due(at(0))
 
 	if got := f.releasedGroups(); len(got) != 1 || got["o"].UID != "gang-uid" {

@@ -195,7 +195,7 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 	}
 	awaited := map[types.UID]string{}
 	for _, one := range plan.Awaited {
-		awaited[types.UID(one.UID)] = one.OrderID
+		awaited[types.UID(one.UID)] = t.engine.inflight.remover(one.OrderID, types.UID(one.UID))
 	}
 	now := t.engine.clock.Now()
 	for node := range t.planned {
@@ -204,7 +204,7 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 			out := &outgoing{infos: []fwk.PodInfo{info}, nodes: []string{node}}
 			switch orderID := awaited[uid]; {
 			case terminating(pod, now) && !t.isOwn(pod):
-			case orderID != "" && t.engine.inflight.removes(orderID, uid):
+			case orderID != "":
 				out.awaited = &awaitedPod{pod: pod, orderID: orderID}
 			default:
 				continue

@@ -9,8 +9,8 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// A victim may take a day to leave, or never leave for a finalizer. Its preemptor is held for the grace
-// period and a minute, and then tried again wherever there is room, with the gate open. Time is virtual.
+// A victim may take a day to leave, or never leave for a finalizer. For the grace period and a minute its preemptor is refused
+// another order, and then tried again. Time is virtual.
 func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 	ended := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, grace := range map[string]time.Duration{"no grace": 0, "30 s": 30 * time.Second, "24 hours": 24 * time.Hour} {
@@ -30,8 +30,8 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			if len(activations) != 0 || !next.Equal(release) {
 				t.Fatalf("activated early: %+v, asked again at %s, want %s", activations, next, release)
 			}
-			if _, _, closed := f.gate("p", release.Add(-time.Second)); !closed {
-				t.Fatal("the gate was open early")
+			if kind, _, _ := f.refuse("p", release.Add(-time.Second), stillThere); kind != endLeaving {
+				t.Fatalf("refused early with %q", kind)
 			}
 
 			activations, _ = f.due(release)
@@ -41,8 +41,8 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 			if _, _, closed := f.gate("p", release); closed {
 				t.Error("the gate is closed")
 			}
-			if f.count() != 0 {
-				t.Error("the order is still in flight, so that the pod would be refused another")
+			if f.has("p") {
+				t.Error("the order is still known, so that the pod would be refused another")
 			}
 		})
 	}

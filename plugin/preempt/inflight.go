@@ -25,9 +25,13 @@ const (
 	// leavingSlack is how long beyond its grace period a victim may take to leave before its
 	// preemptor is let go: its kubelet may be dead.
 	leavingSlack = 60 * time.Second
-	// settle is how long after the pod informer's delete event a victim counts as gone from the
-	// scheduler's cache, where the queueing hint did not say so exactly (see victimLeft).
-	settle = 20 * time.Millisecond
+	// settle is how long after the pod informer's delete event a victim counts as gone from the scheduler's cache: its own
+	// handler of that event runs beside the plugin's.
+	settle = 5 * time.Millisecond
+	// leavingHold is how long a pod that failed a cycle while its victims were leaving comes to no other one, unless the last of
+	// them leaves. Where cycles follow one another it doubles, up to longestLeavingHold.
+	leavingHold        = time.Second
+	longestLeavingHold = 4 * time.Second
 	// earlyRetries bounds how often such a cycle is repeated.
 	earlyRetries = 5
 	// earlyRetryDelay is the first delay of such a repetition; it doubles.
@@ -51,6 +55,7 @@ type inFlightPreemption struct {
 	nodes     int         // of its members, so many
 	phase     phase
 	gated     bool // PreEnqueue holds the pod
+	held      bool // it has, since the gate was closed: the queue has told the pod of nothing since
 
 	victims []types.UID          // of this order
 	awaited map[types.UID]string // pods that other orders remove, with those orders' ids
@@ -63,6 +68,8 @@ type inFlightPreemption struct {
 	createdAt       time.Time
 	opensAt         time.Time // whatever happens, the gate opens then
 	notBefore       time.Time // an activation that is put off until then
+	heldUntil       time.Time // of a leaving one: after a failed cycle the gate stays closed until then
+	failedCycles    int       // of a leaving one, one after the other
 	reservedUntil   time.Time // of a released one: when it loses its place in its queue
 	missingSince    time.Time // of a released gang: since when it has too few pods; zero where it has enough
 	early           int       // how often a cycle came too early
@@ -349,14 +356,28 @@ func (f *inflight) of(uid types.UID) *inFlightPreemption {
 	return f.byPod[f.byMember[uid]]
 }
 
-// removes reports whether an order in flight removes a pod, itself or by counting on another order.
-func (f *inflight) removes(orderID string, victim types.UID) bool {
+// remover is the order that removes a pod, itself or by counting on another order: the one that a plan names, or where it names none,
+// one that has succeeded. The planner may see a pod terminating a moment before the scheduler does. Empty: none removes it. O(victims),
+// where none is named O(orders · victims).
+func (f *inflight) remover(orderID string, victim types.UID) string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	e := f.get(orderID)
-	if e == nil {
-		return false
+	if orderID != "" {
+		if e := f.get(orderID); e != nil && e.removes(victim) {
+			return orderID
+		}
+		return ""
 	}
+	eldest := ""
+	for _, e := range f.byPod {
+		if e.phase == leaving && e.removes(victim) && (eldest == "" || e.orderID < eldest) {
+			eldest = e.orderID
+		}
+	}
+	return eldest
+}
+
+func (e *inFlightPreemption) removes(victim types.UID) bool {
 	_, counted := e.awaited[victim]
 	return counted || slices.Contains(e.victims, victim)
 }
@@ -381,20 +402,6 @@ func (f *inflight) deleted(uid types.UID, now time.Time) {
 			e.remaining[uid] = now
 			f.notify()
 		}
-	}
-}
-
-// leftCache notes that a victim is known to have left the scheduler's cache. O(1).
-func (f *inflight) leftCache(preemptor, victim types.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	e := f.of(preemptor)
-	if e == nil {
-		return
-	}
-	if _, waiting := e.remaining[victim]; waiting {
-		delete(e.remaining, victim)
-		f.notify()
 	}
 }
 
@@ -498,21 +505,22 @@ func (f *inflight) failAwaiting(orderID string) {
 	f.notify()
 }
 
-// gate reports whether PreEnqueue has to hold a pod, and for which order on which node. O(1).
+// gate reports whether PreEnqueue has to hold a pod, and for which order on which node; that it does so is noted. O(1).
 func (f *inflight) gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	e := f.byPod[uid]
 	if e == nil || !e.gated || !now.Before(e.opensAt) {
 		return "", "", false
 	}
+	e.held = true
 	return e.orderID, e.node, true
 }
 
 // refuse reports whether a pod that failed a cycle may not preempt now, because it has an order. From then
-// on the gate is closed. stillThere says of a pod that the cycle's snapshot has it on the node: a
-// released preemptor that met a victim there came too early and is held again for a moment.
-func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node string, uid types.UID) bool) (kind outcomeKind, orderID, node string) {
+// on the gate is closed. cycle says what its snapshot shows: a released preemptor that met a victim there came too early and is held
+// again for a moment; one whose victims are leaving is held for longer, and for nothing where its node does not help any more.
+func (f *inflight) refuse(uid types.UID, now time.Time, cycle failedCycle) (kind outcomeKind, orderID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.byPod[uid]
@@ -523,13 +531,26 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 		return "", "", ""
 	}
 	happened := onCycleFailed
-	if e.phase == released && e.early < earlyRetries && now.Before(e.opensAt) && e.meets(stillThere) {
+	switch {
+	case e.phase == leaving && e.nominationTaken:
+		happened = onNominationGone
+	case e.phase == leaving && cycle.unresolvable(e.node):
+		happened = onNodeUnresolvable
+	case e.phase == released && e.early < earlyRetries && now.Before(e.opensAt) && e.meets(cycle.stillThere):
 		happened = onCycleTooEarly
 	}
 	f.happens(e, happened)
-	if happened == onCycleTooEarly {
+	switch {
+	case happened == onCycleTooEarly:
 		e.notBefore = now.Add(earlyRetryDelay << e.early)
 		e.early++
+	case e.phase == leaving:
+		if now.Sub(e.heldUntil) >= longestLeavingHold {
+			e.failedCycles = 0
+		}
+		e.heldUntil = now.Add(min(leavingHold<<min(e.failedCycles, 10), longestLeavingHold))
+		e.failedCycles++
+		f.notify()
 	}
 	switch e.phase {
 	case absent:
@@ -538,6 +559,12 @@ func (f *inflight) refuse(uid types.UID, now time.Time, stillThere func(node str
 		return endLeaving, e.orderID, e.node
 	}
 	return endInFlight, e.orderID, e.node
+}
+
+// failedCycle is what a failed cycle's snapshot shows.
+type failedCycle struct {
+	stillThere   func(node string, uid types.UID) bool // the pod is on the node
+	unresolvable func(node string) bool                // removing pods from the node does not help, or it is not there
 }
 
 // meets reports whether a victim or an awaited pod is still on the node.
@@ -579,10 +606,11 @@ func (f *inflight) due(now time.Time) (activations []activation, next time.Time)
 				w.waited = now.Sub(e.createdAt)
 			}
 			for _, effect := range asked {
-				switch effect {
-				case activate:
+				switch {
+				case effect == activate, effect == activateHeld && e.held:
+					e.held = false
 					activations = append(activations, w)
-				case revert:
+				case effect == revert:
 					w.revert, w.reason, w.unpublished, w.unanswered = true, e.reason, e.message == nil, e.unanswered
 					activations = append(activations, w)
 				}
@@ -613,6 +641,8 @@ func (e *inFlightPreemption) due(now time.Time, again func(time.Time)) event {
 		return onNominationGone
 	case e.phase == leaving && now.Before(e.opensAt) && e.gone(now, again):
 		return onVictimsGone
+	case e.phase == leaving && e.gated && now.Before(e.opensAt) && !e.leavesSoon():
+		return e.holdEnds(now, again)
 	case e.phase == leaving:
 		return late(e.opensAt)
 	case e.phase == released:
@@ -629,6 +659,25 @@ func (e *inFlightPreemption) due(now time.Time, again func(time.Time)) event {
 	return nothing
 }
 
+// holdEnds returns that the gate of a leaving one opens now, and otherwise when to look again.
+func (e *inFlightPreemption) holdEnds(now time.Time, again func(time.Time)) event {
+	if !now.Before(e.heldUntil) {
+		return onHoldEnded
+	}
+	again(earlier(e.heldUntil, e.opensAt))
+	return nothing
+}
+
+// leavesSoon reports whether all that e waits for has been reported deleted: what opens the gate for good comes in a moment.
+func (e *inFlightPreemption) leavesSoon() bool {
+	for _, seen := range e.remaining {
+		if seen.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
 // reasonOf returns why an order ended, or its pod is activated.
 func reasonOf(before phase, happened event) string {
 	switch happened {
@@ -640,6 +689,8 @@ func reasonOf(before phase, happened event) string {
 		return "its nomination was taken away"
 	case onVictimsGone:
 		return "the last victim has left"
+	case onHoldEnded:
+		return "victims are leaving, and other room may have come"
 	}
 	if before == leaving {
 		return "victims are still there after their grace period and 60 s"
@@ -670,7 +721,7 @@ func (e *inFlightPreemption) gone(now time.Time, again func(time.Time)) bool {
 	return true
 }
 
-// live are the orders that hold or free room, for a plan request: all but those whose victims are gone.
+// live are the orders without an outcome, for a plan request.
 func (f *inflight) live() []wire.LiveOrder {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -698,7 +749,7 @@ func (f *inflight) nominated() []wire.Placement {
 	return places
 }
 
-// count is how many preemptors have an order whose victims are not gone.
+// count is how many preemptors have an order without an outcome.
 func (f *inflight) count() int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -117,14 +117,15 @@ func (f *inflight) dropMembers(e *inFlightPreemption) {
 }
 
 // gateGroup reports whether PreEnqueue has to hold the members of a group, also one that came after the order was made, and for
-// which order on how many nodes. O(1).
+// which order on how many nodes; that it does so is noted. O(1).
 func (f *inflight) gateGroup(key groupKey, now time.Time) (orderID string, nodes int, closed bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	e := f.byPod[f.byGroup[key]]
 	if e == nil || !e.gated || !now.Before(e.opensAt) {
 		return "", 0, false
 	}
+	e.held = true
 	return e.orderID, e.nodes, true
 }
 
@@ -136,14 +137,19 @@ func (f *inflight) holdsPlace(uid types.UID) bool {
 	return e != nil && !e.phase.reverts()
 }
 
-// placesOf are the nominations of a group's order, by pod; nil where it has none.
+// placesOf are the nominations of a group's order that the API does not show otherwise, by pod; nil where it has none.
 func (f *inflight) placesOf(group types.UID) []wire.Placement {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
+	var places []wire.Placement
 	if e := f.byPod[group]; e != nil {
-		return e.places()
+		for _, m := range e.members {
+			if !m.done && !m.taken {
+				places = append(places, m.Placement)
+			}
+		}
 	}
-	return nil
+	return places
 }
 
 // releasedGroups are the pod groups that were activated once their room was made, and have come to no cycle since, by their orders.

@@ -44,10 +44,29 @@ func awaiting(e *inFlightPreemption, victim types.UID, orderID string) *inFlight
 	return e
 }
 
-func noteNothing(activation)            {}
-func notGone(types.UID) bool            { return false }
-func notThere(string, types.UID) bool   { return false }
-func stillThere(string, types.UID) bool { return true }
+func noteNothing(activation) {}
+func notGone(types.UID) bool { return false }
+
+// What a failed cycle's snapshot shows: every victim or none, or that the node does not help.
+var (
+	stillThere   = snapshotWith(true, false)
+	notThere     = snapshotWith(false, false)
+	unresolvable = snapshotWith(true, true)
+)
+
+func snapshotWith(there, unresolvable bool) failedCycle {
+	return failedCycle{
+		stillThere:   func(string, types.UID) bool { return there },
+		unresolvable: func(string) bool { return unresolvable },
+	}
+}
+
+// left has a victim be gone from the scheduler's cache.
+func (f *inflight) left(victim types.UID) { f.deleted(victim, start.Add(-time.Second)) }
+
+// gates reports whether PreEnqueue would hold a pod, and holds none.
+func (f *inflight) gates(uid types.UID) bool { return f.byPod[uid].gated }
+
 func (f *inflight) closed(uid types.UID, now time.Time) bool {
 	_, _, closed := f.gate(uid, now)
 	return closed
@@ -66,33 +85,168 @@ func expectWakes(t *testing.T, f *inflight, now time.Time, want ...activation) {
 	}
 }
 
-func TestTheGateIsClosedFromTheNominationUntilTheLastVictimHasLeft(t *testing.T) {
+func TestTheGateIsClosedFromTheNominationUntilTheOrderHasSucceeded(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a", "b"))
-	if !f.closed("p", at(0)) {
-		t.Fatal("open after begin")
-	}
 	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", at(10), at(90000), notGone)
-	f.leftCache("p", "a")
-	expectWakes(t, f, at(20))
-	if !f.closed("p", at(20)) {
-		t.Fatal("open with a victim left")
+	expectWakes(t, f, at(5))
+	if !f.gates("p") {
+		t.Fatal("open without an outcome")
 	}
 
-	f.leftCache("p", "b")
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10)) // nothing was held meanwhile: the scheduler's own events reach the pod
+	if f.closed("p", at(10)) {
+		t.Error("closed while the victims are leaving")
+	}
+}
+
+func TestThePodIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a", "b"))
+	f.succeed("o", at(10), at(90000), notGone)
+	f.left("a")
+	expectWakes(t, f, at(20))
+
+	f.left("b")
 
 	expectWakes(t, f, at(20), activation{orderID: "o"})
-	if f.closed("p", at(20)) {
-		t.Error("closed after the last victim had left")
-	}
 	expectWakes(t, f, at(30))
+}
+
+// Of an event that comes while a pod is gated the queue tells it nothing, then or later.
+func TestAPodThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.closed("p", at(5)) // an event of the cluster would have brought it to a cycle
+
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10), activation{orderID: "o"})
+	expectWakes(t, f, at(20))
+}
+
+func TestAPodWhoseLastVictimHasJustLeftIsActivatedForThatAlone(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.closed("p", at(5))
+	f.deleted("a", at(9))
+
+	f.succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10))
+	expectWakes(t, f, at(9).Add(settle), activation{orderID: "o"})
+	expectWakes(t, f, at(2000))
+}
+
+func TestAPodThatFailsACycleWhileItsVictimsLeaveIsHeldForASecondAndThenLonger(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+	f.due(at(0))
+	now := at(0)
+	for _, hold := range []time.Duration{leavingHold, 2 * leavingHold, longestLeavingHold, longestLeavingHold} {
+		if kind, orderID, node := f.refuse("p", now, stillThere); kind != endLeaving || orderID != "o" || node != "n1" {
+			t.Fatalf("refused with %q for order %s on node %s", kind, orderID, node)
+		}
+		if _, next := f.due(now); !next.Equal(now.Add(hold)) {
+			t.Errorf("the hold ends at %s, want %s", next, now.Add(hold))
+		}
+		expectWakes(t, f, now.Add(hold-time.Millisecond))
+		if !f.closed("p", now.Add(hold-time.Millisecond)) {
+			t.Errorf("open before %s", hold)
+		}
+
+		now = now.Add(hold)
+
+		expectWakes(t, f, now, activation{orderID: "o"})
+		if f.closed("p", now) {
+			t.Errorf("closed after %s", hold)
+		}
+	}
+}
+
+func TestAPodThatWasNotTriedForAWhileIsHeldForASecondAgain(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+	f.due(at(0))
+	f.refuse("p", at(0), stillThere)
+	later := at(0).Add(leavingHold + longestLeavingHold)
+	f.due(later)
+
+	f.refuse("p", later, stillThere)
+
+	if _, next := f.due(later); !next.Equal(later.Add(leavingHold)) {
+		t.Errorf("the hold ends at %s, want %s", next, later.Add(leavingHold))
+	}
+}
+
+func TestAHoldDuringWhichNothingHappenedActivatesNothing(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+	f.due(at(0))
+
+	f.refuse("p", at(0), stillThere)
+
+	expectWakes(t, f, at(0).Add(leavingHold))
+	if f.closed("p", at(0).Add(leavingHold)) {
+		t.Error("still held")
+	}
+}
+
+func TestTheLastVictimsLeavingEndsAHold(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+	f.due(at(0))
+	f.refuse("p", at(0), stillThere)
+
+	f.deleted("a", at(100))
+
+	expectWakes(t, f, at(100).Add(settle), activation{orderID: "o"})
+	if f.closed("p", at(100).Add(settle)) {
+		t.Error("still held")
+	}
+}
+
+func TestAPodWhoseNodeDoesNotHelpAnyMoreMayPreemptElsewhere(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+
+	if kind, _, _ := f.refuse("p", at(10), unresolvable); kind != "" || f.hasOrder("o") {
+		t.Errorf("refused with %q, known %t", kind, f.hasOrder("o"))
+	}
+}
+
+func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.succeed("o", at(0), at(90000), notGone)
+	f.nominatedTo("p", "")
+
+	if kind, _, _ := f.refuse("p", at(10), stillThere); kind != "" || f.hasOrder("o") {
+		t.Errorf("refused with %q, known %t", kind, f.hasOrder("o"))
+	}
+}
+
+func TestAnOrderWithoutOutcomeIsInFlightWhereverItsNodeIs(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o", "a"))
+	f.commit("o", at(60000))
+
+	if kind, _, _ := f.refuse("p", at(10), unresolvable); kind != endInFlight {
+		t.Errorf("refused with %q", kind)
+	}
 }
 
 func TestVictimsThatLeftBeforeTheOutcomeAreNotWaitedFor(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
-	f.leftCache("p", "a")
+	f.left("a")
 	expectWakes(t, f, at(5))
 
 	f.succeed("o", at(10), at(90000), notGone)
@@ -228,7 +382,7 @@ func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
 	f.begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
 	f.commit("o2", at(60000))
 	f.succeed("o2", at(10), at(90000), notGone)
-	f.leftCache("q", "b")
+	f.left("b")
 
 	f.fail("o1", "delete refused", at(20), 0, noteNothing)
 
@@ -267,7 +421,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 
 			f.forget("p")
 
-			if len(f.live()) != 1 || !f.removes("o", "a") {
+			if len(f.live()) != 1 || f.remover("o", "a") == "" {
 				t.Error("its victims do not count as going")
 			}
 			if len(f.nominated()) != 0 || f.closed("p", at(50)) {
@@ -291,7 +445,7 @@ func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 
 	f.forget("p")
 
-	if len(f.live()) != 1 || !f.removes("o", "a") || f.closed("p", at(1)) {
+	if len(f.live()) != 1 || f.remover("o", "a") == "" || f.closed("p", at(1)) {
 		t.Error("its victims do not count as going, or its preemptor is held")
 	}
 	f.commit("o", at(60000))
@@ -386,7 +540,7 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
 	f.succeed("o", at(10), at(90000), notGone)
-	f.leftCache("p", "a")
+	f.left("a")
 	expectWakes(t, f, at(10), activation{orderID: "o"})
 
 	kind, _, _ := f.refuse("p", at(12), stillThere)
@@ -402,7 +556,7 @@ func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o", "a"))
 	f.succeed("o", at(10), at(90000), notGone)
-	f.leftCache("p", "a")
+	f.left("a")
 	expectWakes(t, f, at(10), activation{orderID: "o"})
 
 	if kind, _, _ := f.refuse("p", at(12), notThere); kind != "" {
@@ -420,7 +574,7 @@ func TestAReleasedPreemptorIsForgottenOnceItsCycleHasEnded(t *testing.T) {
 		f.begin(order("o", "a"))
 		f.cycled("p") // of another cycle: its order is in flight
 		f.succeed("o", at(10), at(90000), notGone)
-		f.leftCache("p", "a")
+		f.left("a")
 		expectWakes(t, f, at(10), activation{orderID: "o"})
 		f.due(at(10).Add(releasedLasts - time.Second))
 		if !f.hasOrder("o") {
@@ -446,18 +600,33 @@ func TestRememberedOutcomesAreBounded(t *testing.T) {
 	}
 }
 
-func TestLiveOrdersAreThoseWhoseVictimsAreNotGone(t *testing.T) {
+// However long victims take to leave, an order that has succeeded keeps no other preemptor waiting.
+func TestAnOrderThatHasSucceededIsInNoBoundAndNoRequest(t *testing.T) {
 	f := newInflight()
 	f.begin(order("o1", "b", "a"))
 	f.begin(of("q", order("o2", "c")))
-	f.succeed("o2", at(0), at(90000), notGone)
-	f.leftCache("q", "c")
+
+	f.succeed("o2", at(0), at(365*24*3600*1000), notGone)
 	f.due(at(0))
 
+	if f.count() != 1 {
+		t.Errorf("%d orders count, want 1", f.count())
+	}
 	live := f.live()
 
 	if len(live) != 1 || live[0].OrderID != "o1" || len(live[0].Victims) != 2 || live[0].Victims[0] != "a" {
 		t.Errorf("live orders %+v", live)
+	}
+}
+
+func TestAPodThatIsTerminatingForThePlannerAloneIsRemovedByTheOrderThatHasSucceeded(t *testing.T) {
+	f := newInflight()
+	f.begin(order("o1", "a"))
+	f.begin(of("q", order("o2", "b")))
+	f.succeed("o1", at(0), at(90000), notGone)
+
+	if a, b, c := f.remover("", "a"), f.remover("", "b"), f.remover("o2", "a"); a != "o1" || b != "" || c != "" {
+		t.Errorf("removed by %q, %q, %q", a, b, c)
 	}
 }
 
@@ -543,7 +712,7 @@ func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testin
 		}
 		f.begin(&inFlightPreemption{orderID: "o", preemptor: refOf(p), node: "n1", victims: []types.UID{"v"}, remaining: map[types.UID]time.Time{"v": {}}, createdAt: start, opensAt: start.Add(time.Hour)})
 		f.succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
-		f.leftCache("p", "v")
+		f.left("v")
 		gate.PodDeleted(victim.UID)
 		if activations, _ := f.due(start); len(activations) != 1 {
 			t.Fatalf("%d activations", len(activations))

@@ -75,28 +75,11 @@ func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, prof
 // Name implements Plugin.
 func (pl *MakeWay) Name() string { return Name }
 
-// EventsToRegister implements EnqueueExtensions.
+// EventsToRegister implements EnqueueExtensions. There are none: the queue passes over a pod that is gated by a plugin without events
+// in O(1) for each event of the cluster, under its lock. What PreEnqueue waits for comes from the pod informer and from the streams,
+// and then the pod is activated.
 func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{
-		// A gated pod hears of no event but those of the plugin that gates it. The deletion of a pod is
-		// how its victims leave; the hint takes a note of it.
-		{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}, QueueingHintFn: pl.victimLeft},
-	}, nil
-}
-
-// victimLeft notes that a pod has left the scheduler's cache: the scheduler takes a pod out of its
-// cache first and then asks the hints, under the queue's lock. That is exact, but it is not always
-// heard: where another plugin's hint says Queue first, the rest are not asked. The pod informer's
-// delete event, and a short while for the scheduler's own handler to run, is the other way to know.
-// It always skips: the pod is activated once, when the last victim has left.
-func (pl *MakeWay) victimLeft(logger klog.Logger, pod *v1.Pod, oldObj, _ any) (hint fwk.QueueingHint, err error) {
-	defer goroutines.RecoverPanic(klog.NewContext(context.Background(), logger), "queueing_hint", func() { hint, err = fwk.QueueSkip, nil })
-	if victim, ok := oldObj.(*v1.Pod); ok {
-		// Its quota is free before the pod is activated, even where the informer has not told the gate yet.
-		pl.engine.gate.PodLeftNode(victim.UID)
-		pl.engine.inflight.leftCache(pod.UID, victim.UID)
-	}
-	return fwk.QueueSkip, nil
+	return nil, nil
 }
 
 // PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.

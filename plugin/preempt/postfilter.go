@@ -273,7 +273,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 	default:
 		e.gate.CycleFailed(pod.UID)
 	}
-	if !goesOn && end.kind != endNominated && end.kind != endAwaiting && result != nil {
+	if !goesOn && result != nil && result.NominatedNodeName == "" {
 		e.endReservation(pod.UID) // its nomination ends
 	}
 	e.inflight.cycled(pod.UID)

@@ -314,16 +314,53 @@ func TestThePodIsReleasedOnceWhenItsVictimsAreGone(t *testing.T) {
 	w.show(p, "n1")
 	w.end(w.order(1), wire.ResultSucceeded)
 	w.eventually("the outcome is read", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving })
-	before := w.activator.of("p") // the one that gates it
-	if !w.gated(p) {
-		t.Fatal("released before its victim had left")
+	if w.activator.of("p") != 0 {
+		t.Fatal("activated before its victim had left")
 	}
 
 	w.delete(a)
 
-	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == before+1 })
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 	if w.gated(p) {
 		t.Error("still gated")
+	}
+}
+
+func TestWhileItsVictimsLeaveAPodKeepsItsNominationAndOrdersNothing(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.end(w.order(1), wire.ResultSucceeded)
+	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving && !e.gated })
+	requests, messages := len(w.bus.requests), len(w.bus.messages)
+
+	result, status := w.cycle(p)
+
+	if result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "n1" || status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+	if len(w.bus.requests) != requests || len(w.bus.messages) != messages {
+		t.Errorf("%d requests, %d orders", len(w.bus.requests)-requests, len(w.bus.messages)-messages)
+	}
+	if !w.gated(p) {
+		t.Error("not held after a cycle that failed")
+	}
+	w.eventually("it is activated once more", func() bool { return w.activator.of("p") == 1 })
+}
+
+func TestAPodWhoseNodeHelpsNoMorePreemptsElsewhereWhileItsVictimsLeave(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.end(w.order(1), wire.ResultSucceeded)
+	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving && !e.gated })
+	requests := len(w.bus.requests)
+
+	statuses := framework.NewDefaultNodeToStatus() // of a node that is not in it removing pods does not help
+	_, status := w.plugin.PostFilter(w.ctx, w.state(p), p, statuses)
+
+	if w.entry("p") != nil || !strings.Contains(status.Message(), "preemption would not help") {
+		t.Errorf("entry %+v after %d requests, status %v", w.entry("p"), len(w.bus.requests)-requests, status)
 	}
 }
 
@@ -338,7 +375,7 @@ func TestAFailedOrderIsRevertedAndItsNodeLeftOutForAWhile(t *testing.T) {
 
 	w.end(order, wire.ResultFailed)
 
-	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 2 })
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 	if w.gated(p) || len(w.framework.NominatedPodsForNode("n1")) != 0 {
 		t.Errorf("gated %t, nominated %v", w.gated(p), w.framework.NominatedPodsForNode("n1"))
 	}
@@ -494,7 +531,7 @@ func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
 				return
 			}
 			w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
-			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 2 })
+			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 		})
 	}
 }
@@ -612,20 +649,6 @@ func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
 
 	if seen := w.bus.requests[0].Seen; seen[resourcePods] != 41003 || seen[resourceNodes] != 40961 {
 		t.Errorf("seen %v", seen)
-	}
-}
-
-func TestHintsSkipAndTakeANote(t *testing.T) {
-	w, p, a := simple(t, setup{}, nil)
-	w.nominated(p, "n1")
-
-	hint, err := w.plugin.victimLeft(klogger(w), p, a, nil)
-
-	if hint != fwk.QueueSkip || err != nil {
-		t.Errorf("hint %v, error %v", hint, err)
-	}
-	if e := w.entry("p"); len(e.remaining) != 0 {
-		t.Errorf("still waiting for %v", e.remaining)
 	}
 }
 

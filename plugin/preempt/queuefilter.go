@@ -44,10 +44,9 @@ type queueGate interface {
 	// AllowCycle lets a pod whose queue is full come to a cycle once more.
 	AllowCycle(uid types.UID)
 
-	// PodChanged, PodDeleted and PodLeftNode tell of pods as the informer and the scheduler's cache show them.
+	// PodChanged and PodDeleted tell of pods as the informer shows them.
 	PodChanged(pod *v1.Pod)
 	PodDeleted(uid types.UID)
-	PodLeftNode(uid types.UID)
 
 	// Run activates pods that fit, and writes the conditions of those that are held, until the context ends.
 	Run(ctx context.Context, process queuegate.Process)

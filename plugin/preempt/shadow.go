@@ -164,7 +164,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
 		return reply, nil
 	}
-	v := &verifier{handle: filters, state: state, pod: pod, now: time.Now(), removes: removedBy(request.LiveOrders), refused: set(request.RefusedVictims)}
+	v := &verifier{handle: filters, state: state, pod: pod, now: time.Now(), remover: removerAmong(request.LiveOrders), refused: set(request.RefusedVictims)}
 	// All of them: who asks may leave out nodes on which its last orders failed.
 	passed, failed := v.verify(ctx, reply, len(chosen), true, func(found []*verifiedCandidate) { rank(found, v.now) })
 	if ctx.Err() != nil && len(passed) == 0 {
@@ -248,13 +248,18 @@ func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message strin
 	}
 }
 
-// removedBy says what the orders in flight of who asks remove.
-func removedBy(orders []wire.LiveOrder) func(orderID string, uid types.UID) bool {
+// removerAmong says what the orders in flight of who asks remove.
+func removerAmong(orders []wire.LiveOrder) func(orderID string, uid types.UID) string {
 	victims := map[string]map[string]bool{}
 	for _, order := range orders {
 		victims[order.OrderID] = set(order.Victims)
 	}
-	return func(orderID string, uid types.UID) bool { return victims[orderID][string(uid)] }
+	return func(orderID string, uid types.UID) string {
+		if victims[orderID][string(uid)] {
+			return orderID
+		}
+		return ""
+	}
 }
 
 // asCandidates writes what stands as a planner would: what may be removed, in its order, with the victims marked.

@@ -30,11 +30,15 @@ const (
 	endGroupHeld    outcomeKind = "pod_group_held"
 	endUnaskable    outcomeKind = "unaskable"
 
-	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, victims of its last one are
-	// still leaving, its PriorityClass delays its preemption, or orders have lately been refused since the evictors' breaker is
-	// open. The nomination is kept; the chain stops, so that no other plugin evicts more, or earlier.
+	// <non-nil result naming the order's node, UnschedulableAndUnresolvable>. Victims of the pod's last order are still leaving. The
+	// nomination is kept, also where the informer does not show it yet; the chain stops. Where another scheduler's preemption is waited
+	// for, as below.
+	endLeaving outcomeKind = "victims_leaving"
+
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, its PriorityClass delays its preemption, or orders have
+	// lately been refused since the evictors' breaker is open. The nomination is kept; the chain stops, so that no other plugin evicts
+	// more, or earlier.
 	endInFlight    outcomeKind = "in_flight"
-	endLeaving     outcomeKind = "victims_leaving"
 	endDelayed     outcomeKind = "delayed"
 	endBreakerOpen outcomeKind = "breaker_open"
 
@@ -67,7 +71,7 @@ const (
 // preemptResult is how one PostFilter call ended, with the words for the pod's condition.
 type preemptResult struct {
 	kind    outcomeKind
-	node    string // with endNominated and endAwaiting
+	node    string // with endNominated and endAwaiting, and with endLeaving where it is for an order of this process
 	message string
 	clear   bool // a nomination that the ending would keep was taken back in memory
 }
@@ -91,7 +95,12 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
 	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endLeaving, endDelayed, endBreakerOpen:
+	case endLeaving:
+		if e.node != "" {
+			return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.UnschedulableAndUnresolvable)
+		}
+		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
+	case endInFlight, endDelayed, endBreakerOpen:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)

@@ -19,7 +19,7 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endGroupHeld:    {"", fwk.UnschedulableAndUnresolvable},
 		endUnaskable:    {"", fwk.UnschedulableAndUnresolvable},
 		endInFlight:     {noResult, fwk.UnschedulableAndUnresolvable},
-		endLeaving:      {noResult, fwk.UnschedulableAndUnresolvable},
+		endLeaving:      {"n1", fwk.UnschedulableAndUnresolvable},
 		endNever:        {noResult, fwk.Unschedulable},
 		endPodGroup:     {noResult, fwk.Unschedulable},
 		endPlaced:       {noResult, fwk.Unschedulable},
@@ -51,5 +51,13 @@ func TestEachEndingHasItsPair(t *testing.T) {
 				t.Errorf("message %q", status.Message())
 			}
 		})
+	}
+}
+
+func TestAWaitForAnothersVictimsKeepsTheNominationAsItIs(t *testing.T) {
+	result, status := preemptResult{kind: endLeaving, message: "why"}.statusPair()
+
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("result %+v, status %v", result, status)
 	}
 }

@@ -25,7 +25,7 @@ package preempt
 //	committed       -> leaving         : succeeded
 //	committed       -> reverting       : failed (fail dependents), expired (fail dependents, blame evictors)
 //	committed       -> orphanCommitted : preemptorGone (open gate)
-//	leaving         -> absent          : expired (activate), nominationGone (activate), preemptorGone
+//	leaving         -> absent          : expired (activate), nodeUnresolvable, nominationGone (activate), preemptorGone
 //	leaving         -> released        : victimsGone (open gate, activate)
 //	leaving         -> reverting       : failed (fail dependents), awaitedFailed, nodeDeleted
 //	released        -> absent          : expired, preemptorGone, cycleFailed, cycleEnded
@@ -47,7 +47,7 @@ const (
 	planned                      // nominated; the order's publishing has not begun
 	storing                      // the order may be in the stream
 	committed                    // the order is in the stream, without outcome
-	leaving                      // the order succeeded; victims have not all left the scheduler's cache
+	leaving                      // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
 	released                     // activated; it keeps its place in its queue until its cycle ends, or for a while
 	reverting                    // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
 	clearing                     // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
@@ -74,44 +74,47 @@ func (p phase) preemptorGone() bool { return p == orphanStoring || p == orphanCo
 // reverts reports whether the order came to nothing.
 func (p phase) reverts() bool { return p == reverting || p == clearing }
 
-// live reports whether the order holds or frees room: its victims are not gone.
-func (p phase) live() bool { return p.unstored() || p.stored() || p == leaving }
+// live reports whether the order has no outcome. One that succeeded is settled: the API shows its victims as leaving, so that it is in
+// no bound and in no plan request.
+func (p phase) live() bool { return p.unstored() || p.stored() }
 
 // event is what happens to a preemptor or its order.
 type event int
 
 const (
-	nothing          event = iota
-	onNominated            // PostFilter nominated the pod
-	onAdopted              // another process' order was read from the stream
-	onReplaced             // another order of the pod takes its place
-	onStoring              // publishing begins
-	onStored               // the stream has taken the order
-	onNotNeeded            // the order was not stored, and its pod needs no room any more
-	onSuperseded           // the stream has another live order of the pod
-	onSucceeded            // the victims are deleted or leaving
-	onFailed               // the order failed, or was not stored
-	onExpired              // the time of the phase is over
-	onAwaitedFailed        // an order that this one counted on failed
-	onNodeDeleted          // the node was deleted
-	onNominationGone       // the API shows the pod nominated elsewhere, or not at all
-	onVictimsGone          // the last victim has left the scheduler's cache
-	onReverted             // the nomination was deleted in memory
-	onRevertFailed         // its deletion was not carried out
-	onPreemptorGone        // the pod was bound or deleted
-	onCycleFailed          // a cycle of the pod failed
-	onCycleTooEarly        // a cycle of the pod failed, with a victim still in the scheduler's snapshot
-	onCycleEnded           // a cycle of the pod has ended
-	onMembersMissing       // its gang has had too few pods for a while, and comes to no cycle
+	nothing            event = iota
+	onNominated              // PostFilter nominated the pod
+	onAdopted                // another process' order was read from the stream
+	onReplaced               // another order of the pod takes its place
+	onStoring                // publishing begins
+	onStored                 // the stream has taken the order
+	onNotNeeded              // the order was not stored, and its pod needs no room any more
+	onSuperseded             // the stream has another live order of the pod
+	onSucceeded              // the victims are deleted or leaving
+	onFailed                 // the order failed, or was not stored
+	onExpired                // the time of the phase is over
+	onAwaitedFailed          // an order that this one counted on failed
+	onNodeDeleted            // the node was deleted
+	onNodeUnresolvable       // in a cycle of the pod no removal of pods helps on the node, or it is not in the snapshot
+	onNominationGone         // the API shows the pod nominated elsewhere, or not at all
+	onVictimsGone            // the last victim has left the scheduler's cache
+	onReverted               // the nomination was deleted in memory
+	onRevertFailed           // its deletion was not carried out
+	onPreemptorGone          // the pod was bound or deleted
+	onCycleFailed            // a cycle of the pod failed
+	onCycleTooEarly          // a cycle of the pod failed, with a victim still in the scheduler's snapshot
+	onCycleEnded             // a cycle of the pod has ended
+	onHoldEnded              // the order succeeded, or the wait after a failed cycle is over
+	onMembersMissing         // its gang has had too few pods for a while, and comes to no cycle
 	eventCount
 )
 
 var eventNames = [...]string{
 	nothing: "nothing", onNominated: "nominated", onAdopted: "adopted", onReplaced: "replaced", onStoring: "storing", onStored: "stored",
 	onNotNeeded: "notNeeded", onSuperseded: "superseded", onSucceeded: "succeeded", onFailed: "failed", onExpired: "expired",
-	onAwaitedFailed: "awaitedFailed", onNodeDeleted: "nodeDeleted", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
+	onAwaitedFailed: "awaitedFailed", onNodeDeleted: "nodeDeleted", onNodeUnresolvable: "nodeUnresolvable", onNominationGone: "nominationGone", onVictimsGone: "victimsGone",
 	onReverted: "reverted", onRevertFailed: "revertFailed", onPreemptorGone: "preemptorGone", onCycleFailed: "cycleFailed",
-	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded", onMembersMissing: "membersMissing",
+	onCycleTooEarly: "cycleTooEarly", onCycleEnded: "cycleEnded", onHoldEnded: "holdEnded", onMembersMissing: "membersMissing",
 }
 
 func (e event) String() string { return eventNames[e] }
@@ -127,13 +130,14 @@ const (
 	failDependents               // orders that count on this one fail
 	blameEvictors                // a stored order was not ended in time, which is the evictors' to do
 	activate                     // the pod is to be tried again
+	activateHeld                 // the same where PreEnqueue has held it: the queue tells a gated pod of nothing
 	revert                       // the nomination is to be deleted, and then the pod to be tried again
 	effectCount
 )
 
 var effectNames = [...]string{
 	holdPlace: "hold place", releasePlace: "release place", closeGate: "close gate", openGate: "open gate", failDependents: "fail dependents",
-	blameEvictors: "blame evictors", activate: "activate", revert: "revert",
+	blameEvictors: "blame evictors", activate: "activate", activateHeld: "activate if held", revert: "revert",
 }
 
 func (e effect) String() string { return effectNames[e] }
@@ -164,9 +168,11 @@ var table = []transition{
 	{from(committed), onExpired, reverting, then(failDependents, blameEvictors)},
 	{from(planned, storing, committed, leaving, released), onFailed, reverting, then(failDependents)},
 
+	{from(leaving), onHoldEnded, same, then(openGate, activateHeld)},
 	{from(leaving), onVictimsGone, released, then(openGate, activate)},
 	{from(leaving), onAwaitedFailed, reverting, nil},
 	{from(leaving), onNodeDeleted, reverting, nil},
+	{from(leaving), onNodeUnresolvable, absent, then(releasePlace)},         // its cycle goes on, and plans anew
 	{from(leaving), onNominationGone, absent, then(releasePlace, activate)}, // a pod of higher priority has taken the place
 	{from(leaving), onExpired, absent, then(releasePlace, activate)},        // their kubelet may be dead
 
@@ -182,7 +188,7 @@ var table = []transition{
 	{from(clearing), onReverted, absent, then(releasePlace)},
 	{from(clearing), onRevertFailed, reverting, nil},
 
-	// A pod with an order is refused another one, and held from then on.
+	// A pod with an order is refused another one, and held from then on; once the order has succeeded, for a while.
 	{from(planned, storing, committed, leaving, reverting, clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
 
 	// An order whose publishing has not begun is never stored; any other may still remove its victims, and others may count on

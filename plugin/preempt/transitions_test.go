@@ -267,7 +267,8 @@ func exported() ([]byte, error) {
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
 		"answerFresh": answerFresh, "countedOnPoll": countedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": gateSlack,
-		"leavingSlack": leavingSlack, "nodeBackoffInitial": nodeBackoffInitial, "nominationWait": nominationWait,
+		"leavingHold": leavingHold, "leavingSlack": leavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": nodeBackoffInitial,
+		"nominationWait": nominationWait,
 		"publishTimeout": publishTimeout, "readBackDelay": readBackDelay, "reconcileEvery": reconcileEvery, "releasedLasts": releasedLasts,
 		"revertWait": revertWait, "settle": settle, "unansweredAfter": unansweredAfter,
 	} {

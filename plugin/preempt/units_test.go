@@ -74,12 +74,12 @@ func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
 
 			if c.waits {
 				time.Sleep(10 * settle)
-				if !w.gated(p) {
-					t.Error("tried while a pod is there that keeps it from its node")
+				if w.activator.of("p") != 0 {
+					t.Error("activated while a pod is there that keeps it from its node")
 				}
 				w.delete(b)
 			}
-			w.eventually("the pod is let go", func() bool { return !w.gated(p) })
+			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
 		})
 	}
 }

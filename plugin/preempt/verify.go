@@ -71,7 +71,7 @@ type verifiedCandidate struct {
 
 func (a *attempt) verifier() *verifier {
 	limited := a.engine.gate.HasMax(a.pod)
-	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), removes: a.engine.inflight.removes, refused: set(a.refused), limited: limited}
+	return &verifier{handle: a.handle, state: a.state, pod: a.pod, now: a.engine.clock.Now(), remover: a.engine.inflight.remover, refused: set(a.refused), limited: limited}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
@@ -109,8 +109,8 @@ type verifier struct {
 	state  fwk.CycleState
 	pod    *v1.Pod
 	now    time.Time
-	// removes reports whether an order in flight removes a pod. A planner's word alone makes no pod go.
-	removes func(orderID string, uid types.UID) bool
+	// remover is the order in flight that removes a pod, empty where none does. A planner's word alone makes no pod go.
+	remover func(orderID string, uid types.UID) string
 	// refused are pods that could not be evicted for this one lately.
 	refused map[string]bool
 	// limited: the pod's queue, or one above it, has a max, which counts pods on all nodes until they have left.
@@ -193,12 +193,11 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 		if !ok {
 			continue
 		}
-		one := awaitedPod{pod: info.GetPod(), orderID: awaited.OrderID}
-		switch {
-		case terminating(one.pod, v.now):
-			one.orderID = ""
-		case one.orderID == "" || !v.removes(one.orderID, one.pod.UID):
-			return nil, failure{cause: causeAwaited}
+		one := awaitedPod{pod: info.GetPod()}
+		if !terminating(one.pod, v.now) {
+			if one.orderID = v.remover(awaited.OrderID, one.pod.UID); one.orderID == "" {
+				return nil, failure{cause: causeAwaited}
+			}
 		}
 		if !dry.remove(ctx, info) {
 			return nil, dry.failure(ctx)

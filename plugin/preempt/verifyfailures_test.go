@@ -187,7 +187,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 	w := newWorld(t, setup{filters: withGatekeeper("keeps")}, []*v1.Node{node("full"), node("kept"), node("free")}, p,
 		pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj(), pod("keeps", "kept", high, nil).Obj(), pod("x", "kept", low, small).Obj(), pod("y", "free", low, small).Obj())
 	state, other := w.state(p), pod("c", "free", low, small).Obj()
-	v := verifier{handle: w.framework, state: state, pod: p, now: time.Now(), removes: w.plugin.engine.inflight.removes}
+	v := verifier{handle: w.framework, state: state, pod: p, now: time.Now(), remover: w.plugin.engine.inflight.remover}
 	few := candidate("full", "!a", "!b")
 	few.MaxVictims = 1
 	awaiting := candidate("full", "!a")

@@ -230,19 +230,6 @@ func (g *Gate) PodDeleted(uid types.UID) {
 	g.drop(uid)
 }
 
-// PodLeftNode takes in that a pod has left its node, from the scheduler's cache, which may be ahead of the
-// informer's events here. A pod whose placement was taken back is no such pod: it may hold a place still.
-func (g *Gate) PodLeftNode(uid types.UID) {
-	if g.tree.Load() == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.usage != nil && g.usage.members[uid] != nil && g.usage.members[uid].bound {
-		g.drop(uid)
-	}
-}
-
 // Reserve takes a place for a pod, where there is still one: between a cycle's check and this, pods may
 // have come that this scheduler did not place.
 func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {

@@ -240,20 +240,6 @@ func TestAPreemptorWithAnOrderHasThePlaceThatNoOtherPodGets(t *testing.T) {
 	}
 }
 
-func TestAVictimsQuotaIsFreeOnceItHasLeftTheSchedulersCache(t *testing.T) {
-	w := limited(t, limit("root", "cpu", 100))
-	victim, assumed := in("", "v", low, 60).Obj(), in("", "a", low, 40).Obj()
-	w.shows(on(victim, "n1"), assumed)
-	w.gate.Reserve(on(assumed, "n1"), wire.ModeEnforce)
-
-	w.gate.PodLeftNode(assumed.UID) // its placement was taken back, which Unreserve tells
-	w.gate.PodLeftNode(victim.UID)
-
-	if used := w.used("root", "cpu"); used != 40 {
-		t.Errorf("%d used, want what is reserved", used)
-	}
-}
-
 func TestAPodThatCameFromElsewhereIsSeenWhenAPlaceIsReserved(t *testing.T) {
 	w := limited(t, limit("root", "cpu", 100))
 	p := in("", "p", 0, 100).Obj()

@@ -38,6 +38,9 @@ class Entry:
     awaited: dict[str, str]
     phase: str = "absent"
     gated: bool = False
+    held: bool = False
+    held_until: float = 0.0
+    failed_cycles: int = 0
     remaining: dict[str, float | None] = field(default_factory=dict)
     not_before: float = 0.0
     reserved_until: float = 0.0
@@ -54,8 +57,8 @@ class Entry:
 
     @property
     def live(self) -> bool:
-        """Whether the order holds or frees room."""
-        return self.phase in (*UNSTORED, *STORED, "leaving")
+        """Whether the order has no outcome."""
+        return self.phase in (*UNSTORED, *STORED)
 
 
 @dataclass(frozen=True)
@@ -236,10 +239,16 @@ class InFlight:
     def gate(self, uid: str, now: float) -> bool:
         """Whether PreEnqueue holds a pod."""
         entry = self.by_pod.get(uid)
-        return entry is not None and entry.gated and now < entry.opens_at
+        closed = entry is not None and entry.gated and now < entry.opens_at
+        if entry is not None and closed:
+            entry.held = True
+        return closed
 
     def refuse(self, uid: str, now: float, still_there: Callable[[str, str], bool]) -> bool:
-        """Whether a pod that failed a cycle may not preempt now, since it has an order."""
+        """Whether a pod that failed a cycle may not preempt now, since it has an order.
+
+        Removing pods may help on every node.
+        """
         entry = self.by_pod.get(uid)
         if entry is None or (entry.phase == "leaving" and now >= entry.opens_at):
             return False
@@ -248,10 +257,19 @@ class InFlight:
         met = any(still_there(entry.node, victim) for victim in (*entry.victims, *entry.awaited))
         if early and now < entry.opens_at and met:
             event = "cycleTooEarly"
+        if entry.phase == "leaving" and entry.nomination_taken:
+            event = "nominationGone"
         self._happens(entry, event)
         if event == "cycleTooEarly":
             entry.not_before = now + delay * 2**entry.early
             entry.early += 1
+        elif entry.phase == "leaving":
+            if now - entry.held_until >= self._seconds["longestLeavingHold"]:
+                entry.failed_cycles = 0
+            hold = self._seconds["leavingHold"] * 2**entry.failed_cycles
+            entry.held_until = now + min(hold, self._seconds["longestLeavingHold"])
+            entry.failed_cycles = min(entry.failed_cycles + 1, 10)
+            self._notify()
         return entry.phase != "absent"
 
     def due(self, now: float) -> tuple[list[Activation], float | None]:
@@ -270,7 +288,8 @@ class InFlight:
                     self._revert_from(entry, why, now)
                 if entry.phase == "released":
                     entry.reserved_until = now + self._seconds["releasedLasts"]
-                if "activate" in step[1]:
+                if "activate" in step[1] or ("activate if held" in step[1] and entry.held):
+                    entry.held = False
                     activations.append(Activation(entry.order_id, entry.uid, entry.node, False, why))
                 if "revert" in step[1]:
                     unpublished = not entry.message
@@ -297,6 +316,11 @@ class InFlight:
                     return "nominationGone"
                 if now < entry.opens_at and self._gone(entry, now, again):
                     return "victimsGone"
+                if entry.gated and now < entry.opens_at and None in entry.remaining.values():
+                    if now >= entry.held_until:
+                        return "holdEnded"
+                    again.append(min(entry.held_until, entry.opens_at))
+                    return ""
                 return late(entry.opens_at)
             case "released":
                 return late(entry.reserved_until)

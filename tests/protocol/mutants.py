@@ -35,7 +35,7 @@ from protocol.scheduler import Scheduler, UnstoredError
 from protocol.streams import Nats
 from protocol.table import Table
 
-MOST_SEEDS = 1000
+MOST_SEEDS = 2000
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,10 @@ MUTANTS = (
     Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 5),
     Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 41),
     Mutant(
-        "old-looks-count", "an evictor that was stopped deletes by what it read before", _old_looks_count, 737
+        "old-looks-count",
+        "an evictor that was stopped deletes by what it read before",
+        _old_looks_count,
+        1104,
     ),
     Mutant(
         "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 198

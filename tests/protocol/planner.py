@@ -34,7 +34,7 @@ class Planner:
     ) -> None:
         self.world, self.cluster, self.nats, self.process = world, cluster, nats, process
         bus = SimulatedBus(nats, process, "planner")
-        self.ledger = Ledger()
+        self.ledger = Ledger(self._stays)
         self.marks = Marks(lambda: world.loop.virtual)
         self.follower = OrderFollower(bus, self.ledger, _METRICS, process.now())
         self.repairs = RepairProposer(
@@ -74,6 +74,10 @@ class Planner:
         else:
             self.pods[pod.metadata.uid] = pod
             self.marks.put(pod)
+
+    def _stays(self, uid: str) -> bool:
+        pod = self.pods.get(uid)
+        return pod is not None and pod.metadata.deletion_timestamp is None
 
     def _serve(self) -> None:
         if self.leading.leads:

@@ -411,7 +411,6 @@ class Scheduler:
     async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
         uid = pod.metadata.uid
         await self._await_nomination(uid, chosen.node)
-        self._activate(uid)
         while not self.inflight.counts_on_stored(order_id):
             await self.process.sleep(self.seconds["countedOnPoll"])
         epoch = await self._fence()

@@ -16,7 +16,7 @@ const subsystem = "makeway_scheduler"
 
 var panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 	Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-	Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, reserve, unreserve, queueing_hint, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
+	Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, observe, reserve, unreserve, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
 }, []string{"where"})
 
 // RegisterMetrics registers the metric of panics with the scheduler's own, once.

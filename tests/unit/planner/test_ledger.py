@@ -112,16 +112,30 @@ def test_an_ended_order_is_not_brought_back_by_a_plugin_that_is_behind() -> None
     assert ledger.in_flight([told("ord-1", "a")], NOW) == {}
 
 
-def test_victims_of_an_order_that_succeeded_are_awaited_while_the_plugin_still_sees_them() -> None:
-    ledger = Ledger()
-    ledger.ended(outcome("ord-1", "succeeded", a="deleted", b="terminating"))
+def test_victims_of_an_order_that_succeeded_are_awaited_until_the_watch_shows_them_leaving() -> None:
+    staying = {"a", "b", "c"}
+    ledger = Ledger(staying.__contains__)
+    ledger.ended(outcome("ord-1", "succeeded", a="deleted", b="terminating", c="spared"))
 
-    assert ledger.in_flight(
-        [LiveOrder(order_id="ord-1", preemptor_uid="p", node="n", victims=("a", "b"))], NOW
-    ) == {
-        "a": "ord-1",
-        "b": "ord-1",
-    }
+    assert ledger.in_flight([], NOW) == {"a": "ord-1", "b": "ord-1"}, "no plugin tells the order any more"
+
+    staying.remove("a")
+
+    assert ledger.in_flight([], NOW) == {"b": "ord-1"}
+
+
+def test_victims_that_the_watch_shows_staying_are_not_awaited_for_ever() -> None:
+    ledger = Ledger(lambda uid: True)
+    ledger.ended(outcome("ord-1", "succeeded", a="deleted"))
+
+    assert ledger.in_flight([], NOW + REMEMBERED) == {"a": "ord-1"}
+    assert ledger.in_flight([], NOW + REMEMBERED + timedelta(seconds=1)) == {}
+
+
+def test_victims_of_an_order_that_failed_are_not_awaited() -> None:
+    ledger = Ledger(lambda uid: True)
+    ledger.ended(outcome("ord-1", "failed", a="deleted"))
+
     assert ledger.in_flight([], NOW) == {}
 
 

@@ -161,7 +161,7 @@ def parts_of(context: PlannerContext) -> Parts:
 
 
 def _seen(context: PlannerContext) -> ClusterState:
-    api, bus, metrics, ledger = context.api, context.bus, PlannerMetrics(context.registry), Ledger()
+    api, bus, metrics = context.api, context.bus, PlannerMetrics(context.registry)
     journal = Journal(lambda: snapshot.undecided)
     past = ShortPast()
 
@@ -172,7 +172,12 @@ def _seen(context: PlannerContext) -> ClusterState:
     def unsynced() -> str:
         return seen.unsynced()
 
+    def staying(uid: str) -> bool:
+        pod = snapshot.pods.get(uid)
+        return pod is not None and bool(pod.node) and not pod.terminating
+
     snapshot = Snapshot(chunk=CHUNK, applied=applied)
+    ledger = Ledger(staying)
     marks = Marks()
     events = EventRecorder(api, "makeway.dev/planner", context.identity)
     warnings = ClassWarnings(events)

@@ -6,7 +6,7 @@ Pure state: the service tells it what it reads, and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -58,19 +58,28 @@ class _Ended:
     counts: bool
 
 
+def _unwatched(_: str) -> bool:
+    """Report of no pod that it stays: for a ledger beside no watch."""
+    return False
+
+
 class Ledger:
     """Live and lately ended orders by id. A call costs O(orders in flight, and ended within STATUS_LAG).
 
+    `staying`: reports whether the cluster, as it is watched here, shows a pod as neither gone nor being
+    deleted. `_settled`: by pod, the order that succeeded and removed it, until the watch shows that.
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
     monotonic clock before which all orders that were stored have been read. `pauses`: what ended orders say
     of their preemptors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:
         self.read_until = 0.0
         self.pauses = Pauses()
         self._waiting = LimitedPreemptors()
+        self._staying = staying
+        self._settled: dict[str, str] = {}
         self._live: dict[str, _Live] = {}
         self._ended: dict[str, _Ended] = {}
         self._lately: deque[_Ended] = deque()
@@ -100,6 +109,8 @@ class Ledger:
         succeeded = outcome.result == "succeeded"
         ended = _Ended(removed, succeeded, outcome.finished_at, outcome.reason not in _OF_THE_BREAKER)
         self._ended[outcome.order_id] = ended
+        if succeeded:
+            self._settled.update(dict.fromkeys(removed, outcome.order_id))
         if live is not None:
             self._note(live.order, ended)
         self._lately.append(ended)
@@ -112,10 +123,10 @@ class Ledger:
     def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
 
-        `told`: the plugin's complete set, which may be ahead of the streams or behind them, and names an
-        order that has succeeded until its victims have left the scheduler's cache: they are leaving, and
-        need no second order. A pod that two orders name belongs to the elder. `asking`: UID of the
-        preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
+        `told`: the plugin's complete set, which may be ahead of the streams or behind them. Victims of an
+        order that has succeeded are in no set: they need no second order, so they count as in flight until
+        the watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of
+        the preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
         plugin does not name has ended, though its outcome was not read here yet; to count on its victims
         would be to count on an order that failed.
         """
@@ -126,12 +137,10 @@ class Ledger:
             if not asking or live.preemptor != asking
         }
         for order in told:
-            ended = self._ended.get(order.order_id)
-            if ended is None:
+            if order.order_id not in self._ended:
                 victims.setdefault(order.order_id, order.victims)
-            elif ended.succeeded:
-                victims[order.order_id] = ended.removed
-        found: dict[str, str] = {}
+        self._settled = {uid: order_id for uid, order_id in self._settled.items() if self._staying(uid)}
+        found = dict(self._settled)
         for order_id in sorted(victims):
             for uid in victims[order_id]:
                 found.setdefault(uid, order_id)
@@ -219,7 +228,10 @@ class Ledger:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
             del self._live[order_id]
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+            order_id = next(iter(self._ended))
+            for uid in self._ended.pop(order_id).removed:
+                if self._settled.get(uid) == order_id:
+                    del self._settled[uid]
         while self._named and now - next(iter(self._named.values())) > REMEMBERED:
             del self._named[next(iter(self._named))]
         while self._lately and now - self._lately[0].at > STATUS_LAG:
