@@ -181,8 +181,8 @@ def evictor_config(subjects: Subjects) -> dict[str, Any]:
         "ack_policy": "explicit",
         "ack_wait": ACK_WAIT_SECONDS * _SECOND,
         "max_deliver": -1,
-        # Orders in the hands of all evictors together.
-        "max_ack_pending": 1000,
+        # Orders in the hands of all evictors together, and those that were given back and wait to come again.
+        "max_ack_pending": 10_000,
         "replay_policy": "instant",
     }
 

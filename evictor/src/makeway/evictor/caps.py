@@ -31,7 +31,7 @@ from makeway.evictor.rates import Evictions, OverCap, Room, victims_of
 from makeway.evictor.verdicts import Refused
 
 MOST_WAITING: Final = 400
-"""Orders that wait for a rate in one evictor. Those in hand are 500: some are left for what need not wait."""
+"""Orders that wait for a rate in one evictor. Of those in hand some are left for what need not wait."""
 
 MOST_AWAITING: Final = 250
 """Orders that wait for other orders in one evictor; each asks the stream every two seconds."""

@@ -222,13 +222,15 @@ class Execution:
     async def run(self) -> None:
         """Carry the order out as far as it can be. Raises nothing but cancellation."""
         unsubscribe = self._mode_guard.subscribe(self._reconsider)
+        ended = False
         try:
             await self._until_halted(self._take_up)
             if self.stop is not None and not decide.has_ended_elsewhere(self.stop):
                 await self._until_halted(self._finish_units)
+            ended = True
         finally:
             unsubscribe()
-            self._settle()
+            self._settle(ended=ended)
 
     async def _until_halted(self, act: Callable[[], Awaitable[None]]) -> None:
         with contextlib.suppress(Halt):
@@ -340,11 +342,14 @@ class Execution:
         """The caps let some victims go too late: stop."""
         self._halt(refused_by_cap(over))
 
-    def _settle(self) -> None:
-        """Tell the caps what was evicted; where this delivery is not the first, by an earlier one as well."""
+    def _settle(self, *, ended: bool) -> None:
+        """Tell the caps what was evicted; where this delivery is not the first, by an earlier one as well.
+
+        `ended`: the order is not given to another delivery, which would count that again.
+        """
         sent = [one for one in self.progress.values() if one.delete_sent]
         self._caps.settle(self._reserved, Counter(one.victim.namespace for one in sent), self._clock.now())
-        if self._deliveries > 1 or self._units.is_taken_over:
+        if ended and (self._deliveries > 1 or self._units.is_taken_over):
             before = [
                 one.victim.namespace
                 for one in self.progress.values()

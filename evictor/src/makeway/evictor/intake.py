@@ -6,19 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import NoReturn, Protocol
 
 import structlog
 
 from makeway.bus.errors import BusUnavailable
+from makeway.evictor.hand import MAX_IN_HAND, places_of
 from makeway.evictor.slots import Slots
 
 KEEP_SECONDS = 3.0
 """Between two in-progress acknowledgements; a third of the consumer's AckWait of 10 s."""
-
-MAX_IN_HAND = 500
-"""Orders taken ahead. Among these an important one passes the others; when this process is killed, they are
-given to another after `ACK_WAIT_SECONDS`. As many as a scheduler has under way, over two evictors."""
 
 NEXT_TIMEOUT_SECONDS = 30.0
 """How long one wait for an order lasts; nothing depends on it."""
@@ -83,39 +81,41 @@ async def take_forever(
     slots: Slots,
     most: int = MAX_IN_HAND,
 ) -> NoReturn:
-    """Hand each order to `handle`, at most `most` at once; which of them work is for `slots` to say.
+    """Hand each order to `handle`, while they take less than `most` places; `slots` says which of them work.
 
     When cancelled, orders that wait for their first slot are cancelled, and those under way may end for
     `DRAIN_SECONDS`; then they are cancelled, too. `handle` answers that by giving its order back. An error
     that leaves `handle` is raised here: it is a defect, and the process starts afresh.
     """
-    free = asyncio.Semaphore(most)
+    used, freed = 0, asyncio.Event()
     under_way: set[asyncio.Task[None]] = set()
     broken: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
 
     async def run(delivery: OrderDelivery) -> None:
         await handle(delivery)
 
-    def ended(task: asyncio.Task[None]) -> None:
+    def ended(places: int, task: asyncio.Task[None]) -> None:
+        nonlocal used
         under_way.discard(task)
-        free.release()
+        used -= places
+        freed.set()
         error = None if task.cancelled() else task.exception()
         if error is not None and not broken.done():
             broken.set_exception(error)
 
     async def take() -> NoReturn:
+        nonlocal used
         while True:
-            await free.acquire()
-            delivery = None
-            try:
-                delivery = await orders.next(NEXT_TIMEOUT_SECONDS)
-            finally:
-                if delivery is None:
-                    free.release()
+            while used >= most:
+                freed.clear()
+                await freed.wait()
+            delivery = await orders.next(NEXT_TIMEOUT_SECONDS)
             if delivery is not None:
+                places = places_of(len(delivery.data))
+                used += places
                 task = asyncio.create_task(run(delivery))
                 under_way.add(task)
-                task.add_done_callback(ended)
+                task.add_done_callback(partial(ended, places))
 
     taking = asyncio.create_task(take())
     try:

@@ -143,6 +143,12 @@ class EvictorMetrics:
             "Orders in hand: being carried out or rolled back, or waiting for their turn.",
             registry=registry,
         )
+        self.given_back = Counter(
+            "makeway_evictor_orders_given_back",
+            "Orders that were given back to the stream for a few seconds, since orders that only wait, of "
+            "their namespace or of all, have their share of this evictor's places.",
+            registry=registry,
+        )
         self.over_caps = Counter(
             "makeway_evictor_orders_over_caps",
             "Orders over one of the policy's caps on evictions. cap: victims-per-minute, victims-share (of "

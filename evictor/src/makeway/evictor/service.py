@@ -30,6 +30,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.execution import Execution
 from makeway.evictor.fences import Fences
 from makeway.evictor.group_execution import GroupExecution
+from makeway.evictor.hand import GIVE_BACK_SECONDS, Hand, Place, places_of
 from makeway.evictor.holds import Holds
 from makeway.evictor.intake import OrderDelivery, extended
 from makeway.evictor.late_members import LateMembers
@@ -123,6 +124,7 @@ class Evictor:
         self._late_members = LateMembers()
         self._started_at = clock.now()
         self.holds = Holds()
+        self._hand = Hand(metrics)
         self._cluster = cluster
         self._records = records
         self._clock = clock
@@ -158,8 +160,10 @@ class Evictor:
             self._metrics.in_flight.track_inprogress(),
         ):
             try:
-                async with extended(delivery):
-                    await self._settle_in_turn(order, delivery)
+                async with extended(delivery), self._hand.alone(order.order_id):
+                    if not await self._settle_in_turn(order, delivery):
+                        await delivery.nak(GIVE_BACK_SECONDS)
+                        return
                     await failpoint("evictor.before-ack")
                     await delivery.ack_sync()
             except BusUnavailable as error:
@@ -214,9 +218,27 @@ class Evictor:
 
     # ---------------------------------------------------------------------------------- one order
 
-    async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> None:
-        """Wait for a slot, which is free again when the order has ended."""
+    async def _settle_in_turn(self, order: EvictionOrder, delivery: OrderDelivery) -> bool:
+        """Settle an order that the hand has room for; False where it is to be given back."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
         turn = self._slots.turn(order, delivery.sequence, self._clock)
+        place = Place(turn, places_of(len(delivery.data)), delivery.deliveries, task.cancel)
+        if not self._hand.take(place):
+            return False
+        turn.on_wait = partial(self._hand.waits, place)
+        try:
+            await self._settle_with(turn, order, delivery)
+        except asyncio.CancelledError:
+            if not place.back or task.uncancel():
+                raise
+            return False
+        finally:
+            self._hand.leave(place)
+        return True
+
+    async def _settle_with(self, turn: Turn, order: EvictionOrder, delivery: OrderDelivery) -> None:
+        """Wait for a slot, which is free again when the order has ended."""
         self.holds.put(order, "line", self._clock.now())
         try:
             await turn.enter()
@@ -238,6 +260,7 @@ class Evictor:
             return
         _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
         outcome = await self._carry_out(order, delivery, turn)
+        turn.on_wait = lambda: None  # what is known of the order would be lost
         await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome), turn)
         tracing.tell(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from bisect import insort
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
@@ -137,6 +137,13 @@ class Turn:
         self._given = asyncio.Event()
         self._first: asyncio.Task[object] | None = None
         self._task: asyncio.Task[object] | None = None  # the order's own
+        self.on_wait: Callable[[], None] = _nothing
+        """Called where all that is left of an order waits, for `TROUBLE` or so long after it began."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the order has had a slot."""
+        return self._begun is not None
 
     @property
     def place(self) -> tuple[bool, int, int]:
@@ -232,6 +239,9 @@ class Turn:
     async def _wait(self, seconds: float) -> None:
         self._idle += 1
         self._leave_if_idle()
+        begun = self._begun or self.now()
+        if not self._at_work and self.now() + timedelta(seconds=min(seconds, 1.0)) - begun >= TROUBLE:
+            self.on_wait()
         try:
             await self._clock.sleep(seconds)
         finally:
@@ -243,6 +253,10 @@ class Turn:
             self.leave()
             if self._slots.stopping:
                 self.stop_resting()
+
+
+def _nothing() -> None:
+    """Nothing follows from it."""
 
 
 def _place(turn: Turn) -> tuple[bool, int, int]:

@@ -1,0 +1,162 @@
+"""Orders in trouble of one namespace, in whatever number, hold up no healthy order of another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from makeway.bus.messages import EvictionOrder
+from makeway.evictor.hand import (
+    GIVE_BACK_SECONDS,
+    MAX_IN_HAND,
+    MOST_DELIVERIES,
+    PLACE_BYTES,
+    SHARE,
+    places_of,
+)
+from makeway.evictor.intake import take_forever
+from unit.evictor.building import make_order
+from unit.evictor.fakes import SERVER_ERROR, FakeDelivery
+from unit.evictor.test_service import World, no_slots, running
+from unit.evictor.test_slots import Running, Stream, order_of
+
+
+class Given(FakeDelivery):
+    """A delivery that comes again when it was given back, after its delay."""
+
+    def __init__(self, stream: Redelivering, order: EvictionOrder, deliveries: int = 1) -> None:
+        super().__init__(order, deliveries)
+        self._stream, self._order = stream, order
+        stream.in_hand += 1
+        stream.most_in_hand = max(stream.most_in_hand, stream.in_hand)
+
+    async def ack_sync(self) -> None:
+        await super().ack_sync()
+        self._stream.in_hand -= 1
+
+    async def nak(self, delay_seconds: float = 0.0) -> None:
+        await super().nak(delay_seconds)
+        self._stream.in_hand -= 1
+        self._stream.given_back.append(delay_seconds)
+        again = asyncio.create_task(self._stream.come_again(self._order, self.deliveries + 1, delay_seconds))
+        self._stream.coming.add(again)
+        again.add_done_callback(self._stream.coming.discard)
+
+
+class Redelivering(Stream):
+    """A stream with a consumer that delivers again."""
+
+    def __init__(self, world: Running) -> None:
+        super().__init__()
+        self._world = world
+        self._left: asyncio.Queue[tuple[EvictionOrder, int]] = asyncio.Queue()
+        self.given_back: list[float] = []
+        self.coming: set[asyncio.Task[None]] = set()
+        self.in_hand = self.most_in_hand = 0
+
+    def put(self, *orders: EvictionOrder) -> None:
+        for order in orders:
+            self._left.put_nowait((order, 1))
+
+    async def come_again(self, order: EvictionOrder, deliveries: int, delay: float) -> None:
+        await self._world.clock.sleep(delay)
+        self._left.put_nowait((order, deliveries))
+
+    async def next(self, timeout_seconds: float) -> FakeDelivery | None:
+        order, deliveries = await self._left.get()
+        self.handed.append(Given(self, order, deliveries))
+        return self.handed[-1]
+
+
+@pytest.mark.parametrize("count", [510, 2000])
+async def test_any_number_of_orders_in_trouble_holds_up_no_healthy_one(count: int) -> None:
+    dead = [f"dead-{number}" for number in range(count)]
+    world = Running(32, *dead, "healthy")
+    stream = world.stream = Redelivering(world)
+    for name in dead:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+
+    async with world.taking_orders():
+        stream.put(*(order_of(name, namespace="dead") for name in dead))
+        await world.clock.run(6)
+        stream.put(order_of("healthy"))
+        await world.clock.run(1.5)
+
+        assert world.records.outcomes["ord-healthy"].result == "succeeded"
+        # All of those in trouble live, and some are tried again and again.
+        assert set(world.records.outcomes) == {"ord-healthy"}
+        assert stream.most_in_hand <= MAX_IN_HAND
+        assert set(stream.given_back) == {GIVE_BACK_SECONDS}
+
+
+async def test_orders_that_were_given_back_have_their_end_and_none_is_put_aside() -> None:
+    dead = [f"dead-{number}" for number in range(SHARE + 20)]
+    world = Running(32, *dead)
+    stream = world.stream = Redelivering(world)
+    for name in dead:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+
+    async with world.taking_orders():
+        stream.put(*(order_of(name, namespace="dead") for name in dead))
+        await world.clock.run(90)
+
+    assert stream.given_back
+    assert len(world.records.outcomes) == len(dead)
+    assert max(one.deliveries for one in stream.handed) < MOST_DELIVERIES
+
+
+async def test_a_few_orders_in_trouble_are_given_back_to_nobody() -> None:
+    dead = [f"dead-{number}" for number in range(SHARE)]
+    world = Running(32, *dead)
+    stream = world.stream = Redelivering(world)
+    for name in dead:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+
+    async with world.taking_orders():
+        stream.put(*(order_of(name, namespace="dead") for name in dead))
+        await world.clock.run(90)
+
+    assert stream.given_back == []
+    assert len(world.records.outcomes) == SHARE
+
+
+async def test_a_second_delivery_of_an_order_under_way_waits_for_the_first() -> None:
+    world = World(*running("a"))
+    world.cluster.slow["delete", "a"] = 200
+    order = make_order("a")
+    world.records.orders[order.preemptor_uid] = order
+    first, second = FakeDelivery(order), FakeDelivery(order, 2)
+
+    await asyncio.gather(world.evictor.handle(first), world.evictor.handle(second))
+
+    assert (first.said, second.said) == (["ack"], ["ack"])
+    assert world.cluster.deletes() == ["a"]
+    assert [name for operation, name in world.cluster.calls if operation == "mark"] == ["a"]
+
+
+def test_an_order_takes_places_by_its_size() -> None:
+    assert [places_of(size) for size in (0, PLACE_BYTES - 1, PLACE_BYTES, 8 * PLACE_BYTES)] == [1, 1, 2, 9]
+
+
+async def test_large_orders_fill_the_hand_before_many_small_ones_would() -> None:
+    taken = 0
+    never = asyncio.Event()
+
+    class Large:
+        async def next(self, timeout_seconds: float) -> FakeDelivery | None:
+            return FakeDelivery(b" " * (3 * PLACE_BYTES))
+
+    async def handle(delivery: object) -> None:
+        nonlocal taken
+        taken += 1
+        await never.wait()
+
+    taking = asyncio.create_task(take_forever(Large(), handle, no_slots(), most=10))
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    assert taken == 3  # four places each: the third is begun with eight taken
+    never.set()
+    taking.cancel()
+    await asyncio.wait([taking])
