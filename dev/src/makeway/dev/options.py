@@ -25,6 +25,9 @@ BRIDGES = {
 
 MOST_NATS_SERVERS = 3
 
+EXTENDED_RESOURCE = "example.com/slice"
+"""What the extenders of a cluster manage."""
+
 LIFTED_RATES = (("victimsPerMinute", 1_000_000), ("victimsPercentPerTenMinutes", 100))
 """Limits of a policy that hold up no test and no benchmark: these evict more than the defaults allow."""
 
@@ -53,6 +56,9 @@ class ClusterOptions:
     """The scheduler's profiles by name, all configured alike."""
     scheduler_feature_gates: tuple[tuple[str, bool], ...] = ()
     """For example (("SchedulerAsyncAPICalls", True),)."""
+    extenders: tuple[str, ...] = ()
+    """URLs of scheduler extenders, each with a verb `filter`, for pods that ask for EXTENDED_RESOURCE; the
+    scheduler's own filters leave that resource to them."""
     plugin_arguments: tuple[tuple[str, Any], ...] = ()
     """Further fields of MakeWayArgs, over those set here."""
     apiserver_arguments: tuple[str, ...] = ()

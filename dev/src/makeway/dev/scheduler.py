@@ -14,7 +14,7 @@ import yaml
 
 from makeway.dev import signing_keys
 from makeway.dev.nats_identities import NatsIdentity
-from makeway.dev.options import SCHEDULER, SHADOW, ClusterOptions
+from makeway.dev.options import EXTENDED_RESOURCE, SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
@@ -83,8 +83,14 @@ def configuration(
         # Pods that failed come back quickly, so that tests of recovery are short.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 10,
+        "extenders": [_extender(url) for url in options.extenders],
         "profiles": [{"schedulerName": name, **plugins} for name in options.profiles],
     }
+
+
+def _extender(url: str) -> dict[str, Any]:
+    managed = [{"name": EXTENDED_RESOURCE, "ignoredByScheduler": True}]
+    return {"urlPrefix": url, "filterVerb": "filter", "managedResources": managed}
 
 
 def _encoding(options: ClusterOptions) -> dict[str, Any]:
