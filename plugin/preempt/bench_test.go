@@ -190,3 +190,43 @@ func BenchmarkPotentialNodes(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFilterWithoutColumn is one try of a pod on full nodes of which a filter that the planner does not know takes one, or
+// none, with nothing remembered: the thread's time and the requests.
+func BenchmarkFilterWithoutColumn(b *testing.B) {
+	const size = 5000
+	for name, takes := range map[string][]string{"one": {"n4999"}, "none": nil} {
+		b.Run("passes="+name, func(b *testing.B) {
+			p := pod("p", "", high, large).Obj()
+			pods := []*v1.Pod{p}
+			var nodes []*v1.Node
+			for i := range size {
+				nodes = append(nodes, node(fmt.Sprintf("n%d", i)))
+				pods = append(pods, pod(fmt.Sprintf("on-n%d", i), fmt.Sprintf("n%d", i), low, whole).Obj())
+			}
+			ctx := klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(io.Discard))))
+			w := buildWorld(b, ctx, setup{filters: withLicences(takes)}, nodes, pods...)
+			e := w.plugin.engine
+			w.bus.plan = ranksByName(nodes)
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			e.life = ended // nothing is committed
+			statuses := framework.NewDefaultNodeToStatus()
+			statuses.SetAbsentNodesStatus(fwk.NewStatus(fwk.Unschedulable, "Insufficient cpu"))
+			state, tries, nominated := w.state(p), 0, 0
+			for b.Loop() {
+				if _, status := w.plugin.PostFilter(w.ctx, state, p, statuses); status.IsSuccess() {
+					nominated++
+					e.inflight.abandon(w.entry(p.UID).orderID)
+				}
+				tries++
+				b.StopTimer()
+				e.verifyFailures.forget(verificationClass(p, nil))
+				e.verifyBudget = newVerifyBudget(e.clock)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(len(w.bus.requests))/float64(tries), "requests/op")
+			b.ReportMetric(float64(nominated)/float64(tries), "nominated/op")
+		})
+	}
+}

@@ -178,10 +178,13 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
-	known.failed = pl.engine.verifyFailures.of(pod.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
+	known.failed = map[string]failure{}
+	if memory := pl.engine.verifyFailures; !memory.isEmpty() {
+		known.failed = memory.of(verificationClass(pod, known.refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
+	}
 	known.retryAt = backedOffUntil
 	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
 		known.retryAt = refusedUntil
@@ -191,7 +194,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.verifyFailures.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

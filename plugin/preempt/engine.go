@@ -56,6 +56,7 @@ type engine struct {
 	retry          *retries
 	nodeBackoff    *nodeBackoff
 	verifyFailures *verifyFailures
+	verifyBudget   *verifyBudget
 	unevictable    *unevictable
 	recentVictims  *recentVictims
 	reservations   *heldReservations
@@ -160,6 +161,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		placements:      newPlacements(),
 		nodeBackoff:     newNodeBackoff(clock),
 		verifyFailures:  newVerifyFailures(clock),
+		verifyBudget:    newVerifyBudget(clock),
 		unevictable:     newUnevictable(clock),
 		recentVictims:   newRecentVictims(),
 		reservations:    newHeldReservations(),
@@ -290,7 +292,6 @@ func (e *engine) forget(uid types.UID) {
 	e.inflight.forget(uid)
 	e.retry.forget(uid)
 	e.nodeBackoff.forget(uid)
-	e.verifyFailures.forget(uid)
 	e.unevictable.forget(uid)
 	e.samples.forget(uid)
 	e.reverted.forget(uid)

@@ -90,8 +90,9 @@ func mayChange(extender fwk.Extender, c *verifiedCandidate) bool {
 }
 
 // allowedByFilters returns the candidates that the extenders' filters do not reject; the others have failed verification. The result
-// says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them.
-func (a *attempt) allowedByFilters(candidates []*verifiedCandidate, start time.Time) (kept []*verifiedCandidate, end *preemptResult) {
+// says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them. pay has the
+// time that it took counted.
+func (a *attempt) allowedByFilters(candidates []*verifiedCandidate, pay func()) (kept []*verifiedCandidate, end *preemptResult) {
 	extenders := filteringExtenders(a.handle, a.pod)
 	if len(extenders) == 0 {
 		return candidates, nil
@@ -111,7 +112,8 @@ func (a *attempt) allowedByFilters(candidates []*verifiedCandidate, start time.T
 	}
 	result := a.unverifiable
 	if a.left().count > 0 {
-		result = func() preemptResult { return a.unfinished(start) }
+		pay()
+		result = func() preemptResult { return a.unfinished(true) }
 	}
 	ended := result()
 	ended.kind = endUnverifiable

@@ -171,7 +171,7 @@ func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
 		e.inflight.forget(change.UID)
 		e.nodeBackoff.forget(change.UID)
-		e.verifyFailures.forget(change.UID)
+		e.verifyFailures.forget(string(change.UID))
 		e.unevictable.forget(change.UID)
 	}
 }

@@ -239,7 +239,7 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 		return &preemptResult{kind: endError, message: err.Error()}
 	}
 	nodes := a.handle.SnapshotSharedLister().NodeInfos()
-	failed := a.engine.verifyFailures.of(a.group.UID, func(node string) (int64, bool) { return generationOf(nodes, node) })
+	failed := a.engine.verifyFailures.of(string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
 	hosts := 0
 	a.leftOut = make([]map[string]bool, len(a.classes))
 	for i, class := range a.classes {
@@ -304,7 +304,7 @@ func (a *groupAttempt) leaveOut(why *misfit) {
 		nodes[why.node] = true
 	}
 	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.node); ok {
-		a.engine.verifyFailures.add(a.group.UID, why.node, why.failure, generation)
+		a.engine.verifyFailures.add(string(a.group.UID), why.node, why.failure, generation)
 	}
 }
 
@@ -348,7 +348,7 @@ func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanRe
 	for _, pod := range a.group.Waiting {
 		e.retry.ordered(pod.UID)
 	}
-	e.verifyFailures.forget(a.group.UID)
+	e.verifyFailures.forget(string(a.group.UID))
 	if verified.needsNothing() {
 		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.places))}

@@ -3,6 +3,7 @@ package preempt
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -145,36 +146,55 @@ type attempt struct {
 	asked    changeCount // when the last question was asked
 	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
 	span     tracing.Span
+	class    string // see ownClass
+	sieved   bool
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
 // there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
-// nodes that failed, until one does, none is left, or the time is over: then the next cycle goes on.
+// nodes that failed, in pieces that grow, after the nodes that no plan helps on have been left out all at once. It ends where one
+// stands, none is left, or the time is over or that of all pods: then the next plugin may act, and the next cycle goes on.
 func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *preemptResult) {
 	ended := func(end preemptResult) ([]*verifiedCandidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
-	start := a.engine.clock.Now()
+	start, budget := a.engine.clock.Now(), a.engine.verifyBudget
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
-	few := a.firstCandidates()
+	piece := a.firstCandidates()
 	if a.asksExtenders(a.pod) {
-		few = a.args.MaxCandidates // they are called once, with all that stand
+		piece = a.args.MaxCandidates // they are called once, with all that stand
 	}
 	switch {
 	case a.left().count == 0:
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
 		return ended(a.observe())
+	case len(a.failed) > 0 && !budget.isOpen():
+		return ended(a.unfinished(false))
 	}
-	reply, end = a.plan(ctx, few)
+	reply, end = a.plan(ctx, piece)
 	if end != nil {
 		return nil, nil, end
 	}
-	passed, judged := a.verify(ctx, reply)
-	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < few || few == a.args.MaxCandidates)
+	passed, judged := a.verify(ctx, reply, piece)
+	pay := sync.OnceFunc(func() { budget.spent(a.engine.clock.Since(start)) })
+	if len(passed) == 0 {
+		defer pay()
+	}
+	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
 	// A planner that names what it was asked to leave out is not asked forever.
 	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
-		again, end := a.plan(ctx, a.args.MaxCandidates)
+		if len(passed) == 0 && !budget.isOpen() {
+			break
+		}
+		if piece >= a.args.MaxCandidates && !a.sieved {
+			a.sieved = true
+			if judged = a.sieve(ctx); a.left().count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
+				break
+			}
+		}
+		piece = nextPiece(piece, a.args.MaxCandidates)
+		again, end := a.plan(ctx, piece)
 		if end != nil {
 			if len(passed) == 0 {
 				return nil, nil, end
@@ -182,21 +202,30 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 			break
 		}
 		var others []*verifiedCandidate
-		if others, judged = a.verify(ctx, again); len(others) > 0 {
+		if others, judged = a.verify(ctx, again, piece); len(others) > 0 {
 			passed, reply = others, again
 		}
 		done = len(passed) > 0
 	}
 	switch {
 	case len(passed) > 0:
-		if passed, end = a.allowedByFilters(passed, start); end != nil {
+		if passed, end = a.allowedByFilters(passed, pay); end != nil {
 			return nil, nil, end
 		}
 		return passed, reply, nil
 	case a.left().count == 0:
 		return ended(a.unverifiable())
 	}
-	return ended(a.unfinished(start))
+	pay()
+	return ended(a.unfinished(true))
+}
+
+// nextPiece is how many candidates are asked for where none of so many stood.
+func nextPiece(piece, most int) int {
+	if piece < most {
+		return most
+	}
+	return min(piece*pieceGrowth, max(most, mostInPiece))
 }
 
 // left are the potential nodes that have not failed verification.

@@ -158,7 +158,13 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()
-	return breaker == breakerClosed && !pl.engine.remembers(pod.UID)
+	return breaker == breakerClosed && !pl.engine.remembers(pod.UID) && !pl.failedBefore(pod)
+}
+
+// failedBefore reports whether nodes have failed verification for pods of its class, and are left out of the next question.
+func (pl *MakeWay) failedBefore(pod *v1.Pod) bool {
+	memory := pl.engine.verifyFailures
+	return !memory.isEmpty() && memory.has(verificationClass(pod, nil))
 }
 
 // prefetchOf returns what was prefetched in a cycle, nil where nothing was.

@@ -27,7 +27,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
-	a.engine.verifyFailures.forget(a.pod.UID)
+	a.settle()
 	refusal := reply.Refusal
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "no node can be freed"}
@@ -55,19 +55,37 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 }
 
 // unverifiable ends an attempt after all potential nodes have failed verification, in this cycle or those before. The
-// pod is tried again, from the beginning: planner and plugin see the cluster and the orders at different moments, and no
+// pod is tried again, and from the beginning once settledMemory is over: planner and plugin see the cluster and the orders at different moments, and no
 // event tells when they agree.
 func (a *attempt) unverifiable() preemptResult {
-	a.engine.verifyFailures.forget(a.pod.UID)
+	a.settle()
 	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, summary(a.failed))}
 }
 
-// unfinished ends an attempt whose time was over while nodes were left. The pod is tried again soon, and goes on with
-// those.
-func (a *attempt) unfinished(start time.Time) preemptResult {
-	a.engine.retry.tryAt(refOf(a.pod), a.engine.verifyFailures.continueAt(a.pod.UID, a.engine.clock.Since(start)))
+// settle has a later try of the class start anew.
+func (a *attempt) settle() {
+	if len(a.failed) > 0 {
+		a.engine.verifyFailures.settle(a.ownClass())
+	}
+}
+
+// unfinished ends an attempt whose time, or that of all pods, was over while nodes were left. The pod is tried again once there is
+// time, and goes on with those; each further try that did not begin waits longer.
+func (a *attempt) unfinished(begun bool) preemptResult {
+	goesOn := a.engine.verifyBudget.opensAt()
+	if soonest := a.engine.clock.Now().Add(verifyPause); goesOn.Before(soonest) {
+		goesOn = soonest
+	}
+	if begun {
+		a.engine.retry.tryAt(refOf(a.pod), goesOn)
+	} else {
+		a.engine.retry.planUnavailable(refOf(a.pod), goesOn)
+	}
+	if len(a.failed) > 0 {
+		a.engine.verifyFailures.keepUntil(a.ownClass(), goesOn)
+	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {

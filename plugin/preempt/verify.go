@@ -75,12 +75,12 @@ func (a *attempt) verifier() *verifier {
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
-// remembered for the cycles to come.
-func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply) (passed []*verifiedCandidate, judged int) {
+// remembered for the cycles to come. asked: how many candidates were asked for.
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) (passed []*verifiedCandidate, judged int) {
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
-	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), a.args.MaxCandidates)]
+	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
 	passed, failed := a.verifier().verify(ctx, reply, a.potential.count, a.asksExtenders(a.pod), a.rank)
 	return passed, a.remember(failed)
 }
@@ -92,10 +92,7 @@ func (a *attempt) remember(failed map[string]failure) (added int) {
 			continue
 		}
 		added++
-		a.failed[node] = why
-		if generation, ok := generationOf(a.nodes, node); ok {
-			a.engine.verifyFailures.add(a.pod.UID, node, why, generation)
-		}
+		a.fail(node, why)
 	}
 	return added
 }

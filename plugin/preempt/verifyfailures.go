@@ -2,6 +2,8 @@ package preempt
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,20 +11,24 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
+
+// tokenVolume begins the names of the volumes that the API server adds for the tokens of service accounts; what follows is random.
+const tokenVolume = "kube-api-access-"
 
 // Bounds of going on with verification in later cycles, and of what is remembered for it.
 const (
 	// verifyPause is how long verification waits at least that was not finished in one cycle.
 	verifyPause = time.Second
-	// verifyShare: what is continued takes one part in so many of the scheduler's time.
-	verifyShare = 5
 	// failureMemory is how long nodes that failed are remembered after the last one, or after the time at which
 	// verification goes on: no answer rests on what the cluster was like long ago.
 	failureMemory = 30 * time.Second
-	// maxFailures bounds the nodes remembered, of all preemptors together.
+	// settledMemory is how long nodes that failed are remembered once all have been judged: pods of one class that are tried one
+	// after the other share the answer, and what no event of a node tells changes it soon after.
+	settledMemory = 3 * time.Second
+	// maxFailures bounds the nodes remembered, of all classes together.
 	maxFailures = 100000
 	// maxFailuresShown bounds the kinds of failures that a message counts.
 	maxFailuresShown = 5
@@ -96,22 +102,22 @@ func summary(failed map[string]failure) string {
 	return strings.Join(parts, ", ")
 }
 
-// verifyFailures remembers for which nodes verification failed, by preemptor. Planner and ranking give the same answer to
-// the same question, so that without it every cycle would verify the same nodes, and a preemptor that more of them
-// rank better for than can be verified in one cycle would never come to the others. It is dropped once all
-// potential nodes have been judged, so that a later try starts anew. Safe for concurrent use.
+// verifyFailures remembers for which nodes verification failed, by class of pods: pods of one class are equal in all that a filter
+// may look at, as the replicas of a Deployment are. Planner and ranking give the same answer to the same question, so that without
+// it every cycle would verify the same nodes, and a preemptor that more of them rank better for than can be verified in one cycle
+// would never come to the others. Safe for concurrent use.
 type verifyFailures struct {
 	clock clock.PassiveClock
 
-	mu    sync.Mutex
-	pods  map[types.UID]*podFailures
-	total int       // nodes of all pods
-	free  time.Time // when verification has been paid for that was not finished so far
+	mu      sync.Mutex
+	classes map[string]*classFailures
+	total   int // nodes of all classes
 }
 
-type podFailures struct {
-	nodes map[string]nodeFailure
-	until time.Time
+type classFailures struct {
+	nodes   map[string]nodeFailure
+	until   time.Time
+	settled bool // all nodes of the class have been judged: until is moved no more
 }
 
 // nodeFailure is a failure, and the generation of the scheduler's view of the node then: any change of the node or its
@@ -122,21 +128,34 @@ type nodeFailure struct {
 }
 
 func newVerifyFailures(clock clock.PassiveClock) *verifyFailures {
-	return &verifyFailures{clock: clock, pods: map[types.UID]*podFailures{}}
+	return &verifyFailures{clock: clock, classes: map[string]*classFailures{}}
 }
 
-// of returns the nodes that failed for a pod and have not changed since. generation reports a node's present one; ok is
-// false where there is no such node. O(nodes remembered of the pod).
-func (t *verifyFailures) of(pod types.UID, generation func(node string) (generation int64, ok bool)) map[string]failure {
+// isEmpty reports whether nothing is remembered of any class. O(classes).
+func (t *verifyFailures) isEmpty() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	for class, entry := range t.classes {
+		if !now.Before(entry.until) {
+			t.drop(class)
+		}
+	}
+	return len(t.classes) == 0
+}
+
+// of returns the nodes that failed for a class and have not changed since. generation reports a node's present one; ok is
+// false where there is no such node. O(nodes remembered of the class).
+func (t *verifyFailures) of(class string, generation func(node string) (generation int64, ok bool)) map[string]failure {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	failed := map[string]failure{}
-	entry := t.pods[pod]
+	entry := t.classes[class]
 	if entry == nil {
 		return failed
 	}
 	if !t.clock.Now().Before(entry.until) {
-		t.drop(pod)
+		t.drop(class)
 		return failed
 	}
 	for name, node := range entry.nodes {
@@ -150,69 +169,94 @@ func (t *verifyFailures) of(pod types.UID, generation func(node string) (generat
 	return failed
 }
 
-// add notes that a node failed for a pod. Where too many are remembered, the pods whose memory ends first make room.
-func (t *verifyFailures) add(pod types.UID, node string, failed failure, generation int64) {
+// add notes that a node failed for a class. Where too many are remembered, the classes whose memory ends first make room.
+func (t *verifyFailures) add(class, node string, failed failure, generation int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entry := t.pods[pod]
+	entry := t.classes[class]
 	if entry == nil {
-		entry = &podFailures{nodes: map[string]nodeFailure{}}
-		t.pods[pod] = entry
+		entry = &classFailures{nodes: map[string]nodeFailure{}}
+		t.classes[class] = entry
 	}
 	if _, known := entry.nodes[node]; !known {
 		t.total++
 	}
 	entry.nodes[node] = nodeFailure{failed, generation}
-	entry.until = t.clock.Now().Add(failureMemory)
-	for t.total > maxFailures && len(t.pods) > 1 {
-		var oldest types.UID
-		for uid, other := range t.pods {
-			if uid != pod && (oldest == "" || other.until.Before(t.pods[oldest].until)) {
-				oldest = uid
+	if !entry.settled {
+		entry.until = t.clock.Now().Add(failureMemory)
+	}
+	for t.total > maxFailures && len(t.classes) > 1 {
+		oldest, found := "", false
+		for other, of := range t.classes {
+			if other != class && (!found || of.until.Before(t.classes[oldest].until)) {
+				oldest, found = other, true
 			}
 		}
 		t.drop(oldest)
 	}
 }
 
-// continueAt returns when a pod's verification may go on that ended unfinished after so long, and remembers its nodes until
-// then: after a pause, and so that what all pods continue costs the scheduling cycles at most one part in verifyShare of
-// their time.
-func (t *verifyFailures) continueAt(pod types.UID, took time.Duration) time.Time {
+// keepUntil has what is remembered of a class last until failureMemory after a time at which its verification goes on.
+func (t *verifyFailures) keepUntil(class string, goesOn time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.clock.Now()
-	if t.free.Before(now) {
-		t.free = now
+	if entry := t.classes[class]; entry != nil && !entry.settled {
+		entry.until = goesOn.Add(failureMemory)
 	}
-	t.free = t.free.Add((verifyShare - 1) * took)
-	at := now.Add(verifyPause)
-	if at.Before(t.free) {
-		at = t.free
-	}
-	if entry := t.pods[pod]; entry != nil {
-		entry.until = at.Add(failureMemory)
-	}
-	return at
 }
 
-// has reports whether nodes have failed for a pod.
-func (t *verifyFailures) has(pod types.UID) bool {
+// settle has what is remembered of a class end after settledMemory at the latest: all its nodes have been judged, and a later try
+// starts anew.
+func (t *verifyFailures) settle(class string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.pods[pod] != nil
+	if entry := t.classes[class]; entry != nil && !entry.settled {
+		entry.until, entry.settled = t.clock.Now().Add(settledMemory), true
+	}
 }
 
-// forget drops what is remembered of a pod.
-func (t *verifyFailures) forget(pod types.UID) {
+// has reports whether nodes have failed for a class.
+func (t *verifyFailures) has(class string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(pod)
+	return t.classes[class] != nil
 }
 
-func (t *verifyFailures) drop(pod types.UID) {
-	if entry := t.pods[pod]; entry != nil {
+// forget drops what is remembered of a class.
+func (t *verifyFailures) forget(class string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(class)
+}
+
+func (t *verifyFailures) drop(class string) {
+	if entry := t.classes[class]; entry != nil {
 		t.total -= len(entry.nodes)
-		delete(t.pods, pod)
+		delete(t.classes, class)
 	}
+}
+
+// verificationClass is a text that two pods share where a filter has no way to tell one from the other: namespace, labels,
+// annotations and spec, but for what each pod of a workload has of its own, and the pods that could not be evicted for them.
+func verificationClass(pod *v1.Pod, refused []string) string {
+	spec := *pod.Spec.DeepCopy()
+	spec.Hostname, spec.NodeName = "", ""
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(volume v1.Volume) bool { return strings.HasPrefix(volume.Name, tokenVolume) })
+	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = nil
+		}
+	}
+	labels := maps.Clone(pod.Labels)
+	for _, own := range []string{"apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name", "batch.kubernetes.io/job-completion-index"} {
+		delete(labels, own)
+	}
+	annotations := maps.Clone(pod.Annotations)
+	delete(annotations, "batch.kubernetes.io/job-completion-index")
+	raw, err := json.Marshal([]any{pod.Namespace, labels, annotations, spec, refused})
+	if err != nil {
+		return string(pod.UID)
+	}
+	sum := sha256.Sum256(raw)
+	return string(sum[:])
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -49,10 +49,24 @@ func fullNodes(t *testing.T, count int, filter licensed) (*world, *v1.Pod) {
 	}
 	w := newWorld(t, setup{filters: []tf.RegisterPluginFunc{tf.RegisterFilterPlugin("Licences",
 		func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return filter, nil })}}, nodes, pods...)
-	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		reply := &wire.PlanReply{}
+	w.bus.plan = ranksByName(nodes)
+	return w, p
+}
+
+// withLicences is the filter by which only some nodes have the licence.
+func withLicences(nodes []string) []tf.RegisterPluginFunc {
+	return []tf.RegisterPluginFunc{tf.RegisterFilterPlugin("Licences",
+		func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+			return licensed{nodes: nodes}, nil
+		})}
+}
+
+// ranksByName is a planner that offers the nodes that it is asked about, in their order, each for the one pod on it.
+func ranksByName(nodes []*v1.Node) func(*wire.PlanRequest) (*wire.PlanReply, error) {
+	return func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		reply, named := &wire.PlanReply{}, set(request.Nodes.Names)
 		for _, n := range nodes {
-			if slices.Contains(request.Nodes.Names, n.Name) == request.Nodes.AllBut || len(reply.Candidates) == request.MaxCandidates {
+			if named[n.Name] == request.Nodes.AllBut || len(reply.Candidates) == request.MaxCandidates {
 				continue
 			}
 			reply.Candidates = append(reply.Candidates, candidate(n.Name, "!on-"+n.Name))
@@ -62,7 +76,6 @@ func fullNodes(t *testing.T, count int, filter licensed) (*world, *v1.Pod) {
 		}
 		return reply, nil
 	}
-	return w, p
 }
 
 func TestANodeThatManyOthersRankBeforeIsFoundInOneCycle(t *testing.T) {
@@ -72,39 +85,47 @@ func TestANodeThatManyOthersRankBeforeIsFoundInOneCycle(t *testing.T) {
 }
 
 func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
-	w, p := fullNodes(t, 40, licensed{nodes: []string{"n39"}, takes: 150 * time.Millisecond})
+	w, p := fullNodes(t, 40, licensed{nodes: []string{"n39"}, takes: 250 * time.Millisecond})
 
 	result, status := w.cycle(p)
 
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	failed := w.plugin.engine.verifyFailures.of(p.UID, func(string) (int64, bool) {
-		node, _ := w.plugin.handle.SnapshotSharedLister().NodeInfos().Get("n00")
-		return node.GetGeneration(), true
-	})
-	if len(failed) == 0 || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
-		t.Errorf("message %q; nodes are remembered: %t", status.Message(), w.plugin.engine.verifyFailures.has(p.UID))
+	known := w.plugin.engine.verifyFailures.has(verificationClass(p, nil))
+	if !known || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
+		t.Errorf("message %q; nodes are remembered: %t", status.Message(), known)
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
 	asked := len(w.bus.requests)
 	for range 20 {
+		w.plugin.engine.verifyBudget = newVerifyBudget(w.plugin.engine.clock) // the time has passed that pays for the cycle before
 		if result, status = w.cycle(p); status.IsSuccess() {
 			break
 		}
 	}
 	if !status.IsSuccess() || result.NominatedNodeName != "n39" {
-		t.Errorf("result %+v, status %v, want n39", result, status)
+		t.Fatalf("result %+v, status %v, want n39", result, status)
 	}
 	if again := w.bus.requests[asked].Nodes; !again.AllBut || len(again.Names) == 0 {
 		t.Errorf("the second cycle asks for %+v, want all but those that failed", again)
 	}
 }
 
+// anew has what failed be settled for long enough, and the budget free.
+func (w *world) anew() {
+	e := w.plugin.engine
+	e.verifyFailures.clock = clocktesting.NewFakePassiveClock(e.clock.Now().Add(settledMemory))
+	e.verifyBudget = newVerifyBudget(e.clock)
+}
+
 func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{})
 
-	for range 2 {
+	for try, asks := range []int{2, 0, 2} {
+		if try == 2 {
+			w.anew()
+		}
 		w.bus.requests = nil
 		result, status := w.cycle(p)
 
@@ -114,14 +135,14 @@ func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t 
 		if !strings.Contains(status.Message(), "preemption would not help on any of 25 nodes that were verified with the scheduler's filters: 25 node(s) failed the scheduler's filters (Licences) with all removable pods gone") {
 			t.Errorf("message %q", status.Message())
 		}
-		if len(w.bus.requests) != 3 || len(w.bus.requests[0].Nodes.Names) != 0 {
-			t.Errorf("%d requests, the first for %+v, want 3, the first for all", len(w.bus.requests), w.bus.requests[0].Nodes)
+		if len(w.bus.requests) != asks || asks > 0 && len(w.bus.requests[0].Nodes.Names) != 0 {
+			t.Errorf("try %d: %d requests, want %d, the first for all", try, len(w.bus.requests), asks)
 		}
 	}
 }
 
 func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *testing.T) {
-	w, p := fullNodes(t, 25, licensed{})
+	w, p := fullNodes(t, 25, licensed{nodes: []string{"n24"}})
 	plan := w.bus.plan
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		if len(request.Nodes.Names) > 10 {
@@ -132,10 +153,10 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 
 	_, status := w.cycle(p)
 
-	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "19 node(s) failed the scheduler's filters (Licences)") {
+	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "24 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
-	if w.plugin.engine.verifyFailures.has(p.UID) {
+	if w.anew(); !w.plugin.engine.verifyFailures.isEmpty() {
 		t.Error("a later try does not start anew")
 	}
 	if w.plugin.engine.retry.count() != 1 {
@@ -160,7 +181,7 @@ func TestNothingIsPrefetchedForAPodWithNodesThatFailed(t *testing.T) {
 		t.Fatal("nothing would be prefetched in any case")
 	}
 
-	w.plugin.engine.verifyFailures.add(p.UID, "n00", failure{cause: causeFilters}, 1)
+	w.plugin.engine.verifyFailures.add(verificationClass(p, nil), "n00", failure{cause: causeFilters}, 1)
 
 	if w.plugin.mayPrefetch(p) {
 		t.Error("a question with all nodes is prefetched")
@@ -239,25 +260,113 @@ func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
 	}
 }
 
-func TestUnfinishedVerificationOfManyPodsTakesAFifthOfTheTime(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	memory := newVerifyFailures(clocktesting.NewFakePassiveClock(now))
-	var last time.Time
-	for i := range 10 {
-		uid := types.UID(fmt.Sprint(i))
-		memory.add(uid, "n", failure{cause: causeFilters}, 1)
-		last = memory.continueAt(uid, time.Second)
-		if entry := memory.pods[uid]; !entry.until.After(last) {
-			t.Fatalf("what failed is forgotten at %s, before the pod goes on at %s", entry.until, last)
+func TestVerificationOfAllPodsTakesAFifthOfAnyMinuteAndOneTry(t *testing.T) {
+	const try = time.Second
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	budget := newVerifyBudget(clock)
+	type spell struct{ from, to time.Time }
+	var spells []spell
+	// A pod of another class comes every 100 ms, and each takes as long as it may.
+	for end := clock.Now().Add(5 * time.Minute); clock.Now().Before(end); clock.SetTime(clock.Now().Add(100 * time.Millisecond)) {
+		if !budget.isOpen() {
+			continue
 		}
+		from := clock.Now()
+		clock.SetTime(from.Add(try))
+		budget.spent(try)
+		spells = append(spells, spell{from, clock.Now()})
 	}
 
-	if waits := last.Sub(now); waits != 40*time.Second {
-		t.Errorf("the tenth goes on after %s, want 40 s", waits)
+	if len(spells) < 50 {
+		t.Errorf("%d tries in five minutes: the share is not used", len(spells))
 	}
-	if at := newVerifyFailures(clocktesting.NewFakePassiveClock(now)).continueAt("p", time.Millisecond); at != now.Add(verifyPause) {
-		t.Errorf("a short one goes on after %s, want %s", at.Sub(now), verifyPause)
+	for _, first := range spells {
+		var took time.Duration
+		for _, one := range spells {
+			if from, to := one.from, one.to; !from.Before(first.from) && from.Before(first.from.Add(time.Minute)) {
+				took += to.Sub(from)
+			}
+		}
+		if most := time.Minute/verifyShare + try; took > most {
+			t.Fatalf("%s of the minute from %s on, want at most %s", took, first.from, most)
+		}
 	}
+}
+
+func TestPodsOfOneClassShareWhatFailedAndOthersDoNot(t *testing.T) {
+	replica := func(name string) *v1.Pod {
+		p := pod(name, "", high, large).Label("app", "web").Label("apps.kubernetes.io/pod-index", name).Obj()
+		p.Spec.Hostname = name
+		p.Spec.Volumes = []v1.Volume{{Name: "kube-api-access-" + name}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "kube-api-access-" + name}}
+		return p
+	}
+	of := verificationClass(replica("a"), nil)
+	for name, test := range map[string]struct {
+		change  func(*v1.Pod)
+		refused []string
+		same    bool
+	}{
+		"another replica":                    {change: func(*v1.Pod) {}, same: true},
+		"another request":                    {change: func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }},
+		"another label":                      {change: func(p *v1.Pod) { p.Labels["app"] = "db" }},
+		"another annotation":                 {change: func(p *v1.Pod) { p.Annotations = map[string]string{"device": "a100"} }},
+		"another claim":                      {change: func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }},
+		"another priority":                   {change: func(p *v1.Pod) { p.Spec.Priority = nil }},
+		"a pod that could not be evicted":    {change: func(*v1.Pod) {}, refused: []string{"uid"}},
+		"a namespace of the same name space": {change: func(p *v1.Pod) { p.Namespace = "other" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := replica("b")
+			test.change(p)
+
+			if same := verificationClass(p, test.refused) == of; same != test.same {
+				t.Errorf("of one class: %t, want %t", same, test.same)
+			}
+		})
+	}
+}
+
+func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
+	w, p := fullNodes(t, 25, licensed{})
+	w.cycle(p)
+	asked := len(w.bus.requests)
+	second := p.DeepCopy()
+	second.Name, second.UID = "p2", "p2"
+	if _, err := w.client.CoreV1().Pods("default").Create(w.ctx, second, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the second is known", func() bool { return w.plugin.engine.current(refOf(second)) != nil })
+
+	_, status := w.cycle(second)
+
+	if len(w.bus.requests) != asked || !strings.Contains(status.Message(), "25 node(s) failed the scheduler's filters (Licences)") {
+		t.Errorf("%d more requests, status %v", len(w.bus.requests)-asked, status)
+	}
+}
+
+func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.T) {
+	w, p := fullNodes(t, 25, licensed{nodes: []string{"n24"}})
+	w.plugin.engine.verifyBudget.spent(time.Minute)
+
+	result, status := w.cycle(p)
+
+	if result != nil || status.Code() != fwk.Unschedulable || len(w.bus.requests) != 1 {
+		t.Errorf("result %+v, status %v after %d requests, want (nil, Unschedulable) after the first candidates", result, status, len(w.bus.requests))
+	}
+	if result, status = w.cycle(p); result != nil || status.Code() != fwk.Unschedulable || len(w.bus.requests) != 1 {
+		t.Errorf("the next cycle: result %+v, status %v after %d requests, want none more", result, status, len(w.bus.requests))
+	}
+	if w.plugin.engine.retry.count() != 1 {
+		t.Error("the pod is not tried again")
+	}
+}
+
+func TestAPlanThatStandsAtOnceIsNotHeldUpByTheTimeOfOthers(t *testing.T) {
+	w, p := fullNodes(t, 25, licensed{nodes: []string{"n00"}})
+	w.plugin.engine.verifyBudget.spent(time.Minute)
+
+	expectVictims(t, w.nominated(p, "n00"), "on-n00")
 }
 
 func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
@@ -267,13 +376,13 @@ func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
 		if i%1000 == 0 {
 			clock.SetTime(clock.Now().Add(time.Millisecond))
 		}
-		memory.add(types.UID(fmt.Sprint(i/1000)), fmt.Sprint(i), failure{cause: causeFilters}, 1)
+		memory.add(fmt.Sprint(i/1000), fmt.Sprint(i), failure{cause: causeFilters}, 1)
 	}
 
-	if memory.total > maxFailures || len(memory.pods) > maxFailures/1000+1 {
-		t.Errorf("%d nodes of %d pods", memory.total, len(memory.pods))
+	if memory.total > maxFailures || len(memory.classes) > maxFailures/1000+1 {
+		t.Errorf("%d nodes of %d pods", memory.total, len(memory.classes))
 	}
-	if memory.has("0") || !memory.has(types.UID(fmt.Sprint(3*maxFailures/1000-1))) {
+	if memory.has("0") || !memory.has(fmt.Sprint(3*maxFailures/1000-1)) {
 		t.Error("the latest are not the ones that are kept")
 	}
 }
