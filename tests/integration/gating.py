@@ -12,7 +12,7 @@ from integration.signing import signatures_of
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import ControlState, Limits, QueueLimit
+from makeway.bus.messages import ControlState, QueueLimit
 from makeway.bus.publishing import Published
 from makeway.bus.streams import ensure_streams
 from makeway.core.policy.mode import Mode
@@ -27,16 +27,13 @@ class Control:
         self._bus = bus
         self._cluster_uid = cluster_uid
 
-    async def publish(
-        self, *queues: QueueLimit, mode: Mode = "enforce", orders_in_flight: int | None = None
-    ) -> int:
+    async def publish(self, *queues: QueueLimit, mode: Mode = "enforce") -> int:
         """Put limits in force, none for no queues; gives the revision."""
         last, sequence = await self._bus.control()
         state = ControlState(
             revision=last.revision + 1 if last else 1,
             mode=mode,
             cluster_uid=self._cluster_uid,
-            limits=Limits(orders_in_flight=orders_in_flight),
             queues_revision="tests" if queues else "",
             queues=queues,
         )
@@ -44,11 +41,9 @@ class Control:
         assert isinstance(answer, Published)
         return state.revision
 
-    async def put(
-        self, *queues: QueueLimit, mode: Mode = "enforce", orders_in_flight: int | None = None
-    ) -> None:
+    async def put(self, *queues: QueueLimit, mode: Mode = "enforce") -> None:
         """The same, and wait until the scheduler has it."""
-        revision = await self.publish(*queues, mode=mode, orders_in_flight=orders_in_flight)
+        revision = await self.publish(*queues, mode=mode)
         await self.until_read(revision)
 
     async def until_read(self, revision: int) -> None:
