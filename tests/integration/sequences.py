@@ -216,12 +216,6 @@ def _relief(relief: str, at: float, victims: list[Held]) -> tuple[list[Room], li
     return [], [], []
 
 
-def leaving_holds(sequence: Sequence) -> bool:
-    """Report whether room appears elsewhere while victims are still leaving, which makeway does not take."""
-    relief, leaves, *_ = sequence.kinds
-    return leaves != "at once" and relief != "victim-let-go"
-
-
 def together(sequences: Iterable[Sequence], most: int) -> list[list[Sequence]]:
     """Part sequences into lots that are played at once: a restarted part is the same for all of a lot."""
     ordered = sorted(sequences, key=lambda one: one.restart)

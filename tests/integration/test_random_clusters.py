@@ -21,7 +21,7 @@ from integration.cluster import RunningCluster
 from integration.configuring import NO_LIMITS, policy, policy_text, put, put_policy, put_queues
 from integration.drawing import SLOTS, Drawn, draw, pad, queues
 from integration.drawing import policy as drawn_policy
-from integration.sequences import differences, leaving_holds, together
+from integration.sequences import differences, together
 from integration.sequences import draw as draw_sequence
 from integration.sequences_played import Outcome, Pair, play, prepared
 from integration.side_by_side import Played, prepare, stage
@@ -138,7 +138,7 @@ async def test_what_kube_scheduler_places_makeway_places_within_seconds_whatever
     makeway: RunningCluster, kube_scheduler: RunningCluster, count: int
 ) -> None:
     pair = Pair(makeway, kube_scheduler)
-    sequences = [one for one in map(draw_sequence, _seeds(count)) if not leaving_holds(one)]
+    sequences = map(draw_sequence, _seeds(count))
     played: list[Outcome] = []
     async with prepared(pair):
         for lot in together(sequences, _AT_ONCE):
