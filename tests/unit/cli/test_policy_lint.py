@@ -133,6 +133,7 @@ def test_without_a_file_the_usage_is_wrong() -> None:
 
 
 @example("mode: observe\n---\n...\n")
+@example("...\n---\n" + POLICY)
 @given(
     st.lists(
         st.sampled_from(

@@ -92,11 +92,12 @@ def split_documents(text: str) -> list[tuple[int, str]]:
             found.append((number, []))
             line = "   " + line[3:]  # noqa: PLW2901 - what stands behind the mark belongs to the document
         found[-1][1].append(line)
-    return [(before, "".join(_readable(lines))) for before, lines in found]
+    first, *others = found
+    return [(first[0], "".join(first[1])), *((before, "".join(_readable(lines))) for before, lines in others)]
 
 
 def _readable(lines: list[str]) -> list[str]:
-    """Return the lines, without `...` where it ends a document that is empty: alone it would be no YAML."""
+    """Return the lines after `---`, without `...` where it ends an empty one: alone it is no YAML."""
     if all(line.startswith("...") or line.lstrip()[:1] in ("", "#") for line in lines):
         return [line if not line.startswith("...") else line[3:] for line in lines]
     return lines
