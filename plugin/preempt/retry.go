@@ -67,13 +67,24 @@ type pendingRetry struct {
 	dependsOn     []wire.Dependency
 	due           bool // an object it depends on has changed
 	lastActivated time.Time
-	failures      int  // how often in a row no plan could be had
-	turn          bool // it is due, or was activated, since an order has ended
+	failures      int       // how often in a row no plan could be had
+	turn          bool      // it is due, or was activated, since an order has ended
+	missed        time.Time // when it last had a turn and came to no cycle; zero where it has come to one since
 }
 
-// compare orders pods: higher priority, then older, then by UID.
+// compare orders pods that wait for room: those first that did not miss a turn, or longer ago; then of higher priority, then older, then
+// by UID. Who misses a turn is in the scheduler's queue still, or cannot use one.
 func (p *pendingRetry) compare(other *pendingRetry) int {
-	return cmp.Or(cmp.Compare(other.priority, p.priority), p.created.Compare(other.created), strings.Compare(p.pod.UID, other.pod.UID))
+	return cmp.Or(
+		p.missed.Compare(other.missed), cmp.Compare(other.priority, p.priority),
+		p.created.Compare(other.created), strings.Compare(p.pod.UID, other.pod.UID),
+	)
+}
+
+// compareDue orders pods that are due: of one priority those first that were activated never, or longest ago. So pods that are due again
+// and again do not keep younger ones from being tried at all.
+func (p *pendingRetry) compareDue(other *pendingRetry) int {
+	return cmp.Or(cmp.Compare(other.priority, p.priority), p.lastActivated.Compare(other.lastActivated), p.compare(other))
 }
 
 // limited reports whether a pod waits for room in the limit of orders, and of which namespace one has to end; empty: any.
@@ -200,7 +211,7 @@ func (r *retries) entry(pod wire.PodRef) *pendingRetry {
 		r.pods[uid] = entry
 		r.spaces[pod.Namespace]++
 	}
-	entry.pod = pod
+	entry.pod, entry.missed = pod, time.Time{}
 	return entry
 }
 
@@ -364,7 +375,7 @@ func (r *retries) mark(meant func(wire.Dependency) bool) {
 	}
 }
 
-// due takes the pods to activate now, at most so many, the most important and then the oldest first, each at most once an
+// due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
 // interval. A pod stays remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
 // O(pods + those due · log of them).
 func (r *retries) due(most int) []wire.PodRef {
@@ -374,6 +385,7 @@ func (r *retries) due(most int) []wire.PodRef {
 	var due []*pendingRetry
 	for _, entry := range r.pods {
 		if entry.turn && !entry.due && now.Sub(entry.lastActivated) >= turnLasts {
+			entry.missed = now
 			r.giveTurn("")
 			entry.turn = false
 		}
@@ -406,7 +418,7 @@ func (r *retries) dueTurns(most int) []wire.PodRef {
 
 // take has the first of some pods that are due be activated.
 func (r *retries) take(due []*pendingRetry, most int, now time.Time) (pods []wire.PodRef) {
-	slices.SortFunc(due, (*pendingRetry).compare)
+	slices.SortFunc(due, (*pendingRetry).compareDue)
 	for _, entry := range due[:min(len(due), most)] {
 		if !entry.at.IsZero() && !now.Before(entry.at) {
 			entry.at = time.Time{}

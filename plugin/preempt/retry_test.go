@@ -56,6 +56,50 @@ func TestOfManyRefusedPodsTheMostImportantAndThenTheOldestAreTriedFirst(t *testi
 	}
 }
 
+func TestPodsThatAreDueAgainAndAgainDoNotKeepAYoungerOneFromBeingTried(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	for i := range 2 * retryBurst {
+		r.refuse(pod("tenant", i, 1), r.now(), time.Time{}, steadyClass)
+	}
+	young := pod("other", 9999, 1)
+	r.refuse(young, r.now(), time.Time{}, steadyClass)
+
+	tried := map[wire.PodRef]int{}
+	for range 3 {
+		r.changed(kindPriorityClass, "", "steady")
+		for _, p := range r.due(retryBurst) {
+			tried[p]++
+		}
+		now.SetTime(now.Now().Add(retryInterval))
+	}
+
+	if tried[young] != 1 {
+		t.Errorf("a pod was tried %d times in as many looks as take all pods", tried[young])
+	}
+}
+
+func TestPodsThatComeToNoCycleDoNotPassATurnToAndFro(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	later := now.Now().Add(time.Hour)
+	heldA, heldB, young := pod("a", 1, 3), pod("a", 2, 3), pod("b", 3, 1)
+	for _, p := range []wire.PodRef{heldA, heldB, young} {
+		r.refuse(p, r.now(), later, limitOf(""))
+	}
+	r.orderEnded("")
+
+	var turns []wire.PodRef
+	for range 3 {
+		turns = append(turns, r.due(retryBurst)...)
+		now.SetTime(now.Now().Add(turnLasts))
+	}
+
+	if want := []wire.PodRef{heldA, heldB, young}; !slices.Equal(turns, want) {
+		t.Errorf("turns of %v, not of %v", turns, want)
+	}
+}
+
 // limitOf is what a refusal for the limit of orders depends on; namespace: that of the orders that have to end.
 func limitOf(namespace string) []wire.Dependency {
 	return []wire.Dependency{{Kind: kindOrders, Namespace: namespace, Name: orderLimit}}
