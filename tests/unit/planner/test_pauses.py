@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, VictimOutcome
+from makeway.bus.messages import (
+    EvictionOrder,
+    Fence,
+    OrderedGroup,
+    OrderMember,
+    Outcome,
+    Preemptor,
+    VictimOutcome,
+)
 from makeway.core.k8s.importance import microseconds
 from makeway.planner.service.orders import pauses as module
 from makeway.planner.service.orders.ledger import Ledger
@@ -197,3 +205,29 @@ def test_no_pod_of_a_node_that_is_unknown_has_taken_its_room() -> None:
 
     asking = Asking(uid="P", what="pod", priority=1000, there=(), on=lambda _: ())
     assert ledger.pauses.of(asking, NOW + FAR) is not None
+
+
+@pytest.mark.parametrize(("waits", "counts"), [(True, True), (False, False)])
+def test_a_room_counts_for_a_group_while_a_pod_that_it_was_made_for_waits(waits: bool, counts: bool) -> None:
+    ledger = Ledger()
+    for number in range(3):
+        member = OrderMember(namespace="shop", name=f"m{number}", uid=f"m{number}", node="n1")
+        group = OrderedGroup(
+            namespace="shop", name="P", uid="P", priority=1000, scheduler_name="s", must_place=1
+        )
+        ledger.ordered(
+            msgspec.structs.replace(
+                order(f"o{number}", NOW),
+                kind="group",
+                node="",
+                preemptor=None,
+                group=group,
+                members=(member,),
+            )
+        )
+        ledger.ended(outcome(f"o{number}", NOW, f"v{number}"))
+    left = [make_pod(f"m{number}", priority=1000) for number in range(3)] if waits else []
+
+    pause = ledger.pauses.of(asking_of(make_snapshot(["n1"], left), "P", "group", 1000), NOW + FAR)
+
+    assert (pause is not None) is counts

@@ -47,11 +47,15 @@ _MOST_NAMED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """What an order that succeeded made: on which nodes, when, and by which victims (UIDs)."""
+    """What an order that succeeded made: on which nodes, when, by which victims, for which pods of a group.
+
+    Pods by UID; `members` is empty where the preemptor is a pod.
+    """
 
     nodes: tuple[str, ...]
     at: datetime
     victims: tuple[str, ...]
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Asking:
     """Who asks for a plan, and what of the cluster tells whether its rooms came to something.
 
     `what`: "pod" or "group". `priority`: its own. `there`: UIDs of the pods that exist. `on`: the pods of a
-    node.
+    node. `waits`: reports whether a pod exists and has no node.
     """
 
     uid: str
@@ -75,6 +79,7 @@ class Asking:
     priority: int
     there: Collection[str]
     on: Callable[[str], Sequence[PodRecord]]
+    waits: Callable[[str], bool] = lambda _: True
 
 
 def asking_of(snapshot: Snapshot, uid: str, what: str, priority: int) -> Asking:
@@ -84,7 +89,11 @@ def asking_of(snapshot: Snapshot, uid: str, what: str, priority: int) -> Asking:
         row = snapshot.rows.get(node)
         return () if row is None else snapshot.slots[row]
 
-    return Asking(uid=uid, what=what, priority=priority, there=snapshot.pods, on=on)
+    def waits(pod: str) -> bool:
+        record = snapshot.pods.get(pod)
+        return record is not None and not record.node
+
+    return Asking(uid=uid, what=what, priority=priority, there=snapshot.pods, on=on, waits=waits)
 
 
 @dataclass(slots=True)
@@ -138,13 +147,15 @@ class Pauses:
         if not removed:
             return  # the victims are another order's
         nodes = dict.fromkeys([order.node] if order.node else (one.node for one in order.members))
-        known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED]))
+        members = tuple(one.uid for one in order.members[:_MOST_NAMED])
+        known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED], members))
 
     def of(self, asking: Asking, now: datetime) -> Pause | None:
         """Return until when a preemptor waits; None where it need not.
 
-        That it asks for a plan means that it is not bound. A room counts once its victims have left, and not
-        where a pod of at least its priority has started there since.
+        That a pod asks for a plan means that it is not bound; a group may ask for other pods than those of a
+        room. A room counts once its victims have left, and not where a pod of at least its priority has
+        started there since, nor where none of the group's pods that it was made for waits any more.
         """
         self._forget(now)
         known = self._tries.get(asking.uid)
@@ -208,12 +219,16 @@ def _left(room: RoomMade, there: Collection[str]) -> bool:
 
 
 def _came_to_nothing(rooms: Sequence[RoomMade], asking: Asking) -> list[bool]:
-    """Report of each room whether its victims have left, and no pod took it that may."""
+    """Report of each room whether its victims have left, no pod took it that may, and its pods wait."""
     ends = [*(microseconds(room.at) for room in list(rooms)[1:]), NOT_STARTED]
     return [
-        _left(room, asking.there) and not _taken(room, until, asking)
+        _left(room, asking.there) and _wanted(room, asking) and not _taken(room, until, asking)
         for room, until in zip(rooms, ends, strict=False)
     ]
+
+
+def _wanted(room: RoomMade, asking: Asking) -> bool:
+    return not room.members or any(asking.waits(uid) for uid in room.members)
 
 
 def _taken(room: RoomMade, until: int, asking: Asking) -> bool:
