@@ -1,5 +1,6 @@
-"""The brake while a part is away: the scheduler's own preemption goes on under the policy's protection."""
+"""The brake while a part is away: nothing is evicted; then the fallback acts under the policy."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,21 +16,28 @@ from makeway.dev.options import NATS, PLANNER
 
 PROTECTING = policy_text(protection={"neverEvictNamespaces": ["*"]})
 
+HELD_SECONDS = 3
+"""Some cycles of a pod that waits, each of which would evict."""
+
 
 @pytest_asyncio.fixture
 async def protecting(cluster: RunningCluster) -> AsyncIterator[RunningCluster]:
     """Give the shared cluster with a policy that protects who asks for it; no brake after the test."""
     await put_policy(cluster, PROTECTING)
     yield cluster
-    await cluster.kubectl("delete", "configmap", "makeway-brake", "-n", NAMESPACE, "--ignore-not-found")
+    await released(cluster)
     await put_policy(cluster, NO_POLICY)
+
+
+async def released(cluster: RunningCluster) -> None:
+    await cluster.kubectl("delete", "configmap", "makeway-brake", "-n", NAMESPACE, "--ignore-not-found")
 
 
 @pytest.mark.parametrize(
     ("away", "brake"),
     [(PLANNER, "set"), (PLANNER, "not understood"), (NATS, "set, and the policy is deleted")],
 )
-async def test_with_the_brake_set_the_protected_pod_stays_and_another_makes_room(
+async def test_with_the_brake_set_nothing_is_evicted_and_after_it_the_protected_pod_stays(
     protecting: RunningCluster, space: Space, away: str, brake: str
 ) -> None:
     await space.add_nodes(make_node("n1").cpu("500m"), make_node("n2").cpu("500m"))
@@ -49,6 +57,9 @@ async def test_with_the_brake_set_the_protected_pod_stays_and_another_makes_room
 
         (urgent,) = await space.create(sized("urgent", "high", 500))
 
+        await asyncio.sleep(HELD_SECONDS)
+        assert (await space.pods()).keys() == {"kept", "loose", "urgent"}
+        await released(protecting)
         assert await space.until_bound("urgent") == "n2"
         assert await space.pod("kept") is not None
         if "deleted" in brake:  # without one a planner does not become ready again
