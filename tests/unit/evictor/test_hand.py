@@ -15,6 +15,7 @@ from makeway.evictor.hand import (
     SHARE,
     places_of,
 )
+from makeway.evictor.holds import NAMESPACE_SHARE
 from makeway.evictor.intake import take_forever
 from unit.evictor.building import make_order
 from unit.evictor.fakes import SERVER_ERROR, FakeDelivery
@@ -104,6 +105,31 @@ async def test_orders_that_were_given_back_have_their_end_and_none_is_put_aside(
     assert stream.given_back
     assert len(world.records.outcomes) == len(dead)
     assert max(one.deliveries for one in stream.handed) < MOST_DELIVERIES
+
+
+async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> None:
+    dead = [f"dead-{number}" for number in range(SHARE + 1)]
+    world = Running(32, *dead)
+    stream = world.stream = Redelivering(world)
+    for name in dead:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    held: list[tuple[str, str]] = []
+
+    async with world.taking_orders():
+        stream.put(*(order_of(name, namespace="dead") for name in dead))
+        for _ in range(20):
+            await world.clock.run(1)
+            for one in world.evictor.holds.due(world.clock.now()):
+                one.told = one.reason
+                held.append((one.order.order_id, one.reason))
+        [beyond] = [name for name, reason in held if reason == NAMESPACE_SHARE]
+        assert [reason for name, reason in held if name == beyond] == [NAMESPACE_SHARE]
+        await world.clock.run(90)
+
+    over: set[str] = set()
+    while orders := world.evictor.holds.take_over():
+        over |= {order.order_id for order in orders}
+    assert beyond in over
 
 
 async def test_a_few_orders_in_trouble_are_given_back_to_nobody() -> None:

@@ -160,6 +160,50 @@ async def test_of_a_burst_some_are_told_of_at_a_time() -> None:
     assert len(holds.due(NOW + 6 * SECOND)) == MOST_A_LOOK
 
 
+async def test_an_order_that_is_given_back_again_and_again_is_told_of_once_until_it_ends() -> None:
+    one, order = Telling("a"), make_order("a")
+    for began in (0.0, 6.0, 12.0):
+        one.holds.put(order, "line", NOW + began * SECOND)
+        one.holds.end(order)
+        one.holds.put(order, "server-error", NOW + (began + 1) * SECOND)
+        one.holds.end(order, again=began > 0)
+        one.holds.give_back(order, NOW + (began + 1) * SECOND, NOW + (began + 6) * SECOND)
+        await one.look_at(began + 2)
+        await one.look_at(began + 5.5)
+
+    assert [(held.status, held.reason) for held in one.held] == [("True", "NamespaceShare")]
+    assert "tried again every few seconds; until 2026-01-31T12:01:00Z" in (one.held[0].message or "")
+    events = [event for event in await one.world.written_events() if event["reason"] == "PreemptionHeld"]
+    assert (len(events), len(one.conditions.written)) == (1, 1)
+
+    one.holds.keep(order)
+    await one.look_at(20)
+    assert one.held == []
+
+
+async def test_what_holds_an_order_that_has_a_place_again_is_told_in_place_of_the_share() -> None:
+    one, order = Telling("a"), make_order("a")
+    one.holds.give_back(order, NOW, NOW + 5 * SECOND)
+    one.holds.give_back(order, NOW + 6 * SECOND, NOW + 11 * SECOND)
+    await one.look_at(7)
+    one.holds.put(order, "server-error", NOW + 12 * SECOND)
+    one.holds.keep(order)
+    await one.look_at(13)
+    assert [held.reason for held in one.held] == ["NamespaceShare"]
+    await one.look_at(18)
+    assert [held.reason for held in one.held] == ["ServerError"]
+
+
+async def test_an_order_that_has_come_again_elsewhere_is_told_of_there() -> None:
+    one, order = Telling("a"), make_order("a")
+    one.holds.give_back(order, NOW, NOW + 5 * SECOND)
+
+    await one.look_at(5)
+    await one.look_at(30)
+
+    assert one.conditions.written == []
+
+
 class Recording(Holds):
     """Keeps the reasons that orders say."""
 

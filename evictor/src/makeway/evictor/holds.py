@@ -36,6 +36,13 @@ MOST_MEMBERS: Final = 32
 """Members of a pod group that get the condition; the Event is on the PodGroup."""
 
 LOOK_SECONDS: Final = 1.0
+
+NAMESPACE_SHARE: Final = "namespace-share"
+"""The reason of an order that was given back to the stream, since others have its places."""
+
+AWAY: Final = timedelta(seconds=20)
+"""An order that has not come again so long after it was to: another evictor has it, and tells of it."""
+
 _SECONDS: Final = 5.0
 
 _WORDS: Final = {
@@ -45,6 +52,8 @@ _WORDS: Final = {
     "awaited-orders": "orders for other pods that make part of the room have not ended",
     "line": "other orders are carried out first",
     "budget": "a disruption budget allows no eviction now",
+    NAMESPACE_SHARE: "other orders of its namespace, or of all, have the places of those that wait; "
+    "it is tried again every few seconds",
 }
 
 _log = structlog.get_logger()
@@ -73,6 +82,7 @@ class Holds:
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
         self._over: dict[str, EvictionOrder] = {}
+        self._given_back: dict[str, tuple[Held, datetime]] = {}
 
     def put(self, order: EvictionOrder, reason: str, now: datetime, until: datetime | None = None) -> None:
         """Take note of what holds an order from now on, its `not_after` at the latest."""
@@ -88,16 +98,37 @@ class Holds:
         if again or (known is not None and known.told):
             self._over[order.order_id] = order
 
+    def give_back(self, order: EvictionOrder, now: datetime, again: datetime) -> None:
+        """Take note that an order is given back, and comes again at a time.
+
+        That holds it, whatever it waits for in between, until `keep`.
+        """
+        known, _ = self._given_back.get(order.order_id, (None, None))
+        held = known or Held(order, NAMESPACE_SHARE, now, order.not_after)
+        self._given_back[order.order_id] = held, again
+
+    def keep(self, order: EvictionOrder) -> None:
+        """Take note that an order is not given back any more: it has a place, or its end."""
+        held, _ = self._given_back.pop(order.order_id, (None, None))
+        if held is not None and held.told:
+            self._over[order.order_id] = order
+
     def due(self, now: datetime) -> list[Held]:
-        """Return what is to be told of now, the longest held first."""
-        found = [
-            one for one in self._held.values() if one.told != one.reason and now - one.since >= TELL_AFTER
-        ]
+        """Return what is to be told of now, the longest held first.
+
+        Of an order that was given back only until it comes again: another evictor may have ended it since.
+        """
+        for name in [name for name, (_, again) in self._given_back.items() if now >= again + AWAY]:
+            del self._given_back[name]
+        held = [one for name, one in self._held.items() if name not in self._given_back]
+        held += [one for one, again in self._given_back.values() if now < again]
+        found = [one for one in held if one.told != one.reason and now - one.since >= TELL_AFTER]
         return sorted(found, key=lambda one: one.since)[:MOST_A_LOOK]
 
     def take_over(self) -> list[EvictionOrder]:
         """Return orders that were told of and are held no more, each once."""
-        found = [order for name, order in self._over.items() if name not in self._held][:MOST_A_LOOK]
+        held = self._held.keys() | self._given_back.keys()
+        found = [order for name, order in self._over.items() if name not in held][:MOST_A_LOOK]
         for order in found:
             del self._over[order.order_id]
         return found

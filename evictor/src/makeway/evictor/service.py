@@ -224,18 +224,27 @@ class Evictor:
         assert task is not None  # noqa: S101 - a coroutine runs in one
         turn = self._slots.turn(order, delivery.sequence, self._clock)
         place = Place(turn, places_of(len(delivery.data)), delivery.deliveries, task.cancel)
+        again = timedelta(seconds=GIVE_BACK_SECONDS)
         if not self._hand.take(place):
+            self.holds.give_back(order, self._clock.now(), self._clock.now() + again)
             return False
-        turn.on_wait = partial(self._hand.waits, place)
+        turn.on_wait = partial(self._waits, order, place)
         try:
             await self._settle_with(turn, order, delivery)
         except asyncio.CancelledError:
             if not place.back or task.uncancel():
                 raise
+            self.holds.give_back(order, self._clock.now(), self._clock.now() + again)
             return False
         finally:
             self._hand.leave(place)
+        self.holds.keep(order)
         return True
+
+    def _waits(self, order: EvictionOrder, place: Place) -> None:
+        self._hand.waits(place)
+        if place.waits:
+            self.holds.keep(order)
 
     async def _settle_with(self, turn: Turn, order: EvictionOrder, delivery: OrderDelivery) -> None:
         """Wait for a slot, which is free again when the order has ended."""
