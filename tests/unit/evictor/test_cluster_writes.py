@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from builders_bus import NOW, make_victim
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.cluster import ApiCluster, Deleted
 from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.runtime.kube import api_error
 from typed_calls import FakeApis
 
 VICTIM = make_victim("web-1", namespace="shop", uid="uid-1")
@@ -72,6 +75,38 @@ async def test_without_a_version_a_mark_holds_for_the_pod_whose_conditions_were_
     assert tests == {"/metadata/uid": "uid-1", **unread}
     assert options["body"][-1]["path"] == "/status/conditions"
     assert [one["type"] for one in options["body"][-1]["value"]] == ["DisruptionTarget"]
+
+
+SAID = "ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: not this one"
+WEBHOOK = 'admission webhook "keep.example.com" denied the request: not this one'
+
+
+@pytest.mark.parametrize(
+    ("message", "causes", "passes"),
+    [
+        ("the server rejected our request due to an error in our request", [], True),
+        (f'pods "web-1" is forbidden: {SAID}', [{"message": SAID}], False),
+        (WEBHOOK, [], False),
+        ('Pod "web-1" is invalid', [{"reason": "FieldValueInvalid", "message": "no"}], False),
+    ],
+    ids=["test", "policy", "webhook", "invalid"],
+)
+async def test_a_mark_by_uid_that_admission_denies_is_refused_and_one_whose_test_fails_is_a_conflict(
+    message: str, causes: list[dict[str, str]], *, passes: bool
+) -> None:
+    status = {"reason": "Invalid", "message": message, "details": {"name": "web-1", "causes": causes}}
+    refusal = api_error(422, msgspec.json.encode(status), None)
+
+    class Refusing(Server):
+        async def request(self, method: str, path: str, **options: Any) -> bytes:
+            if method == "PATCH":
+                raise refusal
+            return await super().request(method, path, **options)
+
+    edge = ApiCluster(Refusing(), EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
+
+    with pytest.raises(TemporaryError if passes else PermanentError, match=re.escape(message)):
+        await edge.mark(VICTIM, "", "why", NOW)
 
 
 async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: ApiCluster) -> None:

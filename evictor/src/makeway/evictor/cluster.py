@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -30,7 +29,7 @@ from makeway.core.policy.toleration_record import TolerationRecord
 from makeway.evictor import answers, patches
 from makeway.evictor.members import GroupMember, Members, add_members
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify
+from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify, is_failed_test
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.evictor.toleration_reads import unread_record
 from makeway.evictor.verdicts import Epoch
@@ -308,7 +307,7 @@ class ApiCluster:
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
         """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`.
 
-        Without a version it is a JSON patch, of which a test that does not hold is answered 422.
+        Without a version it is a JSON patch, and a test of it that does not hold is a conflict.
         """
         if resource_version:
             mark = patches.set_mark(victim.uid, resource_version, message, now)
@@ -322,7 +321,7 @@ class ApiCluster:
         try:
             body = await self._patch_status("mark", victim, by_uid, JSON_PATCH)
         except PermanentError as error:
-            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+            if not is_failed_test(error.__cause__):
                 raise
             raise TemporaryError("conflict", str(error)) from error
         return None if body is None else answers.pod(body)

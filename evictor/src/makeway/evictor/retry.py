@@ -40,6 +40,9 @@ SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 NO_RIGHT = 'forbidden: User "'
 """In the message of a 403 by which kube-apiserver's authorizers refuse; admission's has none."""
 
+DENIED_BY_WEBHOOK = "denied the request"
+"""In the message by which kube-apiserver passes on what an admission webhook refuses, with its status."""
+
 RIGHTS_SECONDS = 10.0
 """How long a right that was there before may be missing: an API server that starts refuses everything until
 it has read roles and their bindings."""
@@ -112,6 +115,17 @@ def classify(error: ApiError | ApiUnavailable) -> TemporaryError | PermanentErro
     if error.status == 401:
         return TemporaryError("unauthorized", str(error), retry_after)
     return PermanentError(error.reason, str(error), error.status)
+
+
+def is_failed_test(error: BaseException | None) -> bool:
+    """Report whether a JSON patch was refused since a test of it does not hold (422).
+
+    The API server gives no cause for that. It gives one where a ValidatingAdmissionPolicy denies, or the
+    object would be invalid; a webhook's denial is told by its words.
+    """
+    if not isinstance(error, ApiError) or error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+        return False
+    return not error.causes and DENIED_BY_WEBHOOK not in error.message
 
 
 class MissingRights:
