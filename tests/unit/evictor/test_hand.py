@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from makeway.bus.messages import EvictionOrder
+from makeway.evictor import hand
 from makeway.evictor.hand import (
     GIVE_BACK_SECONDS,
     MAX_IN_HAND,
@@ -29,6 +30,7 @@ class Given(FakeDelivery):
     def __init__(self, stream: Redelivering, order: EvictionOrder, deliveries: int = 1) -> None:
         super().__init__(order, deliveries)
         self._stream, self._order = stream, order
+        self.sequence = stream.sequences.setdefault(order.order_id, len(stream.sequences) + 1)
         stream.in_hand += 1
         stream.most_in_hand = max(stream.most_in_hand, stream.in_hand)
 
@@ -40,6 +42,7 @@ class Given(FakeDelivery):
         await super().nak(delay_seconds)
         self._stream.in_hand -= 1
         self._stream.given_back.append(delay_seconds)
+        self._stream.names.add(self._order.order_id)
         again = asyncio.create_task(self._stream.come_again(self._order, self.deliveries + 1, delay_seconds))
         self._stream.coming.add(again)
         again.add_done_callback(self._stream.coming.discard)
@@ -53,6 +56,8 @@ class Redelivering(Stream):
         self._world = world
         self._left: asyncio.Queue[tuple[EvictionOrder, int]] = asyncio.Queue()
         self.given_back: list[float] = []
+        self.names: set[str] = set()
+        self.sequences: dict[str, int] = {}
         self.coming: set[asyncio.Task[None]] = set()
         self.in_hand = self.most_in_hand = 0
 
@@ -130,6 +135,57 @@ async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> 
     while orders := world.evictor.holds.take_over():
         over |= {order.order_id for order in orders}
     assert beyond in over
+
+
+@pytest.mark.parametrize("shared", ["SHARE", "MOST_WAITING"])
+async def test_the_least_important_of_the_orders_that_wait_is_given_back(
+    monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    monkeypatch.setattr(hand, shared, 3)
+    names = ("low", "old", "young", "important", "another")
+    world = Running(32, *names)
+    stream = world.stream = Redelivering(world)
+    for name in names:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    low, old, young = order_of("low", priority=500), order_of("old"), order_of("young")
+
+    async with world.taking_orders():
+        stream.put(old, young, low)
+        await world.clock.run(3)
+        assert stream.names == set()
+        stream.put(order_of("important", priority=2000))
+        await world.clock.run(20)
+        assert stream.names == {"ord-low"}
+        stream.put(order_of("another", priority=2000))
+        await world.clock.run(20)
+        assert stream.names == {"ord-low", "ord-young"}
+        await world.clock.run(90)
+
+    assert len(world.records.outcomes) == 5
+    assert world.evictor.holds.due(world.clock.now()) == []
+
+
+async def test_an_important_order_enters_before_those_of_its_namespace_that_have_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hand, "SHARE", 2)
+    names = ("a", "b", "c", "d", "e", "important")
+    world = Running(1, *names)
+    stream = world.stream = Redelivering(world)
+    for name in names:
+        world.cluster.always_fail("delete", name, SERVER_ERROR)
+
+    async with world.taking_orders():
+        stream.put(order_of("a"), order_of("b"))
+        await world.clock.run(3)
+        world.cluster.slow["get_pod", "c"] = 10_000
+        stream.put(order_of("c"))
+        await asyncio.sleep(0)
+        stream.put(order_of("d", priority=10), order_of("e", priority=20), order_of("important"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+        assert stream.names == {"ord-d"}
 
 
 async def test_a_few_orders_in_trouble_are_given_back_to_nobody() -> None:

@@ -1,17 +1,19 @@
 """The orders in one evictor's hands: how many, how large, and how many of one namespace only wait.
 
 An order that waits (to try again, for another order, for a cap) keeps its place. So that those of one
-namespace do not take all places, a namespace has a share: what waits beyond it is given back to the stream,
-comes again in a moment, to whichever evictor has room, and is tried again then. Nothing is lost by that: an
-order is carried out from what the cluster shows, whoever begins it, and its time ends as it would have.
+namespace do not take all places, a namespace has a share: what waits beyond it, the least important first, is
+given back to the stream, comes again in a moment, to whichever evictor has room, and is tried again then.
+Nothing is lost by that: an order is carried out from what the cluster shows, whoever begins it, and its time
+ends as it would have.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Final
 
 import structlog
@@ -63,6 +65,16 @@ class Place:
         """Whether the order has had a slot."""
         return self._turn.has_begun
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Greater where the order is less important: of lower priority, or as important and younger."""
+        return self._turn.rank
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether the order is among those that wait, and nothing of it is at work now."""
+        return self.waits and self._turn.only_waits
+
     def give_back(self) -> None:
         """End the order here; it comes again."""
         if not self.back and not self.keeps:
@@ -97,25 +109,30 @@ class Hand:
     def take(self, place: Place) -> bool:
         """Take an order in hand; False where its namespace has orders enough that have not begun."""
         full = [one for one in place.namespaces if self._waiting.get(one, 0) >= SHARE]
-        if not place.keeps and any(self._not_begun(one) + place.places > SHARE for one in full):
-            place.back = True
-            self._count()
-            return False
+        for namespace in full:
+            while not place.keeps and self._not_begun(namespace) + place.places > SHARE:
+                least = _least(place, (one for one in self._places[namespace] if not one.begun))
+                if least is place:
+                    place.back = True
+                    self._count()
+                    return False
+                self._give_back(least)
         for namespace in place.namespaces:
             self._places[namespace].append(place)
         return True
 
     def waits(self, place: Place) -> None:
-        """Note that all which is left of an order waits; what is beyond the shares is given back."""
+        """Note that all which is left of an order waits; what is beyond the shares is given back.
+
+        That is the least important of those that wait: this one, or others in its place.
+        """
         if place.waits or place.back:
             return
-        beyond = self._all_waiting + place.places > MOST_WAITING or any(
-            self._waiting[namespace] + place.places > SHARE for namespace in place.namespaces
-        )
-        if beyond and not place.keeps:
-            place.give_back()
-            self._count()
-            return
+        while not place.keeps and (full := self._full(place)) is not None:
+            least = _least(place, (one for one in full if one.only_waits))
+            self._give_back(least)
+            if least is place:
+                return
         place.waits = True
         self._all_waiting += place.places
         for namespace in place.namespaces:
@@ -132,26 +149,47 @@ class Hand:
                 self._places[namespace].remove(place)
             if not self._places[namespace]:
                 del self._places[namespace]
-            if place.waits:
-                self._waiting[namespace] -= place.places
+        self._wait_no_more(place)
+
+    def _wait_no_more(self, place: Place) -> None:
+        for namespace in place.namespaces if place.waits else ():
+            self._waiting[namespace] -= place.places
             if not self._waiting[namespace]:
                 del self._waiting[namespace]
         if place.waits:
             self._all_waiting -= place.places
+        place.waits = False
+
+    def _full(self, place: Place) -> Iterable[Place] | None:
+        """Return the orders of whose share too little is left for one more that waits; None: of none."""
+        for namespace in place.namespaces:
+            if self._waiting.get(namespace, 0) + place.places > SHARE:
+                return self._places[namespace]
+        beyond = self._all_waiting + place.places > MOST_WAITING
+        return chain.from_iterable(self._places.values()) if beyond else None
+
+    def _give_back(self, place: Place) -> None:
+        self._wait_no_more(place)
+        place.give_back()
+        self._count()
 
     def _not_begun(self, namespace: str) -> int:
         return sum(one.places for one in self._places.get(namespace, ()) if not one.begun and not one.back)
 
     def _shed(self, namespace: str) -> None:
-        """Give back what has not begun beyond the share, the latest first."""
+        """Give back what has not begun beyond the share, the least important first."""
         over = self._not_begun(namespace) - SHARE
-        for one in reversed(tuple(self._places[namespace])):
+        for one in sorted(self._places[namespace], key=lambda one: one.rank, reverse=True):
             if over <= 0:
                 return
             if not one.begun and not one.back and not one.keeps:
-                one.give_back()
-                self._count()
+                self._give_back(one)
                 over -= one.places
 
     def _count(self) -> None:
         self._metrics.given_back.inc()
+
+
+def _least(place: Place, others: Iterable[Place]) -> Place:
+    """Return the least important of a place and those others that can be given back."""
+    return max((place, *(one for one in others if not one.back and not one.keeps)), key=lambda one: one.rank)

@@ -269,7 +269,7 @@ class Evictor:
             return
         _log.info("order_received", deliveries=deliveries, victims=len(order.victims))
         outcome = await self._carry_out(order, delivery, turn)
-        turn.on_wait = lambda: None  # what is known of the order would be lost
+        turn.stay()
         await failpoint("evictor.before-outcome")
         standing = await self._persist("publish", lambda: self._records.publish(outcome), turn)
         tracing.tell(

@@ -124,7 +124,7 @@ class Turn:
         self._slots = slots
         self._clock = clock
         priority = order.room_for.priority if order.room_for is not None else None
-        self._rank = (LAST if priority is None else -priority, sequence)
+        self.rank = (LAST if priority is None else -priority, sequence)
         self.namespaces = frozenset(v.namespace for v in order.victims)
         self._holding = False
         self._begun: datetime | None = None
@@ -148,7 +148,17 @@ class Turn:
     @property
     def place(self) -> tuple[bool, int, int]:
         """What orders the line: what has begun; higher priority; earlier in the stream."""
-        return (self._begun is None, *self._rank)
+        return (self._begun is None, *self.rank)
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether all that is left of the order waits now, and it may be left to another delivery."""
+        at_work = self._at_work or self._asked or not self._idle
+        return not at_work and self.on_wait is not _nothing
+
+    def stay(self) -> None:
+        """Keep the order: what is known of it would be lost."""
+        self.on_wait = _nothing
 
     @asynccontextmanager
     async def work(self) -> AsyncIterator[None]:
