@@ -13,13 +13,14 @@ from makeway.bus.messages import (
     OrderedGroup,
     OrderMember,
     Outcome,
+    Placement,
     Preemptor,
     VictimOutcome,
 )
-from makeway.core.k8s.importance import microseconds
+from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.planner.service.orders import pauses as module
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.pauses import PAUSES, Asking, Pause, asking_of
+from makeway.planner.service.orders.pauses import PAUSES, Asking, Pause, asking_of, contested
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import LOW, NOW, make_pod, make_snapshot
 
@@ -231,3 +232,27 @@ def test_a_room_counts_for_a_group_while_a_pod_that_it_was_made_for_waits(waits:
     pause = ledger.pauses.of(asking_of(make_snapshot(["n1"], left), "P", "group", 1000), NOW + FAR)
 
     assert (pause is not None) is counts
+
+
+def test_the_node_of_a_room_is_left_out_but_not_while_an_equal_pod_is_nominated_there() -> None:
+    ledger = Ledger()
+    room_made(ledger, 1, NOW)
+    equal, lower = make_pod("equal", priority=1000), make_pod("lower", priority=LOW)
+    snapshot = make_snapshot(["n1"], [equal, lower])
+    asking = asking_of(snapshot, "P", "pod", 1000)
+
+    def nominated(uid: str) -> frozenset[str]:
+        placement = Placement(namespace="ns", name=uid, uid=uid, node="n1")
+        return ledger.pauses.tried(asking, contested(snapshot, asking, (placement,)))
+
+    assert nominated("P") == nominated(lower.uid) == {"n1"}
+    assert nominated(equal.uid) == frozenset()
+
+
+def test_a_node_whose_room_another_pod_took_is_not_left_out() -> None:
+    ledger = Ledger()
+    room_made(ledger, 1, NOW)
+    taker = make_pod("taker", node="n1", priority=1000, start_micros=NOT_STARTED)
+    asking = asking_of(make_snapshot(["n1"], [taker]), "P", "pod", 1000)
+
+    assert ledger.pauses.tried(asking) == frozenset()

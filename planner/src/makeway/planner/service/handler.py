@@ -27,7 +27,7 @@ from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import FirstFailures, StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import LimitedPreemptor
-from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of, elsewhere
+from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of, contested, elsewhere
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -159,11 +159,12 @@ class Planner:
 
     def _pause(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
         """Refuse a plan for a pod that was not bound though room was made for it; before, try other nodes."""
-        preemptor, pods = question.preemptor, self._snapshot.pods
+        preemptor, pauses = question.preemptor, self._ledger.pauses
         asking = asking_of(self._snapshot, preemptor.uid, "pod", preemptor.priority)
-        pause = self._ledger.pauses.of(asking, now)
+        pause = pauses.of(asking, now)
         if pause is None:
-            return elsewhere(plan, self._ledger.pauses.tried(preemptor.uid, pods))
+            nominated = contested(self._snapshot, asking, question.nominations)
+            return elsewhere(plan, pauses.tried(asking, nominated))
         return PlanRefusal(
             scope=plan.scope,
             reason=PREEMPTION_PAUSED,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import EvictionOrder, Placement
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.times import api_time
 from makeway.planner.plan.result import Plan
@@ -96,6 +96,16 @@ def asking_of(snapshot: Snapshot, uid: str, what: str, priority: int) -> Asking:
     return Asking(uid=uid, what=what, priority=priority, there=snapshot.pods, on=on, waits=waits)
 
 
+def contested(snapshot: Snapshot, asking: Asking, nominations: Sequence[Placement]) -> frozenset[str]:
+    """Return the nodes to which other pods of at least a preemptor's priority are nominated."""
+    pods = snapshot.pods
+    return frozenset(
+        one.node
+        for one in nominations
+        if one.uid != asking.uid and one.uid in pods and pods[one.uid].priority >= asking.priority
+    )
+
+
 @dataclass(slots=True)
 class _Tries:
     """What became of one preemptor's orders.
@@ -174,11 +184,18 @@ class Pauses:
                 return Pause(until, _failed(asking.what, known.failed, until))
         return None
 
-    def tried(self, uid: str, there: Collection[str]) -> frozenset[str]:
-        """Return the nodes where room was made and came to nothing, for a preemptor that asks again."""
-        known = self._tries.get(uid)
-        rooms = known.rooms if known is not None else ()
-        return frozenset(node for room in rooms if _left(room, there) for node in room.nodes)
+    def tried(self, asking: Asking, contested: Collection[str] = ()) -> frozenset[str]:
+        """Return the nodes where room was made and came to nothing, for a preemptor that asks again.
+
+        `contested`: nodes to which pods of at least its priority are nominated. They may be all that kept it
+        from its room, and its place there comes when they are bound.
+        """
+        known = self._tries.get(asking.uid)
+        if known is None:
+            return frozenset()
+        unused = zip(known.rooms, _came_to_nothing(known.rooms, asking), strict=True)
+        nodes = (node for room, nothing in unused if nothing for node in room.nodes)
+        return frozenset(node for node in nodes if node not in contested)
 
     def paused(self, now: datetime) -> int:
         """Return how many preemptors wait after rooms that came to nothing. O(preemptors)."""
@@ -234,7 +251,7 @@ def _wanted(room: RoomMade, asking: Asking) -> bool:
 def _taken(room: RoomMade, until: int, asking: Asking) -> bool:
     since = microseconds(room.at.replace(microsecond=0))  # start times are in whole seconds
     return any(
-        pod.priority >= asking.priority and since <= pod.start_micros < until and pod.uid != asking.uid
+        pod.priority >= asking.priority and since <= pod.start_micros <= until and pod.uid != asking.uid
         for node in room.nodes
         for pod in asking.on(node)
     )
