@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +29,7 @@ from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
 from makeway.dev.services import TEST_FENCE
 from makeway.evictor.breaker import OPENS_AT
+from makeway.evictor.service import KEYS_BEHIND
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,7 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
     await nominated(space, "urgent")
     order = await order_for(space, "urgent", "a")
     subject = bus.subjects.order(order)
+    await asyncio.sleep(KEYS_BEHIND.total_seconds())  # of an evictor that has just started
     planner = Signatures(signing={SigningKind.ORDER: key_of(cluster, SigningKind.QUOTA_ORDER)})
     signed = bus.signatures.wrap(order, "makeway/scheduler/test", subject)
     messages = {
