@@ -189,7 +189,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 		}
 		if piece >= a.args.MaxCandidates && !a.sieved {
 			a.sieved = true
-			if judged = a.sieve(ctx); a.left().count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
+			if a.sieve(ctx); a.left().count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
 				break
 			}
 		}

@@ -25,16 +25,16 @@ var wideFilters = []string{names.InterPodAffinity, names.PodTopologySpread, Name
 
 // sieve runs the scheduler's filters on every node that is left, without any pod that some rule might let go there, and leaves out
 // the nodes where they reject the preemptor even so. No plan helps there, so that the planner need not be asked about them one
-// piece after the other. It rules nothing in. O(nodes · (pods + filters)), in parallel; it returns how many more nodes have failed.
-func (a *attempt) sieve(ctx context.Context) (judged int) {
+// piece after the other. It rules nothing in. O(nodes · (pods + filters)), in parallel.
+func (a *attempt) sieve(ctx context.Context) {
 	if daemonSetNode(a.pod) != "" {
-		return 0
+		return
 	}
 	start := time.Now()
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	all, err := a.nodes.List()
 	if err != nil {
-		return 0
+		return
 	}
 	named := set(a.potential.nodes.Names)
 	left := slices.DeleteFunc(slices.Clone(all), func(node fwk.NodeInfo) bool {
@@ -53,10 +53,8 @@ func (a *attempt) sieve(ctx context.Context) (judged int) {
 	for i, why := range found {
 		if why.cause == causeFilters {
 			a.fail(left[i].Node().Name, why)
-			judged++
 		}
 	}
-	return judged
 }
 
 // withoutAll says why the filters reject the pod on a node without every pod that might go; any other cause than theirs says nothing.
