@@ -181,15 +181,21 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 	known.full = pl.engine.samples.full(pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
-	known.failed = map[string]failure{}
-	if memory := pl.engine.verifyFailures; !memory.isEmpty() {
-		known.failed = memory.of(verificationClass(pod, known.refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
-	}
+	known.failed = pl.failedBefore(pod, known.refused, nodes)
 	known.retryAt = backedOffUntil
 	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
 		known.retryAt = refusedUntil
 	}
 	return known
+}
+
+// failedBefore returns the nodes that failed verification for pods of a pod's class and have not changed since.
+func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInfoLister) map[string]failure {
+	memory := pl.engine.verifyFailures
+	if memory.isEmpty() {
+		return map[string]failure{}
+	}
+	return memory.of(verificationClass(pod, refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
 }
 
 // remembers reports whether an earlier attempt may change a pod's next plan.

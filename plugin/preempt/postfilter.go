@@ -229,12 +229,15 @@ func nextPiece(piece, most int) int {
 }
 
 // left are the potential nodes that have not failed verification.
-func (a *attempt) left() potential {
-	names := make(map[string]bool, len(a.failed))
-	for name := range a.failed {
+func (a *attempt) left() potential { return a.potential.without(namesOf(a.failed), a.nodes) }
+
+// namesOf are the names of nodes that failed.
+func namesOf(failed map[string]failure) map[string]bool {
+	names := make(map[string]bool, len(failed))
+	for name := range failed {
 		names[name] = true
 	}
-	return a.potential.without(names, a.nodes)
+	return names
 }
 
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and

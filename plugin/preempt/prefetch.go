@@ -132,6 +132,11 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 	if current == nil || current.Status.NominatedNodeName != "" {
 		return
 	}
+	all := pl.handle.SnapshotSharedLister().NodeInfos()
+	nodes = nodes.without(namesOf(pl.failedBefore(pod, nil, all)), all)
+	if nodes.count == 0 {
+		return
+	}
 	q := &prefetch{
 		question: question{pod: current, mode: wire.ModeEnforce, nodes: nodes, candidates: pl.firstCandidates()},
 		at:       pl.engine.retry.now(), result: prefetchUnneeded,
@@ -158,13 +163,7 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 		return false
 	}
 	breaker, _ := pl.engine.breaker.current()
-	return breaker == breakerClosed && !pl.engine.remembers(pod.UID) && !pl.failedBefore(pod)
-}
-
-// failedBefore reports whether nodes have failed verification for pods of its class, and are left out of the next question.
-func (pl *MakeWay) failedBefore(pod *v1.Pod) bool {
-	memory := pl.engine.verifyFailures
-	return !memory.isEmpty() && memory.has(verificationClass(pod, nil))
+	return breaker == breakerClosed && !pl.engine.remembers(pod.UID)
 }
 
 // prefetchOf returns what was prefetched in a cycle, nil where nothing was.

@@ -175,16 +175,17 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 	}
 }
 
-func TestNothingIsPrefetchedForAPodWithNodesThatFailed(t *testing.T) {
-	w, p := fullNodes(t, 1, licensed{})
-	if !w.plugin.mayPrefetch(p) {
-		t.Fatal("nothing would be prefetched in any case")
-	}
+func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) {
+	w, p := expecting(t, setup{}, nil)
+	generation, _ := generationOf(w.plugin.handle.SnapshotSharedLister().NodeInfos(), "n2")
+	w.plugin.engine.verifyFailures.add(verificationClass(p, nil), "n2", failure{cause: causeFilters}, generation)
 
-	w.plugin.engine.verifyFailures.add(verificationClass(p, nil), "n00", failure{cause: causeFilters}, 1)
+	state := w.begin(p)
+	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
+	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
 
-	if w.plugin.mayPrefetch(p) {
-		t.Error("a question with all nodes is prefetched")
+	if !status.IsSuccess() || result.NominatedNodeName != "n1" || w.asked() != prefetchAfter+1 {
+		t.Errorf("result %+v, status %v after %d requests; the prefetched plan is the one that is used", result, status, w.asked())
 	}
 }
 
