@@ -29,15 +29,14 @@ from makeway.planner.service.orders.limits import (
     NAMESPACE_SHARE,
     ORDERS_IN_FLIGHT,
     HeldOrder,
-    LimitedPreemptor,
     LimitedPreemptors,
-    LimitReached,
     by_namespace,
     kept_for_higher,
     limit_reached,
     most_orders,
     share_of,
 )
+from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, make_pod, make_snapshot
 
@@ -51,13 +50,11 @@ def held(count: int, namespace: str = "a", priority: int = 1) -> list[HeldOrder]
     return [HeldOrder(namespace, priority, NOW + MINUTE) for _ in range(count)]
 
 
-def asking(namespace: str = "b", priority: int = 1, uid: str = "P") -> LimitedPreemptor:
-    return LimitedPreemptor(uid, namespace, priority)
+def asking(namespace: str = "b", priority: int = 1, uid: str = "P") -> Asker:
+    return Asker(uid, namespace, priority)
 
 
-def reason(
-    who: LimitedPreemptor, orders: list[HeldOrder], most: int = 100, *, others_wait: bool = False
-) -> str:
+def reason(who: Asker, orders: list[HeldOrder], most: int = 100, *, others_wait: bool = False) -> str:
     reached = limit_reached(who, orders, most, NOW, others_wait=others_wait)
     return reached.reason if reached else ""
 
@@ -134,7 +131,7 @@ def test_the_refusal_says_the_numbers_and_when_it_ends() -> None:
     whole = limit_reached(asking(), held(90), 100, NOW, others_wait=False)
     share = limit_reached(asking("a"), held(30), 100, NOW, others_wait=True)
 
-    assert whole == LimitReached(
+    assert whole == NotNow(
         ORDERS_IN_FLIGHT,
         "90 eviction orders have no outcome yet, and limits.ordersInFlight of the policy allows 100, of "
         "which 10 are kept for higher priorities; the next try is when one of them ends, and at "

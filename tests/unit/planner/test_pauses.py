@@ -20,12 +20,14 @@ from makeway.bus.messages import (
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.planner.service.orders import pauses as module
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.pauses import PAUSES, Asking, Pause, asking_of, contested
+from makeway.planner.service.orders.not_now import Asker, NotNow
+from makeway.planner.service.orders.pauses import PAUSES
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import LOW, NOW, make_pod, make_snapshot
 
 XL = 3000
 FAR = timedelta(seconds=2)
+PREEMPTOR = Asker("P", "shop", 1000)
 
 
 def order(order_id: str, at: datetime, *, uid: str = "P", namespace: str = "shop") -> EvictionOrder:
@@ -65,8 +67,8 @@ def room_made(ledger: Ledger, number: int, at: datetime, *, victim: str = "", ui
     ledger.ended(outcome(f"o{number}", at, victim or f"v{number}"))
 
 
-def asked(ledger: Ledger, now: datetime, snapshot: Snapshot | None = None) -> Pause | None:
-    return ledger.pauses.of(asking_of(snapshot or make_snapshot(["n1"], []), "P", "pod", 1000), now)
+def asked(ledger: Ledger, now: datetime, snapshot: Snapshot | None = None) -> NotNow | None:
+    return ledger.pauses.of(PREEMPTOR, snapshot or make_snapshot(["n1"], []), now)
 
 
 def test_the_third_room_that_comes_to_nothing_begins_a_pause_that_grows_to_ten_minutes() -> None:
@@ -77,9 +79,9 @@ def test_the_third_room_that_comes_to_nothing_begins_a_pause_that_grows_to_ten_m
         now += FAR
         pause = asked(ledger, now)
         if pause is not None:
-            assert asked(ledger, pause.until - timedelta(seconds=1)) == pause
-            waited.append((number + 1, pause.until - now))
-            now = pause.until
+            assert asked(ledger, pause.retry_at - timedelta(seconds=1)) == pause
+            waited.append((number + 1, pause.retry_at - now))
+            now = pause.retry_at
         assert asked(ledger, now) is None
 
     minutes = [*PAUSES, *PAUSES[-1:] * 3]
@@ -95,9 +97,9 @@ def test_the_pause_says_how_often_where_and_until_when() -> None:
 
     assert pause is not None
     assert "room was made for this pod 3 times, the last time on node n1" in pause.message
-    assert f"the next try is at {pause.until:%Y-%m-%dT%H:%M:%S}" in pause.message
+    assert f"the next try is at {pause.retry_at:%Y-%m-%dT%H:%M:%S}" in pause.message
     assert ledger.pauses.paused(NOW + FAR) == 1
-    assert ledger.pauses.paused(pause.until) == 0
+    assert ledger.pauses.paused(pause.retry_at) == 0
 
 
 def test_a_room_counts_only_once_its_victims_have_left() -> None:
@@ -133,7 +135,7 @@ def test_orders_in_a_row_that_make_no_room_begin_a_short_pause() -> None:
     pause = asked(ledger, now)
 
     assert pause is not None
-    assert pause.until == now + timedelta(seconds=2)
+    assert pause.retry_at == now + timedelta(seconds=2)
     assert pause.message.startswith(
         "the last 4 eviction orders for this pod came to nothing; the next try is at "
     )
@@ -171,7 +173,7 @@ def test_a_planner_that_starts_counts_what_the_streams_tell_in_either_order_and_
 
     pause = asked(ledger, NOW + FAR)
     assert pause is not None
-    assert pause.until == NOW + FAR + PAUSES[0]
+    assert pause.retry_at == NOW + FAR + PAUSES[0]
 
 
 def test_a_namespace_makes_the_planner_forget_its_own_preemptors_only(
@@ -204,8 +206,7 @@ def test_no_pod_of_a_node_that_is_unknown_has_taken_its_room() -> None:
     for number in range(3):
         room_made(ledger, number, NOW)
 
-    asking = Asking(uid="P", what="pod", priority=1000, there=(), on=lambda _: ())
-    assert ledger.pauses.of(asking, NOW + FAR) is not None
+    assert ledger.pauses.of(PREEMPTOR, make_snapshot([], []), NOW + FAR) is not None
 
 
 @pytest.mark.parametrize(("waits", "counts"), [(True, True), (False, False)])
@@ -229,7 +230,7 @@ def test_a_room_counts_for_a_group_while_a_pod_that_it_was_made_for_waits(waits:
         ledger.ended(outcome(f"o{number}", NOW, f"v{number}"))
     left = [make_pod(f"m{number}", priority=1000) for number in range(3)] if waits else []
 
-    pause = ledger.pauses.of(asking_of(make_snapshot(["n1"], left), "P", "group", 1000), NOW + FAR)
+    pause = ledger.pauses.of(Asker("P", "shop", 1000, is_pod=False), make_snapshot(["n1"], left), NOW + FAR)
 
     assert (pause is not None) is counts
 
@@ -239,11 +240,10 @@ def test_the_node_of_a_room_is_left_out_but_not_while_an_equal_pod_is_nominated_
     room_made(ledger, 1, NOW)
     equal, lower = make_pod("equal", priority=1000), make_pod("lower", priority=LOW)
     snapshot = make_snapshot(["n1"], [equal, lower])
-    asking = asking_of(snapshot, "P", "pod", 1000)
 
     def nominated(uid: str) -> frozenset[str]:
         placement = Placement(namespace="ns", name=uid, uid=uid, node="n1")
-        return ledger.pauses.tried(asking, contested(snapshot, asking, (placement,)))
+        return ledger.pauses.tried(PREEMPTOR, snapshot, (placement,))
 
     assert nominated("P") == nominated(lower.uid) == {"n1"}
     assert nominated(equal.uid) == frozenset()
@@ -253,6 +253,5 @@ def test_a_node_whose_room_another_pod_took_is_not_left_out() -> None:
     ledger = Ledger()
     room_made(ledger, 1, NOW)
     taker = make_pod("taker", node="n1", priority=1000, start_micros=NOT_STARTED)
-    asking = asking_of(make_snapshot(["n1"], [taker]), "P", "pod", 1000)
 
-    assert ledger.pauses.tried(asking) == frozenset()
+    assert ledger.pauses.tried(PREEMPTOR, make_snapshot(["n1"], [taker]), ()) == frozenset()

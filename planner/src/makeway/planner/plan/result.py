@@ -110,6 +110,12 @@ class Plan:
     unmodelled_total: int
     left_out: tuple[str, ...] = ()
 
+    @property
+    def needs_order(self) -> bool:
+        """Whether an order would carry the best of it out: none where pods that end anyway make the room."""
+        best = self.candidates[0] if self.candidates else None
+        return best is None or bool(best.victims) or any(one.order_id for one in best.awaited)
+
 
 @dataclass(frozen=True, slots=True)
 class NearestNode:

@@ -28,8 +28,7 @@ from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import LimitedPreemptor
-from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of
+from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -121,7 +120,7 @@ class GroupPlanner:
         steps = planning_gang(self._snapshot, question, now, self._cache)
         result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
         behind = False
-        not_now = self._pause(request, result, now) or self._limit(request, result, now)
+        not_now = self._not_now(request, result, now)
         if not_now is not None:
             result = not_now
         elif isinstance(result, GangRefusal):
@@ -153,42 +152,25 @@ class GroupPlanner:
         _log_plan(request, reply, seconds)
         return reply
 
-    def _pause(
+    def _not_now(
         self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
     ) -> GangRefusal | None:
-        """Return the refusal of a plan for a group that was not bound though room was made for it."""
+        """Return the refusal of a plan that is not carried out now; None where it may be."""
         if request.mode != "enforce" or isinstance(result, GangRefusal):
             return None
-        group = request.group
-        pause = self._ledger.pauses.of(asking_of(self._snapshot, group.uid, "group", group.priority), now)
-        if pause is None:
-            return None
-        return GangRefusal(
-            scope=result.scope,
-            reason=PREEMPTION_PAUSED,
-            message=pause.message,
-            retry_at=pause.until,
-            left_out=result.left_out,
-            changed=True,  # no recording knows of it
+        group, ledger = request.group, self._ledger
+        asking = Asker(group.uid, group.namespace, group.priority, is_pod=False)
+        why = ledger.pauses.of(asking, self._snapshot, now) or ledger.limit(
+            asking, result, request.live_orders, self._snapshot, now
         )
-
-    def _limit(
-        self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
-    ) -> GangRefusal | None:
-        """Return the refusal of a plan whose order would be one too many."""
-        if request.mode != "enforce" or isinstance(result, GangRefusal):
-            return None
-        group = request.group
-        asking = LimitedPreemptor(group.uid, group.namespace, group.priority, is_pod=False)
-        reached = self._ledger.limit(asking, result, request.live_orders, self._snapshot, now)
-        if reached is None:
+        if why is None:
             return None
         return GangRefusal(
             scope=result.scope,
-            reason=reached.reason,
-            message=reached.message,
-            retry_at=reached.retry_at,
-            depends_on=reached.depends_on,
+            reason=why.reason,
+            message=why.message,
+            retry_at=why.retry_at,
+            depends_on=why.depends_on,
             left_out=result.left_out,
             changed=True,  # no recording knows of it
         )

@@ -26,8 +26,8 @@ from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import FirstFailures, StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import LimitedPreemptor
-from makeway.planner.service.orders.pauses import PREEMPTION_PAUSED, asking_of, contested, elsewhere
+from makeway.planner.service.orders.not_now import Asker, NotNow
+from makeway.planner.service.orders.pauses import elsewhere
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -119,11 +119,7 @@ class Planner:
         looked_at_again = held_back = False
         if isinstance(result, Plan) and request.mode == "enforce":
             planned = result
-            result = self._pause(question, planned, now)
-            if isinstance(result, Plan):
-                result = self._hold_back(question, result, now)
-            if isinstance(result, Plan):
-                result = self._limit(request, question, result, now)
+            result = self._unless_not_now(request, question, planned, now)
             held_back = result is not planned
         if isinstance(result, PlanRefusal) and not held_back:
             behind = self._behind(request.seen) or bool(self._snapshot.undecided)
@@ -157,39 +153,20 @@ class Planner:
         self._log(decision, reply)
         return codec.encode(reply)
 
-    def _pause(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
-        """Refuse a plan for a pod that was not bound though room was made for it; before, try other nodes."""
-        preemptor, pauses = question.preemptor, self._ledger.pauses
-        asking = asking_of(self._snapshot, preemptor.uid, "pod", preemptor.priority)
-        pause = pauses.of(asking, now)
-        if pause is None:
-            nominated = contested(self._snapshot, asking, question.nominations)
-            return elsewhere(plan, pauses.tried(asking, nominated))
-        return PlanRefusal(
-            scope=plan.scope,
-            reason=PREEMPTION_PAUSED,
-            message=pause.message,
-            retry_at=pause.until,
-            left_out=plan.left_out,
-        )
-
-    def _limit(
+    def _unless_not_now(
         self, request: PlanRequest, question: Question, plan: Plan, now: datetime
     ) -> Plan | PlanRefusal:
-        """Refuse a plan whose order would be one too many."""
-        preemptor = question.preemptor
-        asking = LimitedPreemptor(preemptor.uid, preemptor.namespace, preemptor.priority)
-        reached = self._ledger.limit(asking, plan, request.live_orders, self._snapshot, now)
-        if reached is None:
-            return plan
-        return PlanRefusal(
-            scope=plan.scope,
-            reason=reached.reason,
-            message=reached.message,
-            retry_at=reached.retry_at,
-            depends_on=reached.depends_on,
-            left_out=plan.left_out,
-        )
+        """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
+        preemptor, pauses, snapshot = question.preemptor, self._ledger.pauses, self._snapshot
+        asking = Asker(preemptor.uid, preemptor.namespace, preemptor.priority)
+        if (why := pauses.of(asking, snapshot, now)) is not None:
+            return _refusal(plan, why)
+        left = elsewhere(plan, pauses.tried(asking, snapshot, question.nominations))
+        result = self._hold_back(question, left, now)
+        if isinstance(result, PlanRefusal):
+            return result
+        why = self._ledger.limit(asking, result, request.live_orders, snapshot, now)
+        return result if why is None else _refusal(result, why)
 
     def _count(self, result: Plan | PlanRefusal, seconds: float) -> None:
         if isinstance(result, PlanRefusal):
@@ -235,3 +212,15 @@ class Planner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
+
+
+def _refusal(plan: Plan, why: NotNow) -> PlanRefusal:
+    """Return the refusal of a plan that is not carried out now."""
+    return PlanRefusal(
+        scope=plan.scope,
+        reason=why.reason,
+        message=why.message,
+        retry_at=why.retry_at,
+        depends_on=why.depends_on,
+        left_out=plan.left_out,
+    )

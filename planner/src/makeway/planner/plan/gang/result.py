@@ -56,6 +56,11 @@ class GangPlan:
         return sum(one.count for one in self.placements)
 
     @property
+    def needs_order(self) -> bool:
+        """Whether an order would carry it out, as of a plan for a pod."""
+        return bool(self.victims) or any(one.order_id for one in self.awaited)
+
+    @property
     def gone(self) -> list[PodRecord]:
         """Return all pods that the plan counts on to leave."""
         return [*(one.pod for one in self.victims), *(one.pod for one in self.awaited)]

@@ -16,13 +16,11 @@ from makeway.planner.plan.result import Plan
 from makeway.planner.service.orders.limits import (
     UNKNOWN_PRIORITY,
     HeldOrder,
-    LimitedPreemptor,
     LimitedPreemptors,
-    LimitReached,
     limit_reached,
     most_orders,
-    needs_order,
 )
+from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import Pauses
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -171,17 +169,17 @@ class Ledger:
 
     def limit(
         self,
-        asking: LimitedPreemptor,
+        asking: Asker,
         plan: Plan | GangPlan,
         told: Iterable[LiveOrder],
         snapshot: Snapshot,
         now: datetime,
-    ) -> LimitReached | None:
+    ) -> NotNow | None:
         """Return why a plan may not be carried out now, and note that its preemptor waits; None where it may.
 
         `told`: as of `in_flight`. The limit is that of the policy in force.
         """
-        if not needs_order(plan):
+        if not plan.needs_order:
             return None
         held = self.held(told, snapshot.pods, now, asking=asking.uid)
         most = most_orders(snapshot.exemptions.policy.limits)

@@ -16,8 +16,7 @@ from typing import Final
 
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import PolicyLimits
-from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import AwaitedPod, Plan
+from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.records import PodRecord
 
 ORDERS_IN_FLIGHT: Final = "OrdersInFlight"
@@ -56,26 +55,6 @@ class HeldOrder:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedPreemptor:
-    """Who asks for a plan: the UID of a pod or a PodGroup, its namespace and priority."""
-
-    uid: str
-    namespace: str
-    priority: int
-    is_pod: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LimitReached:
-    """Why no further order begins, when to ask again at the latest, and what has to change before that."""
-
-    reason: str
-    message: str
-    retry_at: datetime
-    depends_on: tuple[tuple[str, str, str], ...]
-
-
 def most_orders(limits: PolicyLimits) -> int:
     """Return how many orders may be without an outcome."""
     return min(limits.orders_in_flight or MOST_ORDERS, MOST_ORDERS)
@@ -92,8 +71,8 @@ def share_of(most: int) -> int:
 
 
 def limit_reached(
-    asking: LimitedPreemptor, held: Sequence[HeldOrder], most: int, now: datetime, *, others_wait: bool
-) -> LimitReached | None:
+    asking: Asker, held: Sequence[HeldOrder], most: int, now: datetime, *, others_wait: bool
+) -> NotNow | None:
     """Return why a preemptor may have no order beside those `held`; None where it may. O(orders).
 
     Who is above the orders that hold all but the tenth may have one of it, whatever its namespace has.
@@ -124,39 +103,25 @@ def limit_reached(
     )
 
 
-def _reached(
-    reason: str, why: str, held: Sequence[HeldOrder], now: datetime, namespace: str = ""
-) -> LimitReached:
+def _reached(reason: str, why: str, held: Sequence[HeldOrder], now: datetime, namespace: str = "") -> NotNow:
     until = min((one.until for one in held if one.until is not None), default=now)
     retry_at = max(until, now + UNSTORED)
     kind, name = DEPENDS_ON_ORDERS
     message = f"{why}; the next try is when one of them ends, and at {api_time(retry_at)} at the latest"
-    return LimitReached(reason, message, retry_at, ((kind, namespace, name),))
-
-
-def needs_order(plan: Plan | GangPlan) -> bool:
-    """Report whether an order would carry a plan out: none does where pods that end anyway make the room."""
-    if isinstance(plan, GangPlan):
-        return bool(plan.victims) or _ordered(plan.awaited)
-    best = plan.candidates[0] if plan.candidates else None
-    return best is None or bool(best.victims) or _ordered(best.awaited)
-
-
-def _ordered(awaited: Iterable[AwaitedPod]) -> bool:
-    return any(one.order_id for one in awaited)
+    return NotNow(reason, message, retry_at, ((kind, namespace, name),))
 
 
 class LimitedPreemptors:
     """Preemptors that were refused an order for the limit lately, the last refused last."""
 
     def __init__(self) -> None:
-        self._refused: OrderedDict[str, tuple[LimitedPreemptor, datetime]] = OrderedDict()
+        self._refused: OrderedDict[str, tuple[Asker, datetime]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many are remembered."""
         return len(self._refused)
 
-    def refused(self, preemptor: LimitedPreemptor, now: datetime) -> None:
+    def refused(self, preemptor: Asker, now: datetime) -> None:
         """Take note of one."""
         self._refused.pop(preemptor.uid, None)
         self._refused[preemptor.uid] = preemptor, now

@@ -8,7 +8,7 @@ that starts knows what the streams still tell. Pure state, with the time passed 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -17,7 +17,7 @@ from makeway.bus.messages import EvictionOrder, Placement
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.times import api_time
 from makeway.planner.plan.result import Plan
-from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.state import Snapshot
 
 PREEMPTION_PAUSED: Final = "PreemptionPaused"
@@ -56,54 +56,6 @@ class RoomMade:
     at: datetime
     victims: tuple[str, ...]
     members: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Until when no plan is made, and why: a sentence for the pod's condition."""
-
-    until: datetime
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asking:
-    """Who asks for a plan, and what of the cluster tells whether its rooms came to something.
-
-    `what`: "pod" or "group". `priority`: its own. `there`: UIDs of the pods that exist. `on`: the pods of a
-    node. `waits`: reports whether a pod exists and has no node.
-    """
-
-    uid: str
-    what: str
-    priority: int
-    there: Collection[str]
-    on: Callable[[str], Sequence[PodRecord]]
-    waits: Callable[[str], bool] = lambda _: True
-
-
-def asking_of(snapshot: Snapshot, uid: str, what: str, priority: int) -> Asking:
-    """Return who asks, with the pods of a snapshot."""
-
-    def on(node: str) -> Sequence[PodRecord]:
-        row = snapshot.rows.get(node)
-        return () if row is None else snapshot.slots[row]
-
-    def waits(pod: str) -> bool:
-        record = snapshot.pods.get(pod)
-        return record is not None and not record.node
-
-    return Asking(uid=uid, what=what, priority=priority, there=snapshot.pods, on=on, waits=waits)
-
-
-def contested(snapshot: Snapshot, asking: Asking, nominations: Sequence[Placement]) -> frozenset[str]:
-    """Return the nodes to which other pods of at least a preemptor's priority are nominated."""
-    pods = snapshot.pods
-    return frozenset(
-        one.node
-        for one in nominations
-        if one.uid != asking.uid and one.uid in pods and pods[one.uid].priority >= asking.priority
-    )
 
 
 @dataclass(slots=True)
@@ -160,8 +112,8 @@ class Pauses:
         members = tuple(one.uid for one in order.members[:_MOST_NAMED])
         known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED], members))
 
-    def of(self, asking: Asking, now: datetime) -> Pause | None:
-        """Return until when a preemptor waits; None where it need not.
+    def of(self, asking: Asker, snapshot: Snapshot, now: datetime) -> NotNow | None:
+        """Return why a preemptor waits; None where it need not.
 
         That a pod asks for a plan means that it is not bound; a group may ask for other pods than those of a
         room. A room counts once its victims have left, and not where a pod of at least its priority has
@@ -171,31 +123,32 @@ class Pauses:
         known = self._tries.get(asking.uid)
         if known is None:
             return None
-        unused = sum(_came_to_nothing(known.rooms, asking))
+        unused = sum(_came_to_nothing(known.rooms, asking, snapshot))
         if unused >= TRIES:
             if known.held_for != (unused, known.rooms[-1].at):
                 known.held_for = unused, known.rooms[-1].at
                 known.until = now + PAUSES[min(unused - TRIES, len(PAUSES) - 1)]
             if known.until is not None and now < known.until:
-                return Pause(known.until, _unused(known.rooms[-1], asking.what, unused, known.until))
+                message = _unused(known.rooms[-1], _what(asking), unused, known.until)
+                return NotNow(PREEMPTION_PAUSED, message, known.until)
         if known.failed >= TRIES:
             until = known.last + min(FIRST_FAILED * 2 ** min(known.failed - TRIES, 10), LONGEST_FAILED)
             if now < until:
-                return Pause(until, _failed(asking.what, known.failed, until))
+                return NotNow(PREEMPTION_PAUSED, _failed(_what(asking), known.failed, until), until)
         return None
 
-    def tried(self, asking: Asking, contested: Collection[str] = ()) -> frozenset[str]:
+    def tried(self, asking: Asker, snapshot: Snapshot, nominations: Iterable[Placement]) -> frozenset[str]:
         """Return the nodes where room was made and came to nothing, for a preemptor that asks again.
 
-        `contested`: nodes to which pods of at least its priority are nominated. They may be all that kept it
-        from its room, and its place there comes when they are bound.
+        Not those to which other pods of at least its priority are nominated: they may be all that kept it
+        from its room, and its place there comes when they are bound. O(nominations) after a room, else O(1).
         """
         known = self._tries.get(asking.uid)
         if known is None:
             return frozenset()
-        unused = zip(known.rooms, _came_to_nothing(known.rooms, asking), strict=True)
-        nodes = (node for room, nothing in unused if nothing for node in room.nodes)
-        return frozenset(node for node in nodes if node not in contested)
+        unused = zip(known.rooms, _came_to_nothing(known.rooms, asking, snapshot), strict=True)
+        nodes = frozenset(node for room, nothing in unused if nothing for node in room.nodes)
+        return nodes - _contested(asking, snapshot, nominations) if nodes else nodes
 
     def paused(self, now: datetime) -> int:
         """Return how many preemptors wait after rooms that came to nothing. O(preemptors)."""
@@ -231,30 +184,46 @@ def elsewhere(plan: Plan, tried: frozenset[str]) -> Plan:
     )
 
 
-def _left(room: RoomMade, there: Collection[str]) -> bool:
-    return not any(uid in there for uid in room.victims)
+def _contested(asking: Asker, snapshot: Snapshot, nominations: Iterable[Placement]) -> frozenset[str]:
+    """Return the nodes to which other pods of at least a preemptor's priority are nominated."""
+    pods = snapshot.pods
+    return frozenset(
+        one.node
+        for one in nominations
+        if one.uid != asking.uid and one.uid in pods and pods[one.uid].priority >= asking.priority
+    )
 
 
-def _came_to_nothing(rooms: Sequence[RoomMade], asking: Asking) -> list[bool]:
+def _left(room: RoomMade, snapshot: Snapshot) -> bool:
+    return not any(uid in snapshot.pods for uid in room.victims)
+
+
+def _came_to_nothing(rooms: Sequence[RoomMade], asking: Asker, snapshot: Snapshot) -> list[bool]:
     """Report of each room whether its victims have left, no pod took it that may, and its pods wait."""
     ends = [*(microseconds(room.at) for room in list(rooms)[1:]), NOT_STARTED]
     return [
-        _left(room, asking.there) and _wanted(room, asking) and not _taken(room, until, asking)
+        _left(room, snapshot) and _wanted(room, snapshot) and not _taken(room, until, asking, snapshot)
         for room, until in zip(rooms, ends, strict=False)
     ]
 
 
-def _wanted(room: RoomMade, asking: Asking) -> bool:
-    return not room.members or any(asking.waits(uid) for uid in room.members)
+def _wanted(room: RoomMade, snapshot: Snapshot) -> bool:
+    members = (snapshot.pods.get(uid) for uid in room.members)
+    return not room.members or any(one is not None and not one.node for one in members)
 
 
-def _taken(room: RoomMade, until: int, asking: Asking) -> bool:
+def _taken(room: RoomMade, until: int, asking: Asker, snapshot: Snapshot) -> bool:
     since = microseconds(room.at.replace(microsecond=0))  # start times are in whole seconds
     return any(
         pod.priority >= asking.priority and since <= pod.start_micros <= until and pod.uid != asking.uid
         for node in room.nodes
-        for pod in asking.on(node)
+        if (row := snapshot.rows.get(node)) is not None
+        for pod in snapshot.slots[row]
     )
+
+
+def _what(asking: Asker) -> str:
+    return "pod" if asking.is_pod else "group"
 
 
 def _unused(last: RoomMade, what: str, unused: int, until: datetime) -> str:
