@@ -226,6 +226,15 @@ class FakeCluster:
             raise TemporaryError("conflict", "the object has been modified")
         return pod is not None
 
+    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
+        await self._called("condition", pod.metadata.name)
+        current = self._as_read(pod)
+        conditions = [one for one in current.status.conditions or () if one.type != condition["type"]]
+        if "$patch" not in condition:
+            kept = {key: condition[key] for key in ("type", "status", "reason", "message")}
+            conditions.append(PodCondition(**kept))
+        self._change(current, "status", conditions=tuple(conditions))
+
     async def clear_mark(self, pod: Pod) -> None:
         await self._called("clear_mark", pod.metadata.name)
         current = self._as_read(pod)

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 from msgspec import structs
 
 from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.disruption import PREEMPTION_HELD
-from makeway.core.k8s.objects import Pod, PodCondition
+from makeway.core.k8s.objects import PodCondition
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.holds import MOST_A_LOOK, Holds, TellingOfHolds
 from makeway.evictor.retry import TemporaryError
-from makeway.runtime.kube import ApiError
 from unit.evictor.building import NOW, awaiting, changed, make_order
 from unit.evictor.test_caps import SECOND
 from unit.evictor.test_service import World, running
-
-
-class Written:
-    """Conditions of the fake cluster's pods."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.written: list[tuple[str, dict[str, Any]]] = []
-        self.refused: list[ApiError] = []
-
-    async def write(self, pod: Pod, condition: dict[str, Any]) -> None:
-        if self.refused:
-            raise self.refused.pop()
-        self.written.append((pod.metadata.name, condition))
-        name, others = (
-            pod.metadata.name,
-            [one for one in pod.status.conditions or () if one.type != condition["type"]],
-        )
-        if "$patch" not in condition:
-            kept = {key: condition[key] for key in ("type", "status", "reason", "message")}
-            others.append(PodCondition(**kept))
-        self.world.cluster.pods[name] = changed(pod, "status", conditions=tuple(others))
 
 
 class Telling:
@@ -47,11 +23,13 @@ class Telling:
 
     def __init__(self, *victims: str) -> None:
         self.world = World(*running(*victims))
-        self.conditions = Written(self.world)
         self.holds = self.world.evictor.holds
-        self.telling = TellingOfHolds(
-            self.holds, self.world.cluster, self.conditions, self.world.events, self.world.clock
-        )
+        self.telling = TellingOfHolds(self.holds, self.world.cluster, self.world.events, self.world.clock)
+
+    @property
+    def written(self) -> list[tuple[str, str]]:
+        """What conditions were written, each with the pod."""
+        return [call for call in self.world.cluster.calls if call[0] == "condition"]
 
     @property
     def held(self) -> list[PodCondition]:
@@ -109,7 +87,7 @@ async def test_what_an_evictor_that_has_ended_told_is_taken_back_by_the_next() -
     one.holds.put(order, "victims-share", NOW)
     await one.look_at(6)
     after = Holds()
-    telling = TellingOfHolds(after, one.world.cluster, one.conditions, one.world.events, one.world.clock)
+    telling = TellingOfHolds(after, one.world.cluster, one.world.events, one.world.clock)
 
     after.end(order, again=True)
     await telling.look()
@@ -134,12 +112,12 @@ async def test_only_the_pod_that_waits_gets_the_condition(gone: str) -> None:
 
     await one.look_at(6)
 
-    assert one.conditions.written == []
+    assert one.written == []
 
 
 async def test_a_conflict_is_tried_again_and_what_cannot_be_told_holds_up_nothing() -> None:
     one = Telling("a")
-    one.conditions.refused = [ApiError(409, "Conflict", "")]
+    one.world.cluster.fail("condition", "urgent", TemporaryError("conflict", "the object has been modified"))
     one.holds.put(make_order("a"), "budget", NOW)
     await one.look_at(6)
     assert len(one.held) == 1
@@ -148,7 +126,7 @@ async def test_a_conflict_is_tried_again_and_what_cannot_be_told_holds_up_nothin
     other.world.cluster.always_fail("get_pod", "urgent", TemporaryError("unavailable", "no answer"))
     other.holds.put(make_order("a"), "budget", NOW)
     await other.look_at(6)
-    assert other.conditions.written == []
+    assert other.written == []
 
 
 async def test_of_a_burst_some_are_told_of_at_a_time() -> None:
@@ -174,7 +152,7 @@ async def test_an_order_that_is_given_back_again_and_again_is_told_of_once_until
     assert [(held.status, held.reason) for held in one.held] == [("True", "NamespaceShare")]
     assert "tried again every few seconds; until 2026-01-31T12:01:00Z" in (one.held[0].message or "")
     events = [event for event in await one.world.written_events() if event["reason"] == "PreemptionHeld"]
-    assert (len(events), len(one.conditions.written)) == (1, 1)
+    assert (len(events), len(one.written)) == (1, 1)
 
     one.holds.keep(order)
     await one.look_at(20)
@@ -201,7 +179,7 @@ async def test_an_order_that_has_come_again_elsewhere_is_told_of_there() -> None
     await one.look_at(5)
     await one.look_at(30)
 
-    assert one.conditions.written == []
+    assert one.written == []
 
 
 class Recording(Holds):

@@ -77,6 +77,4 @@ pod_group = _decoder(PodGroup)
 pods = _decoder(_Pods)
 grouped_pods = _decoder(_GroupedPods)
 delete_answer = _decoder(_DeleteAnswer)
-
-
 with_conditions = _decoder(_PodWithConditions)

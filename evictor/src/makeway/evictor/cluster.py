@@ -129,6 +129,9 @@ class Cluster(Protocol):
     async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
         """Ask for a delete, or an eviction, that has no effect; whether the pod is there."""
 
+    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
+        """Set or remove a condition of the pod as it was read; TemporaryError where it has changed."""
+
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
 
@@ -368,6 +371,11 @@ class ApiCluster:
         named = models.V1ObjectMeta(name=victim.name, namespace=victim.namespace)
         head = {"api_version": "policy/v1", "kind": "Eviction", "metadata": named}
         return models.V1Eviction(**head, delete_options=options)
+
+    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
+        """Set a condition by its type, or remove it, as a compare-and-set as `clear_mark`."""
+        patch = patches.set_condition(pod.metadata.uid, pod.metadata.resource_version, condition)
+        await self._patch_status("condition", _ref(pod), patch, STRATEGIC_MERGE_PATCH)
 
     async def clear_mark(self, pod: Pod) -> None:
         """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""

@@ -10,21 +10,17 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from http import HTTPStatus
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from makeway.bus.messages import EvictionOrder, OrderMember, Preemptor
-from makeway.core.k8s.authorship import EVICTOR
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.times import api_time
-from makeway.evictor import patches
 from makeway.evictor.cluster import Cluster
 from makeway.evictor.events import Events
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
-from makeway.runtime.kube import STRATEGIC_MERGE_PATCH, Api, ApiError, ApiUnavailable
 
 TELL_AFTER: Final = timedelta(seconds=5)
 """How long an order is held before that is told: most waits are shorter."""
@@ -42,8 +38,6 @@ NAMESPACE_SHARE: Final = "namespace-share"
 
 AWAY: Final = timedelta(seconds=20)
 """An order that has not come again so long after it was to: another evictor has it, and tells of it."""
-
-_SECONDS: Final = 5.0
 
 _WORDS: Final = {
     "victims-per-minute": "the caps on evictions let no more pods go this minute",
@@ -134,41 +128,12 @@ class Holds:
         return found
 
 
-class Conditions(Protocol):
-    """Writes a condition of a pod as it was read."""
-
-    async def write(self, pod: Pod, condition: dict[str, Any]) -> None:
-        """Merge the condition by its type. Raises ApiError, ApiUnavailable."""
-
-
-class ApiConditions:
-    """`Conditions` by the API server."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    async def write(self, pod: Pod, condition: dict[str, Any]) -> None:
-        """Merge the condition by its type, on UID and resourceVersion. Raises ApiError, ApiUnavailable."""
-        await self._api.call(
-            self._api.core.patch_namespaced_pod_status,
-            pod.metadata.name,
-            pod.metadata.namespace,
-            body=patches.set_condition(pod.metadata.uid, pod.metadata.resource_version, condition),
-            timeout_seconds=_SECONDS,
-            _content_type=STRATEGIC_MERGE_PATCH,
-            field_manager=EVICTOR,
-        )
-
-
 class TellingOfHolds:
     """Tells of what holds orders; best effort."""
 
-    def __init__(
-        self, holds: Holds, cluster: Cluster, conditions: Conditions, events: Events, clock: Clock
-    ) -> None:
+    def __init__(self, holds: Holds, cluster: Cluster, events: Events, clock: Clock) -> None:
         self._holds = holds
         self._cluster = cluster
-        self._conditions = conditions
         self._events = events
         self._clock = clock
 
@@ -202,10 +167,10 @@ class TellingOfHolds:
                     pod = await self._cluster.get_pod(ref.namespace, ref.name)
                     if pod is None or not _takes(pod, ref.uid, removes="$patch" in condition):
                         break
-                    await self._conditions.write(pod, condition)
+                    await self._cluster.set_condition(pod, condition)
                     break
-                except (TemporaryError, PermanentError, ApiError, ApiUnavailable) as error:
-                    if isinstance(error, ApiError) and error.status == HTTPStatus.CONFLICT:
+                except (TemporaryError, PermanentError) as error:
+                    if error.reason == "conflict":
                         continue
                     _log.warning("hold_not_told", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
                     break

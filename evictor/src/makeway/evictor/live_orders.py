@@ -16,11 +16,7 @@ from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import SharedReads
 
 READ_SECONDS = 10.0
-"""How long reading may take."""
-
-
-PATIENCE_SECONDS = READ_SECONDS
-"""A read is not doubled by one that waits for it: it reads and verifies thousands of orders."""
+"""How long reading may take; a read is not doubled by one that waits for it for so long."""
 
 
 class StreamOrders:
@@ -32,7 +28,7 @@ class StreamOrders:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._reads = SharedReads(self._read, PATIENCE_SECONDS)
+        self._reads = SharedReads(self._read, READ_SECONDS)
 
     async def name(self, victim_uid: str, now: datetime) -> bool:
         """Whether an order that has neither ended nor run out names this victim.

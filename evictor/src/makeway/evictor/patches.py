@@ -37,10 +37,7 @@ def mark_message(order: EvictionOrder) -> str:
 
 def set_mark(uid: str, resource_version: str, message: str, now: datetime) -> dict[str, Any]:
     """Set DisruptionTarget on a pod as it was read (strategic merge, /status)."""
-    return {
-        "metadata": {"uid": uid, "resourceVersion": resource_version},
-        "status": {"conditions": [_mark(message, now)]},
-    }
+    return set_condition(uid, resource_version, _mark(message, now))
 
 
 def set_mark_by_uid(uid: str, conditions: Sequence[Any] | None, message: str, now: datetime) -> list[Any]:
@@ -70,11 +67,7 @@ def _mark(message: str, now: datetime) -> dict[str, Any]:
 
 def clear_mark(uid: str, resource_version: str) -> dict[str, Any]:
     """Remove DisruptionTarget from a pod as it was read (strategic merge, /status)."""
-    condition = {"type": DISRUPTION_TARGET, "$patch": "delete"}
-    return {
-        "metadata": {"uid": uid, "resourceVersion": resource_version},
-        "status": {"conditions": [condition]},
-    }
+    return set_condition(uid, resource_version, {"type": DISRUPTION_TARGET, "$patch": "delete"})
 
 
 def set_condition(uid: str, resource_version: str, condition: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from makeway.evictor.control import FollowingControl
 from makeway.evictor.events import Events
 from makeway.evictor.fences import Fences
 from makeway.evictor.following import FollowedMembers
-from makeway.evictor.holds import ApiConditions, TellingOfHolds
+from makeway.evictor.holds import TellingOfHolds
 from makeway.evictor.intake import take_forever
 from makeway.evictor.live_orders import StreamOrders
 from makeway.evictor.metrics import EvictorMetrics
@@ -184,7 +184,7 @@ async def run(
             signatures=bus.signatures,
             forged=partial(breaker.report, "signatures"),
         )
-        telling = TellingOfHolds(evictor.holds, cluster, ApiConditions(api), events, clock)
+        telling = TellingOfHolds(evictor.holds, cluster, events, clock)
         mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )
