@@ -344,18 +344,15 @@ func (r *retries) tried(uid types.UID) {
 	}
 	entry.turn = false
 	namespace, waits := entry.limited()
-	switch {
-	case waits && namespace == "":
-	case waits:
-		for _, other := range r.pods {
-			if _, limited := other.limited(); limited && !other.turn && other.pod.Namespace == namespace {
-				other.dependsOn = entry.dependsOn
-			}
-		}
-		r.giveTurn("")
-	default:
-		r.giveTurn("")
+	if waits && namespace == "" {
+		return
 	}
+	for _, other := range r.pods {
+		if _, limited := other.limited(); waits && limited && !other.turn && other.pod.Namespace == namespace {
+			other.dependsOn = entry.dependsOn
+		}
+	}
+	r.giveTurn("")
 }
 
 // nodesChanged marks the pods that depend on nodes. O(pods).
