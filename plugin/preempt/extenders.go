@@ -76,7 +76,7 @@ func askFilters(extenders []fwk.Extender, pod *v1.Pod, candidates []*verifiedCan
 	return rejected, nil
 }
 
-// mayChange reports whether an extender's verdict on a node may be another once a candidate's victims have left: it is told of them
+// mayChange reports whether an extender's verdict on a node may be another once a candidate's victims have left: it is asked about them
 // next, or it manages resources of which one of them has some.
 func mayChange(extender fwk.Extender, c *verifiedCandidate) bool {
 	if extender.SupportsPreemption() {

@@ -84,7 +84,7 @@ async def test_orders_without_an_outcome_keep_out_their_equals_and_not_a_higher_
                     raise NotYet(f"{nominated} nominated, {len(waiting)} wait for the limit")
                 return True
 
-            await until("nine have an order, and the others are told why not", limited, seconds=20)
+            await until("nine have an order, and the others say why not", limited, seconds=20)
             manifest = space.manifest(sized("theirs", "mid", SIZE))
             manifest["metadata"]["namespace"] = other
             await space.post(f"/api/v1/namespaces/{other}/pods", manifest)

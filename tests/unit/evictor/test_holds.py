@@ -1,4 +1,4 @@
-"""What holds an order is told of where it lasts, by Event and condition, and taken back when it is over."""
+"""What holds an order is shown where it lasts, by Event and condition, and taken back when it is over."""
 
 from __future__ import annotations
 

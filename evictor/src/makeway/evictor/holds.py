@@ -23,7 +23,7 @@ from makeway.evictor.events import Events
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 
 TELL_AFTER: Final = timedelta(seconds=5)
-"""How long an order is held before that is told: most waits are shorter."""
+"""How long an order is held before that is shown: most waits are shorter."""
 
 MOST_A_LOOK: Final = 10
 """Orders that one look tells of, the longest held first, so that a burst is not slowed by telling of it."""
@@ -37,7 +37,7 @@ NAMESPACE_SHARE: Final = "namespace-share"
 """The reason of an order that was given back to the stream, since others have its places."""
 
 AWAY: Final = timedelta(seconds=20)
-"""An order that has not come again so long after it was to: another evictor has it, and tells of it."""
+"""An order that has not come again so long after it was to: another evictor has it, and shows it."""
 
 _WORDS: Final = {
     "victims-per-minute": "the caps on evictions let no more pods go this minute",

@@ -25,7 +25,7 @@ class PodCount:
 
 
 def believed(before: PodCount | None, told: int, now: float) -> PodCount:
-    """Return what is believed once so many pods are told of. The first word after a start is taken."""
+    """Return what is believed once the planner names so many pods. The first word after a start is taken."""
     if before is None:
         return PodCount(told, told, now)
     base, since = before.base, before.since

@@ -121,7 +121,7 @@ def is_failed_test(error: BaseException | None) -> bool:
     """Report whether a JSON patch was refused since a test of it does not hold (422).
 
     The API server gives no cause for that. It gives one where a ValidatingAdmissionPolicy denies, or the
-    object would be invalid; a webhook's denial is told by its words.
+    object would be invalid; a webhook's denial is known by its words.
     """
     if not isinstance(error, ApiError) or error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
         return False

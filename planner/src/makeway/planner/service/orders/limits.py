@@ -31,7 +31,7 @@ DEPENDS_ON_ORDERS: Final = ("orders", "limits.ordersInFlight")
 namespace is that of the orders that have to end, empty where any will do."""
 
 LATELY: Final = timedelta(minutes=2)
-"""How long a refused preemptor counts as waiting: longer than it is told to wait."""
+"""How long a refused preemptor counts as waiting: longer than the refusal has it wait."""
 
 UNSTORED: Final = timedelta(seconds=5)
 """Within what time an order that no stream has yet is stored, or is over."""
