@@ -140,10 +140,16 @@ func TestAPodWhoseLastVictimHasJustLeftIsActivatedForThatAlone(t *testing.T) {
 	expectWakes(t, f, at(2000))
 }
 
-func TestAPodThatFailsACycleWhileItsVictimsLeaveIsHeldForASecondAndThenLonger(t *testing.T) {
+// settled has one order, whose victim a is leaving.
+func settled() *inflight {
 	f := newInflight()
 	f.begin(order("o", "a"))
 	f.succeed("o", at(0), at(90000), notGone)
+	return f
+}
+
+func TestAPodThatFailsACycleWhileItsVictimsLeaveIsHeldForASecondAndThenLonger(t *testing.T) {
+	f := settled()
 	f.due(at(0))
 	now := at(0)
 	for _, hold := range []time.Duration{leavingHold, 2 * leavingHold, longestLeavingHold, longestLeavingHold} {
@@ -168,9 +174,7 @@ func TestAPodThatFailsACycleWhileItsVictimsLeaveIsHeldForASecondAndThenLonger(t 
 }
 
 func TestAPodThatWasNotTriedForAWhileIsHeldForASecondAgain(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(0), at(90000), notGone)
+	f := settled()
 	f.due(at(0))
 	f.refuse("p", at(0), stillThere)
 	later := at(0).Add(leavingHold + longestLeavingHold)
@@ -184,9 +188,7 @@ func TestAPodThatWasNotTriedForAWhileIsHeldForASecondAgain(t *testing.T) {
 }
 
 func TestAHoldDuringWhichNothingHappenedActivatesNothing(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(0), at(90000), notGone)
+	f := settled()
 	f.due(at(0))
 
 	f.refuse("p", at(0), stillThere)
@@ -198,9 +200,7 @@ func TestAHoldDuringWhichNothingHappenedActivatesNothing(t *testing.T) {
 }
 
 func TestTheLastVictimsLeavingEndsAHold(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(0), at(90000), notGone)
+	f := settled()
 	f.due(at(0))
 	f.refuse("p", at(0), stillThere)
 
@@ -213,9 +213,7 @@ func TestTheLastVictimsLeavingEndsAHold(t *testing.T) {
 }
 
 func TestAPodWhoseNodeDoesNotHelpAnyMoreMayPreemptElsewhere(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(0), at(90000), notGone)
+	f := settled()
 
 	if kind, _, _ := f.refuse("p", at(10), unresolvable); kind != "" || f.hasOrder("o") {
 		t.Errorf("refused with %q, known %t", kind, f.hasOrder("o"))
@@ -223,9 +221,7 @@ func TestAPodWhoseNodeDoesNotHelpAnyMoreMayPreemptElsewhere(t *testing.T) {
 }
 
 func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
-	f := newInflight()
-	f.begin(order("o", "a"))
-	f.succeed("o", at(0), at(90000), notGone)
+	f := settled()
 	f.nominatedTo("p", "")
 
 	if kind, _, _ := f.refuse("p", at(10), stillThere); kind != "" || f.hasOrder("o") {

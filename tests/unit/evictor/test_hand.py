@@ -75,13 +75,19 @@ class Redelivering(Stream):
         return self.handed[-1]
 
 
-@pytest.mark.parametrize("count", [510, 2000])
-async def test_any_number_of_orders_in_trouble_holds_up_no_healthy_one(count: int) -> None:
+def in_trouble(count: int, *healthy: str) -> tuple[list[str], Running, Redelivering]:
+    """So many victims whose deletes fail, in a world with others, and its stream of orders."""
     dead = [f"dead-{number}" for number in range(count)]
-    world = Running(32, *dead, "healthy")
+    world = Running(32, *dead, *healthy)
     stream = world.stream = Redelivering(world)
     for name in dead:
         world.cluster.always_fail("delete", name, SERVER_ERROR)
+    return dead, world, stream
+
+
+@pytest.mark.parametrize("count", [510, 2000])
+async def test_any_number_of_orders_in_trouble_holds_up_no_healthy_one(count: int) -> None:
+    dead, world, stream = in_trouble(count, "healthy")
 
     async with world.taking_orders():
         stream.put(*(order_of(name, namespace="dead") for name in dead))
@@ -97,11 +103,7 @@ async def test_any_number_of_orders_in_trouble_holds_up_no_healthy_one(count: in
 
 
 async def test_orders_that_were_given_back_have_their_end_and_none_is_put_aside() -> None:
-    dead = [f"dead-{number}" for number in range(SHARE + 20)]
-    world = Running(32, *dead)
-    stream = world.stream = Redelivering(world)
-    for name in dead:
-        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    dead, world, stream = in_trouble(SHARE + 20)
 
     async with world.taking_orders():
         stream.put(*(order_of(name, namespace="dead") for name in dead))
@@ -113,11 +115,7 @@ async def test_orders_that_were_given_back_have_their_end_and_none_is_put_aside(
 
 
 async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> None:
-    dead = [f"dead-{number}" for number in range(SHARE + 1)]
-    world = Running(32, *dead)
-    stream = world.stream = Redelivering(world)
-    for name in dead:
-        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    dead, world, stream = in_trouble(SHARE + 1)
     held: list[tuple[str, str]] = []
 
     async with world.taking_orders():
@@ -189,11 +187,7 @@ async def test_an_important_order_enters_before_those_of_its_namespace_that_have
 
 
 async def test_a_few_orders_in_trouble_are_given_back_to_nobody() -> None:
-    dead = [f"dead-{number}" for number in range(SHARE)]
-    world = Running(32, *dead)
-    stream = world.stream = Redelivering(world)
-    for name in dead:
-        world.cluster.always_fail("delete", name, SERVER_ERROR)
+    dead, world, stream = in_trouble(SHARE)
 
     async with world.taking_orders():
         stream.put(*(order_of(name, namespace="dead") for name in dead))

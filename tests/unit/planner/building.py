@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import NodeSelection, Placement
+from makeway.bus.messages import EvictionOrder, Fence, NodeSelection, Outcome, Placement
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass
@@ -25,6 +26,42 @@ from unit.planner.caching import plan
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 S, M, L, XL = 100, 200, 300, 500
 NEG, LOW, MID, HIGH = -100, 0, 100, 1000
+
+
+_ORDER = EvictionOrder(
+    order_id="",
+    kind="pod",
+    cluster_uid="c",
+    fence=Fence(kind="lease", name="l", epoch=1),
+    writer="w",
+    created_at=NOW,
+    not_after=NOW,
+)
+_OUTCOME = Outcome(
+    order_id="",
+    kind="pod",
+    cluster_uid="c",
+    epoch=1,
+    result="succeeded",
+    evictor="e",
+    started_at=NOW,
+    finished_at=NOW,
+)
+
+
+def make_order(order_id: str, created_at: datetime = NOW, **fields: Any) -> EvictionOrder:
+    """An order of a minute; `fields`: what matters of it."""
+    not_after = created_at + timedelta(seconds=60)
+    return msgspec.structs.replace(
+        _ORDER, order_id=order_id, created_at=created_at, not_after=not_after, **fields
+    )
+
+
+def make_outcome(order_id: str, finished_at: datetime = NOW, **fields: Any) -> Outcome:
+    """An order's end, by default that it succeeded."""
+    return msgspec.structs.replace(
+        _OUTCOME, order_id=order_id, started_at=finished_at, finished_at=finished_at, **fields
+    )
 
 
 def at(seconds: float) -> int:

@@ -9,7 +9,6 @@ import pytest
 
 from makeway.bus.messages import (
     EvictionOrder,
-    Fence,
     LiveOrder,
     OrderedGroup,
     Outcome,
@@ -21,18 +20,12 @@ from makeway.bus.messages import (
 )
 from makeway.planner.service.orders import ledger as module
 from makeway.planner.service.orders.ledger import REMEMBERED, Ledger
-from unit.planner.building import NOW
+from unit.planner.building import NOW, make_order, make_outcome
 
 
 def order(order_id: str, *victims: str) -> EvictionOrder:
-    return EvictionOrder(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        fence=Fence(kind="lease", name="l", epoch=1),
-        writer="w",
-        created_at=NOW,
-        not_after=NOW + timedelta(seconds=60),
+    return make_order(
+        order_id,
         victims=tuple(
             Victim(
                 namespace="ns",
@@ -49,15 +42,9 @@ def order(order_id: str, *victims: str) -> EvictionOrder:
 
 
 def outcome(order_id: str, result: OutcomeResult, **victims: VictimResult) -> Outcome:
-    return Outcome(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        epoch=1,
+    return make_outcome(
+        order_id,
         result=result,
-        evictor="e",
-        started_at=NOW,
-        finished_at=NOW,
         victims=tuple(
             VictimOutcome(namespace="ns", name=uid, uid=uid, result=became) for uid, became in victims.items()
         ),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from makeway.bus.messages import (
     PAST_DEADLINE,
     EvictionOrder,
-    Fence,
     LiveOrder,
     OrderedGroup,
     Outcome,
@@ -38,7 +37,7 @@ from makeway.planner.service.orders.limits import (
 )
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import HIGH, make_pod, make_snapshot
+from unit.planner.building import HIGH, make_order, make_outcome, make_pod, make_snapshot
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -71,14 +70,10 @@ def order(number: int, *, uid: str = "", namespace: str = "a", group: bool = Fal
         scheduler_name="default-scheduler",
         must_place=1000,
     )
-    return EvictionOrder(
-        order_id=f"ord-{number}",
+    return make_order(
+        f"ord-{number}",
+        NOW,
         kind="group" if group else "pod",
-        cluster_uid="c",
-        fence=Fence(kind="kv", name="w", epoch=1),
-        writer="w",
-        created_at=NOW,
-        not_after=NOW + MINUTE,
         preemptor=None if group else preemptor,
         group=about if group else None,
         node="" if group else "n1",
@@ -86,17 +81,7 @@ def order(number: int, *, uid: str = "", namespace: str = "a", group: bool = Fal
 
 
 def outcome(number: int) -> Outcome:
-    return Outcome(
-        order_id=f"ord-{number}",
-        kind="pod",
-        result="succeeded",
-        cluster_uid="c",
-        evictor="e",
-        epoch=1,
-        started_at=NOW,
-        finished_at=NOW,
-        preemptor_uid=f"p{number}",
-    )
+    return make_outcome(f"ord-{number}", NOW, preemptor_uid=f"p{number}")
 
 
 def cluster(most: int | None = None) -> Snapshot:

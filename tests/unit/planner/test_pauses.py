@@ -9,7 +9,6 @@ import pytest
 
 from makeway.bus.messages import (
     EvictionOrder,
-    Fence,
     OrderedGroup,
     OrderMember,
     Outcome,
@@ -23,7 +22,7 @@ from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import PAUSES
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import LOW, NOW, make_pod, make_snapshot
+from unit.planner.building import LOW, NOW, make_order, make_outcome, make_pod, make_snapshot
 
 XL = 3000
 FAR = timedelta(seconds=2)
@@ -31,14 +30,9 @@ PREEMPTOR = Asker("P", "shop", 1000)
 
 
 def order(order_id: str, at: datetime, *, uid: str = "P", namespace: str = "shop") -> EvictionOrder:
-    return EvictionOrder(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        fence=Fence(kind="lease", name="l", epoch=1),
-        writer="w",
-        created_at=at,
-        not_after=at + timedelta(seconds=60),
+    return make_order(
+        order_id,
+        at,
         node="n1",
         preemptor=Preemptor(
             namespace=namespace, name=uid, uid=uid, priority=1000, scheduler_name="default-scheduler"
@@ -47,15 +41,9 @@ def order(order_id: str, at: datetime, *, uid: str = "P", namespace: str = "shop
 
 
 def outcome(order_id: str, at: datetime, *victims: str) -> Outcome:
-    return Outcome(
-        order_id=order_id,
-        kind="pod",
-        cluster_uid="c",
-        epoch=1,
-        result="succeeded",
-        evictor="e",
-        started_at=at,
-        finished_at=at,
+    return make_outcome(
+        order_id,
+        at,
         preemptor_uid="P",
         node="n1",
         victims=tuple(VictimOutcome(namespace="ns", name=uid, uid=uid, result="deleted") for uid in victims),
