@@ -46,12 +46,11 @@ class Victim:
     pods: list[PodRecord]
     priority: int
     rank: int
-    group: str
 
     @property
     def order(self) -> tuple[object, ...]:
         start = min(pod.start_micros for pod in self.pods)
-        return -self.priority, -self.rank, -len(self.pods), start, self.group, self.pods[0].uid
+        return -self.priority, -self.rank, -len(self.pods), start, min(pod.uid for pod in self.pods)
 
 
 class Cluster:
@@ -142,11 +141,11 @@ class Cluster:
                 continue
             priority = pod.priority if member.priority is None else member.priority
             if member.unit is None:
-                found.append(Victim([pod], priority, 2 if pod.group else 1, ""))
+                found.append(Victim([pod], priority, 2 if pod.group else 1))
             elif member.unit not in seen:
                 seen.add(member.unit)
                 pods = [one for one in self.pods.values() if self.member_of(one).unit == member.unit]
-                found.append(Victim(pods, priority, 3 if member.unit.composite else 2, str(member.unit)))
+                found.append(Victim(pods, priority, 3 if member.unit.composite else 2))
         return [
             one for one in found if one.priority < 10 and not any(pod.facts.never_evict for pod in one.pods)
         ]

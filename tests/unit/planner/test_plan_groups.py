@@ -207,6 +207,28 @@ def test_of_two_units_the_larger_is_reprieved_first_and_of_equal_ones_the_older(
     assert victims(snapshot, only)["n1"] == ["a", "b"]
 
 
+def test_of_equally_important_units_the_one_with_the_lowest_uid_is_reprieved_first() -> None:
+    last_by_name = [member("z", "a", "n1", S), member("z", "f", "n2", S)]
+    first_by_name = [member("b", "d", "n1", S), member("b", "e", "n2", S)]
+    filler = [make_pod("h", "n1", HIGH, L)]
+    snapshot = cluster([group("z"), group("b")], [*last_by_name, *first_by_name, *filler])
+
+    assert victims(snapshot, preemptor(S))["n1"] == ["d", "e"]
+    snapshot.apply(RemovePod("a"))
+    snapshot.apply(PutPod(member("z", "g", "n1", S)))
+    assert victims(snapshot, preemptor(S))["n1"] == ["f", "g"]
+
+
+@pytest.mark.parametrize(("of_the_unit", "alone"), [("a", "b"), ("b", "a")])
+def test_a_unit_of_one_pod_and_a_member_of_a_group_that_may_be_broken_are_ordered_by_uid(
+    of_the_unit: str, alone: str
+) -> None:
+    pods = [member("g", of_the_unit, "n1", M), member("k", alone, "n1", M)]
+    snapshot = cluster([group("g"), group("k", whole=False)], pods, nodes=["n1"])
+
+    assert victims(snapshot, preemptor(M)) == {"n1": ["b"]}
+
+
 def test_the_groups_priority_counts_for_its_pods_and_not_theirs() -> None:
     pods = [member("g", "a", "n1", XL, priority=LOW), member("k", "b", "n2", XL, priority=2000)]
     snapshot = cluster([group("g", priority=2000), group("k", priority=LOW)], pods)

@@ -267,8 +267,8 @@ class PlanGroups:
             inverse = inverse + 1
         unit = inverse.reshape(numbers.shape)
         alone = unit == 0
-        keys = sorted(one.unit.key for one in units if one is not None)
-        places = {key: place for place, key in enumerate(keys, 1)}
+        by_uid = sorted((one.first, one.unit.key) for one in units if one is not None)
+        places = {key: place for place, (_, key) in enumerate(by_uid, 1)}
         size, start, rank, place, kept, until, covered = np.array(
             [
                 (1, NOT_STARTED, POD_RANK, 0, False, FOREVER, False)
@@ -277,7 +277,7 @@ class PlanGroups:
                     one.size,
                     one.unit.start,
                     one.unit.rank,
-                    places[one.unit.key],
+                    places[one.unit.key] if one.size > 1 else 0,
                     bool(one.kept),
                     one.until,
                     bool(one.sets),
