@@ -1,204 +1,116 @@
-"""The least price of a plan for a gang, by looking at all of them; and whether a plan breaks a rule.
-
-It knows nothing of the planner's code but SHIFT. For each set of units that go, nodes are looked at one after
-the other: of each every count of members with every set of pods that makes room. What is kept are the best
-prices for each number of members placed, pods taken from each budget and gang, and zones used.
-"""
+"""The plan for a gang that costs least, by an integer program: the terms of the price one after the other."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import chain, combinations, product
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
 
-from differential.gang_cases import HOST, PRIORITY, ZONE, Case, Running
+from differential.gang_case import Case
+from differential.gang_program import Alike, GangProgram
+from differential.gang_rules import Terms, terms_of
+from differential.integer_program import UnprovenError
 
-SHIFT = 2**31
-NOTHING = -(2**40)
-
-Terms = tuple[int, int, int, int, int, int]
-"""Budgets violated, highest priority, groups broken, victims of that priority, sum of priorities, victims."""
-
-Cost = tuple[int, int, int, int]
-"""Highest priority, victims of that priority, sum of priorities, victims."""
-
-State = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], frozenset[str]]
-"""Members placed by class, pods taken by budget, pods taken by gang, zones that have a member."""
+SECONDS = 10.0
+"""For one case; what is not proven by then is not judged."""
 
 
-def cheapest(case: Case) -> Terms | None:
-    """Return the price of the best plan; None where there is none."""
-    nodes = range(len(case.sizes))
-    if not case.one_zone:
-        return _best(_of_units(case, nodes))
-    zones = sorted(set(case.zones))
-    return _best(_of_units(case, [node for node in nodes if case.zones[node] == zone]) for zone in zones)
+@dataclass(frozen=True)
+class Exact:
+    """The best plan: its price, members by class and node, and victims' UIDs."""
+
+    terms: Terms
+    placed: dict[tuple[int, int], int]
+    victims: frozenset[str]
 
 
-def _best(found: Iterator[Terms | None] | Terms | None) -> Terms | None:
-    if found is None or isinstance(found, tuple):
-        return found
-    return min((one for one in found if one is not None), default=None)
+def cheapest(case: Case, seconds: float = SECONDS) -> Exact | None:
+    """Return the best plan; None where there is none.
 
-
-def _of_units(case: Case, nodes: Sequence[int]) -> Terms | None:
-    """Return the best over all sets of units that have pods on these nodes."""
-    units = sorted({pod.group for pod in case.pods if pod.group in case.units and pod.node in nodes})
-    units = [unit for unit in units if all(pod.priority < PRIORITY for pod in case.pods if pod.group == unit)]
-    sets = chain.from_iterable(combinations(units, size) for size in range(len(units) + 1))
-    return min(
-        (price for gone in sets if (price := _with_units(case, nodes, frozenset(gone))) is not None),
-        default=None,
-    )
-
-
-def _with_units(case: Case, nodes: Sequence[int], units: frozenset[str]) -> Terms | None:
-    budgets, gangs = sorted(case.budgets), sorted(case.gangs)
-    whole = [pod for pod in case.pods if pod.group in units]
-    base = Counter(pod.budget for pod in whole if pod.budget)
-    start: State = (
-        (0,) * len(case.classes),
-        tuple(base[name] for name in budgets),
-        (0,) * len(gangs),
-        frozenset(),
-    )
-    states: dict[State, set[Cost]] = {start: {_paid((NOTHING, 0, 0, 0), whole)}}
-    for node in nodes:
-        options = list(_options(case, node, units))
-        found = {state: set(costs) for state, costs in states.items()}
-        for (state, costs), (members, victims) in product(list(states.items()), options):
-            after = _after(case, state, node, members, victims)
-            if after is None:
-                continue
-            paid = found.setdefault(after, set())
-            paid.update(_paid(cost, victims) for cost in costs)
-        states = {state: _undominated(costs) for state, costs in found.items()}
-    return min(
-        (
-            price
-            for state, costs in states.items()
-            if sum(state[0]) == case.must
-            for price in _prices(case, state, costs, len(units))
-        ),
-        default=None,
-    )
-
-
-def _prices(case: Case, state: State, costs: set[Cost], units: int) -> Iterator[Terms]:
-    taken = zip(sorted(case.budgets), state[1], strict=True)
-    violated = sum(max(0, count - case.budgets[name]) for name, count in taken)
-    broken = units + sum(
-        _breaks(case, gang, lost) for gang, lost in zip(sorted(case.gangs), state[2], strict=True)
-    )
-    for highest, as_high, total, count in costs:
-        yield violated, highest, broken, as_high, total, count
-
-
-def _paid(cost: Cost, victims: Sequence[Running]) -> Cost:
-    """Return a cost with more victims."""
-    before, as_high, total, count = cost
-    highest = max([before, *(pod.priority for pod in victims)])
-    as_high = (as_high if before == highest else 0) + sum(pod.priority == highest for pod in victims)
-    return highest, as_high, total + sum(pod.priority + SHIFT for pod in victims), count + len(victims)
-
-
-def _breaks(case: Case, gang: str, lost: int) -> bool:
-    bound = sum(pod.group == gang for pod in case.pods)
-    return lost > 0 and bound >= case.gangs[gang] > bound - lost
-
-
-def _undominated(costs: set[Cost]) -> set[Cost]:
-    """Return the least sums for each highest priority and number of victims of it."""
-    kept: set[Cost] = set()
-    least: tuple[int, int] | None = None
-    for cost in sorted(costs):
-        if least is None or cost[2:] < least:
-            kept.add(cost)
-            least = cost[2:]
-    return kept
-
-
-def _options(
-    case: Case, node: int, units: frozenset[str]
-) -> Iterator[tuple[tuple[int, ...], tuple[Running, ...]]]:
-    """Yield members on a node with pods that make room for them, none of which could stay."""
-    here = [pod for pod in case.pods if pod.node == node]
-    single = [pod for pod in here if pod.group not in case.units and pod.priority < PRIORITY]
-    stay = [pod for pod in here if pod not in single and pod.group not in units]
-    for members in product(*(range(min(one.count, case.must) + 1) for one in case.classes)):
-        if not 0 < sum(members) <= case.must:
-            continue
-        if any(many > 1 and one.apart for many, one in zip(members, case.classes, strict=True)):
-            continue
-        fitting: list[frozenset[Running]] = []
-        for size in range(len(single) + 1):
-            for gone in combinations(single, size):
-                if any(known <= set(gone) for known in fitting):
-                    continue
-                left = [*stay, *(pod for pod in single if pod not in gone)]
-                if _room(case, node, left, members):
-                    fitting.append(frozenset(gone))
-        for victims in fitting:
-            yield members, tuple(victims)
-
-
-def _room(case: Case, node: int, pods: Sequence[Running], members: tuple[int, ...]) -> bool:
-    asked = sum(many * one.size for many, one in zip(members, case.classes, strict=True))
-    ports = sum(pod.port for pod in pods)
-    wanted = sum(many for many, one in zip(members, case.classes, strict=True) if one.port)
-    fits = sum(pod.size for pod in pods) + asked <= case.sizes[node]
-    return fits and (not wanted or ports + wanted <= 1)
-
-
-def _after(
-    case: Case, state: State, node: int, members: tuple[int, ...], victims: tuple[Running, ...]
-) -> State | None:
-    placed = tuple(had + more for had, more in zip(state[0], members, strict=True))
-    if sum(placed) > case.must or any(had > one.count for had, one in zip(placed, case.classes, strict=True)):
-        return None
-    zones = state[3]
-    if any(many and one.apart == ZONE for many, one in zip(members, case.classes, strict=True)):
-        if case.zones[node] in zones:
-            return None
-        zones |= {case.zones[node]}
-    budget = Counter(pod.budget for pod in victims)
-    gang = Counter(pod.group for pod in victims)
-    taken = tuple(had + budget[name] for name, had in zip(sorted(case.budgets), state[1], strict=True))
-    lost = tuple(had + gang[name] for name, had in zip(sorted(case.gangs), state[2], strict=True))
-    return placed, taken, lost, zones
-
-
-def broken_rule(case: Case, placed: Sequence[tuple[int, int, int]], victims: set[str]) -> str:
-    """Return which rule a plan breaks; empty where it breaks none.
-
-    `placed`: class, node and count. `victims`: UIDs.
+    Raises:
+        UnprovenError: the time did not suffice.
     """
-    gone = [pod for pod in case.pods if pod.uid in victims]
-    left = [pod for pod in case.pods if pod.uid not in victims]
-    counts: Counter[tuple[int, int]] = Counter()
-    for cls, node, many in placed:
-        counts[cls, node] += many
-    if len(gone) != len(victims):
-        return "a victim that is not there"
-    if sum(counts.values()) < case.must:
-        return "fewer members than must be placed"
-    if any(pod.priority >= PRIORITY for pod in gone):
-        return "a victim that is not of lower priority"
-    if any(pod.group in case.units and pod.group in {one.group for one in gone} for pod in left):
-        return "a unit that does not go whole"
-    if case.one_zone and len({case.zones[node] for _, node in counts}) > 1:
-        return "members in two domains"
-    for number, one in enumerate(case.classes):
-        mine = {node: many for (cls, node), many in counts.items() if cls == number}
-        if sum(mine.values()) > one.count:
-            return "more members than wait"
-        places = [
-            case.zones[node] if one.apart == ZONE else str(node) for node, n in mine.items() for _ in range(n)
-        ]
-        if one.apart in (HOST, ZONE) and len(places) != len(set(places)):
-            return "members too near to one another"
-    for node in range(len(case.sizes)):
-        members = tuple(counts[cls, node] for cls in range(len(case.classes)))
-        if sum(members) and not _room(case, node, [pod for pod in left if pod.node == node], members):
-            return f"no room on node {node}"
-    return ""
+    until = time.monotonic() + seconds
+    model = GangProgram(case)
+    found = _least(model, _violations_and_highest(model), until)
+    if found is None:
+        return None
+    if going := [one for gone, one in _removable(model) if found[gone]]:
+        highest = max(one.first.priority for one in going)
+        _least(model, _broken_and_highest_victims(model, highest), until)
+        found = _least(model, _sum_of_priorities(model), until)
+        assert found is not None
+    gone = [pod for name, one in _removable(model) for pod in one.pods[: found[name] * one.each]]
+    placed = {place: found[name] for place, name in model.members.items() if found[name]}
+    return Exact(terms_of(case, gone), placed, frozenset(pod.uid for pod in gone))
+
+
+def _least(model: GangProgram, goal: dict[int, float], until: float) -> list[int] | None:
+    """Minimize a goal and hold it there."""
+    found = model.program.least(goal, until)
+    if found is not None and goal:
+        model.program.at_most(goal, sum(count * found[name] for name, count in goal.items()))
+    return found
+
+
+def _removable(model: GangProgram) -> list[tuple[int, Alike]]:
+    """Return the pods that may go, with the variable that says how many do."""
+    return [(one.gone, one) for one in model.groups if one.gone is not None]
+
+
+def _pods_gone(removable: Iterable[tuple[int, Alike]]) -> Counter[int]:
+    """Return how many pods go, as a sum."""
+    total: Counter[int] = Counter()
+    for gone, one in removable:
+        total[gone] += one.each
+    return total
+
+
+def _violations_and_highest(model: GangProgram) -> dict[int, float]:
+    """Return the violations, and then the number of priorities up to the highest of a victim."""
+    program, removable = model.program, _removable(model)
+    priorities = sorted({one.first.priority for _, one in removable})
+    levels = {priority: program.variable() for priority in priorities}
+    for lower, higher in pairwise(priorities):
+        program.at_most({levels[higher]: 1, levels[lower]: -1}, 0)
+    for gone, one in removable:
+        program.at_most({gone: 1, levels[one.first.priority]: -float(1 if one.whole else one.count)}, 0)
+    goal = dict.fromkeys(levels.values(), 1.0)
+    for name, allowed in model.case.budgets.items():
+        taken = _pods_gone((gone, one) for gone, one in removable if one.first.budget == name)
+        if sum(pod.budget == name for pod in model.case.pods) > allowed:
+            over = program.variable(len(model.case.pods))
+            program.at_most({**taken, over: -1}, allowed)
+            goal[over] = float(len(levels) + 1)
+    return goal
+
+
+def _broken_and_highest_victims(model: GangProgram, highest: int) -> dict[int, float]:
+    """Return the groups broken, and then the victims of the highest priority."""
+    case, program, removable = model.case, model.program, _removable(model)
+    goal = _pods_gone((gone, one) for gone, one in removable if one.first.priority == highest)
+    weight = len(case.pods) + 1
+    for unit in model.units.values():
+        goal[unit] += weight
+    for gang, least in case.gangs.items():
+        lost = _pods_gone((gone, one) for gone, one in removable if one.first.group == gang)
+        bound = sum(pod.group == gang for pod in case.pods)
+        if lost and bound >= least:
+            breaks = program.variable()
+            program.at_most({**lost, breaks: -bound}, bound - least)
+            goal[breaks] += weight
+    return {name: float(count) for name, count in goal.items()}
+
+
+def _sum_of_priorities(model: GangProgram) -> dict[int, float]:
+    """Return the sum of priorities, in which one victim more counts more than all of them."""
+    shift = 1 + sum(abs(pod.priority) for pod in model.case.pods)
+    goal: Counter[int] = Counter()
+    for gone, one in _removable(model):
+        goal[gone] += (one.first.priority + shift) * one.each
+    return {name: float(count) for name, count in goal.items()}
+
+
+__all__ = ["SECONDS", "Exact", "UnprovenError", "cheapest"]

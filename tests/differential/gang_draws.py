@@ -1,0 +1,234 @@
+"""Random clusters with gangs, of three sizes and by theme; a seed says which, where nothing else does."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from differential.gang_case import (
+    HOST,
+    OWN_QUEUE,
+    PRIORITY,
+    RACK,
+    ZONE,
+    Amounts,
+    Case,
+    Members,
+    Node,
+    Queue,
+    Running,
+    Spread,
+)
+
+SMALL, MIDDLE, LARGE = "3-8", "9-20", "21-40"
+BANDS: Final = {SMALL: (3, 8), MIDDLE: (9, 20), LARGE: (21, 40)}
+"""Numbers of nodes."""
+
+SHARES: Final = {SMALL: 750, MIDDLE: 225, LARGE: 25}
+"""Of a thousand seeds."""
+
+PLAIN, CLASSES, RULES, BUDGETS, QUEUES = "plain", "classes", "rules", "budgets", "queues"
+UNITS, WIDE, FULL_QUEUE, DOMAIN = "units", "wide", "units-in-full-queue", "domain"
+THEMES: Final = (PLAIN, CLASSES, RULES, BUDGETS, QUEUES, UNITS, WIDE, FULL_QUEUE, DOMAIN)
+"""`rules`: of members among themselves and towards pods of their nodes. `wide`: over zones and racks, towards
+pods that may go. The others are called by what they have."""
+
+
+def band_of(seed: int) -> str:
+    """Return the size of a seed's cluster."""
+    place = random.Random(f"band {seed}").randrange(sum(SHARES.values()))
+    for band, share in SHARES.items():
+        place -= share
+        if place < 0:
+            return band
+    raise AssertionError
+
+
+def draw(seed: int, theme: str = "", band: str = "") -> Case:
+    """Make a case."""
+    theme = theme or THEMES[seed % len(THEMES)]
+    return _Draw(random.Random(f"{theme} {seed}"), theme, band or band_of(seed)).case()
+
+
+@dataclass
+class _Draw:
+    """One draw under way."""
+
+    pick: random.Random
+    theme: str
+    band: str
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Running] = field(default_factory=list)
+
+    def case(self) -> Case:
+        pick = self.pick
+        self._nodes()
+        units = frozenset(f"u{number}" for number in range(self._units()))
+        gangs = [f"g{number}" for number in range(self._gangs())]
+        priorities = {group: pick.choice([0, 0, 5, 7]) for group in (*sorted(units), *gangs)}
+        self._pods(sorted(units), gangs, priorities)
+        classes = self._classes()
+        total = sum(one.count for one in classes)
+        bound = {group: sum(one.group == group for one in self.pods) for group in gangs}
+        tight = self.theme == BUDGETS
+        return Case(
+            theme=self.theme,
+            nodes=tuple(self.nodes),
+            pods=tuple(self.pods),
+            classes=classes,
+            must=total if pick.random() < 0.75 else pick.randint(max(1, total // 2), total),
+            budgets={name: pick.choice([0, 0, 1, 2] if tight else [0, 1, 2, 3]) for name in "abcd"},
+            units=units,
+            gangs={group: pick.randint(1, max(1, count)) for group, count in bound.items()},
+            domain=pick.choice([ZONE, RACK]) if self.theme == DOMAIN else "",
+            queues=self._queues(classes),
+            changes=pick.random() < 0.3,
+        )
+
+    def _units(self) -> int:
+        if self.theme == UNITS:
+            return self.pick.randint(4, 8)
+        if self.theme == FULL_QUEUE:
+            return self.pick.randint(1, 4)
+        return self.pick.choice([0, 1, 2]) if self.theme == BUDGETS else self.pick.choice([0, 0, 0, 1, 2])
+
+    def _gangs(self) -> int:
+        return self.pick.choice([1, 2, 3]) if self.theme == BUDGETS else self.pick.choice([0, 0, 1, 2])
+
+    def _nodes(self) -> None:
+        pick, (least, most) = self.pick, BANDS[self.band]
+        count = pick.randint(least, most)
+        a_rack = pick.randint(1, 3) if self.band == SMALL else pick.randint(2, 5)
+        zones = pick.randint(2, 3)
+        unlabelled = pick.random() < 0.1
+        uniform = pick.random() < 0.3
+        shape = (pick.choice([400, 500, 600]), pick.choice([400, 500, 600]))
+        for number in range(count):
+            rack = number // a_rack
+            room = shape if uniform else (pick.choice([400, 500, 600, 800]), pick.choice([400, 500, 800]))
+            name = "" if unlabelled and pick.random() < 0.2 else f"r{rack}"
+            self.nodes.append(Node(f"z{rack % zones}", name, room))
+
+    def _pods(self, units: list[str], gangs: list[str], priorities: dict[str, int]) -> None:
+        pick, theme = self.pick, self.theme
+        grouped = {UNITS: 0.6, BUDGETS: 0.4, FULL_QUEUE: 0.5}.get(theme, 0.25)
+        covered = {BUDGETS: 0.7}.get(theme, 0.25)
+        levels = pick.choice([[0], [0, 5], [0, 0, 5, 7], [0, 0, 0, 5, PRIORITY], [1, 2, 3, 4, 5]])
+        fullest = 4 if self.band == SMALL else 7
+        forbids = pick.choice([ZONE, RACK, RACK]) if theme == WIDE else HOST
+        for number, node in enumerate(self.nodes):
+            left = [amount - pick.choice([0, 0, 0, 50, 100]) for amount in node.room]
+            for _ in range(pick.randint(1, fullest)):
+                size = self._size(left)
+                if size is None:
+                    break
+                left = [had - asked for had, asked in zip(left, size, strict=True)]
+                group = pick.choice([*units, *gangs]) if units + gangs and pick.random() < grouped else ""
+                self.pods.append(
+                    Running(
+                        uid=f"p{len(self.pods):03}",
+                        node=number,
+                        size=size,
+                        priority=priorities[group] if group else pick.choice(levels),
+                        budget=pick.choice("abcd") if pick.random() < covered else "",
+                        group=group,
+                        port=theme == RULES and pick.random() < 0.15,
+                        role=self._role(),
+                        forbids=forbids if theme in (WIDE, RULES) and pick.random() < 0.06 else "",
+                        queue=self._queue(group),
+                    )
+                )
+
+    def _size(self, left: list[int]) -> Amounts | None:
+        if min(left) < 50:
+            return None
+        cpu = min(self.pick.choice([50, 100, 100, 200, 300]), left[0])
+        memory = cpu if self.pick.random() < 0.5 else self.pick.choice([50, 100, 200])
+        return cpu, min(memory, left[1])
+
+    def _role(self) -> str:
+        often = {WIDE: 0.2, RULES: 0.2}.get(self.theme, 0.0)
+        return self.pick.choice(["blocker", "friend", "mate"]) if self.pick.random() < often else ""
+
+    def _queue(self, group: str) -> str:
+        if self.theme == FULL_QUEUE:
+            return OWN_QUEUE if group or self.pick.random() < 0.4 else "other"
+        if self.theme == QUEUES:
+            return self.pick.choice([OWN_QUEUE, OWN_QUEUE, "other", "third"])
+        return ""
+
+    def _queues(self, classes: tuple[Members, ...]) -> dict[str, Queue] | None:
+        pick = self.pick
+        if self.theme not in (QUEUES, FULL_QUEUE):
+            return None
+        names = (OWN_QUEUE, "other", "third")
+        held = {
+            name: [sum(pod.size[number] for pod in self.pods if pod.queue == name) for number in (0, 1)]
+            for name in names
+        }
+        asked = [sum(one.size[number] * one.count for one in classes) for number in (0, 1)]
+        limited = self.theme == FULL_QUEUE or pick.random() < 0.7
+        share = pick.choice([0.0, 0.3, 0.6, 0.9, 1.0])
+        most: list[int | None] = [
+            max(int(held[OWN_QUEUE][number] + asked[number] * share), asked[number])
+            if limited and pick.random() < 0.7
+            else None
+            for number in (0, 1)
+        ]
+        found = {OWN_QUEUE: Queue(tuple(most), (0, 0))}
+        for name in names[1:]:
+            kept = pick.choice([0, 0, 0.5, 0.8, 1.0])
+            found[name] = Queue((None, None), (int(held[name][0] * kept), int(held[name][1] * kept)))
+        return found
+
+    def _classes(self) -> tuple[Members, ...]:
+        pick, nodes = self.pick, len(self.nodes)
+        total = (
+            pick.randint(2, 7) if self.band == SMALL else pick.randint(max(4, nodes // 2), min(40, nodes + 6))
+        )
+        several = pick.randint(2, 4) if self.theme == CLASSES else pick.choice([1, 1, 1, 2])
+        several = min(several, total)
+        cuts = sorted(pick.sample(range(1, total), several - 1))
+        counts = [high - low for low, high in zip([0, *cuts], [*cuts, total], strict=True)]
+        classes = []
+        for count in counts:
+            cpu = pick.choice([50, 100, 100, 150, 200, 300])
+            memory = cpu if pick.random() < 0.5 else pick.choice([50, 100, 200, 300])
+            classes.append(Members((cpu, memory), count))
+        if self.theme == RULES:
+            classes = self._with_rules(classes)
+        if self.theme == WIDE:
+            key = pick.choice([ZONE, RACK, RACK])
+            classes[0] = replace(classes[0], avoids=key)
+            if pick.random() < 0.3:
+                classes[0] = replace(classes[0], apart=pick.choice([RACK, HOST]))
+        if self.theme == CLASSES and pick.random() < 0.3:
+            some = frozenset(number for number in range(nodes) if pick.random() < 0.7)
+            classes[-1] = replace(classes[-1], nodes=some)
+        return tuple(classes)
+
+    def _with_rules(self, classes: list[Members]) -> list[Members]:
+        pick = self.pick
+        kind = pick.choice(["apart", "apart", "spread", "spread", "together", "near", "avoids", "port"])
+        wide = pick.choice([ZONE, RACK])
+        first = classes[0]
+        if kind == "apart":
+            key = pick.choice([HOST, HOST, RACK])
+            first = replace(first, apart=key, apart_from_all=pick.random() < 0.3)
+        elif kind == "spread":
+            spread = Spread(pick.choice([ZONE, RACK, HOST]), pick.choice([1, 1, 2]), pick.random() < 0.5)
+            if spread.all_classes:
+                return [replace(one, spread=spread) for one in classes]
+            first = replace(first, spread=spread)
+            if len(classes) > 1:
+                classes[1] = replace(classes[1], apart=pick.choice([HOST, RACK, ""]))
+        elif kind == "together":
+            first = replace(first, together=wide)
+        elif kind == "near":
+            first = replace(first, near=wide)
+        elif kind == "avoids":
+            first = replace(first, avoids=HOST)
+        else:
+            first = replace(first, port=True)
+        return [first, *classes[1:]]
