@@ -26,7 +26,7 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, settle
+from unit.planner.building import LOW, NEG, S, make_class, make_node, make_pod, make_snapshot, settle
 
 TREES = (
     tree(queue("team", guaranteed={"cpu": S}), queue("default")),
@@ -142,7 +142,7 @@ def test_nodes_whose_exemptions_differ_count_as_changed(
 
 
 def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
-    snapshot = Snapshot(chunk=1)
+    snapshot = make_snapshot(["n1"], chunk=1)
     for uid in "ab":
         snapshot.apply(PutPod(make_pod(uid, "n1", facts=PodFacts(priority_class="batch"))))
     snapshot.apply(PutPriorityClass(make_class("batch", 50, 60)))

@@ -123,6 +123,11 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
                 for slot, pod in enumerate(snapshot.slots[row])
             ],
         )
+    found["without node"] = {
+        node: sorted(pod.uid for pod in snapshot.without_node.of(node))
+        for node in NODES
+        if node not in snapshot.rows
+    }
     found["names"] = snapshot.node_names()
     found["pending"] = sorted(uid for uid, pod in snapshot.pods.items() if not pod.node)
     return found
@@ -151,7 +156,7 @@ def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
 def covered(allowed: int) -> Snapshot:
     """Three pods on a node, under one budget."""
     pods = [make_pod(name, "a", labels={"app": "x"}) for name in ("p1", "p2", "p3")]
-    return make_snapshot([], pods, [make_budget("u", {"app": "x"}, allowed)], chunk=1)
+    return make_snapshot(["a"], pods, [make_budget("u", {"app": "x"}, allowed)], chunk=1)
 
 
 def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_the_new_one() -> None:

@@ -180,11 +180,11 @@ def overlay(snapshot: Snapshot, question: Question) -> Overlay:
             on(row).nominated.append(pod)
     for uid in question.in_flight:
         known = pods.get(uid)
-        if known is not None and known.node and not known.terminating:
+        if known is not None and known.node in rows and not known.terminating:
             on(rows[known.node]).awaited.append(known)
     for uid in question.refused - question.in_flight.keys():
         known = pods.get(uid)
-        if known is not None and known.node:
+        if known is not None and known.node in rows:
             on(rows[known.node]).refused.append(known)
     for row, apart in _apart(snapshot, question):
         on(row).apart.append(apart)

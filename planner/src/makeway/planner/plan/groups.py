@@ -355,7 +355,11 @@ class PlanGroups:
         freed = self._freed.get(unit.unit.number)
         if freed is None:
             snapshot = self.snapshot
-            placed = Counter((snapshot.rows[pod.node], snapshot.signature(pod.uid)) for pod in unit.members)
+            placed = Counter(
+                (snapshot.rows[pod.node], snapshot.signature(pod.uid))
+                for pod in unit.members
+                if pod.node in snapshot.rows
+            )
             of_domains = tuple(by_domain(layer.domains, layer.use, placed) for layer in layers.layers)
             of_queues = [
                 sum(

@@ -34,7 +34,8 @@ NAMED: Final = 3
 class AwaitedRoom:
     """The bound pods whose room is on its way, by row; it holds from `since` on, before `until`.
 
-    `version`: of the pods that are terminating. `complete`: no pod that is not overdue is left out.
+    `elsewhere`: those whose node is not there, whose room queues have. `version`: of the pods that are
+    terminating, and of where they are. `complete`: no pod that is not overdue is left out.
     """
 
     by_row: Mapping[int, InFlightPods]
@@ -42,6 +43,7 @@ class AwaitedRoom:
     since: int = 0
     until: int = 0
     complete: bool = True
+    elsewhere: tuple[PodRecord, ...] = ()
 
     def seen(self, snapshot: Snapshot) -> Mapping[int, InFlightPods]:
         """Return them as they are in the snapshot now, by row; they must not be changed."""
@@ -50,7 +52,7 @@ class AwaitedRoom:
         now: dict[int, InFlightPods] = {}
         for pod in self.pods():
             known = snapshot.exemptions.terminating.get(pod.uid)
-            if known is not None:
+            if known is not None and known.node in snapshot.rows:
                 now.setdefault(snapshot.rows[known.node], InFlightPods()).awaited.append(known)
         return now
 
@@ -58,6 +60,7 @@ class AwaitedRoom:
         """Yield the pods."""
         for one in self.by_row.values():
             yield from one.awaited
+        yield from self.elsewhere
 
 
 NO_ROOM: Final = AwaitedRoom({})
@@ -86,6 +89,7 @@ def _awaited(snapshot: Snapshot, now: int, version: int, *, patient: bool) -> Aw
     overdue_after = OVERDUE_AFTER // _MICROSECOND
     most = FOREVER if patient else snapshot.exemptions.policy.await_terminating // _MICROSECOND
     by_row: dict[int, InFlightPods] = {}
+    elsewhere: list[PodRecord] = []
     until, complete = FOREVER, True
     for pod in snapshot.exemptions.terminating.values():
         overdue, left = pod.ends_micros + overdue_after, pod.ends_micros - now
@@ -95,8 +99,10 @@ def _awaited(snapshot: Snapshot, now: int, version: int, *, patient: bool) -> Aw
             complete, until = False, min(until, now + left - most)
             continue
         until = min(until, overdue)
-        by_row.setdefault(snapshot.rows[pod.node], InFlightPods()).awaited.append(pod)
-    return AwaitedRoom(by_row, version, now, until, complete)
+        row = snapshot.rows.get(pod.node)
+        there = elsewhere if row is None else by_row.setdefault(row, InFlightPods()).awaited
+        there.append(pod)
+    return AwaitedRoom(by_row, version, now, until, complete, tuple(elsewhere))
 
 
 def is_overdue(pod: PodRecord, now: datetime) -> bool:

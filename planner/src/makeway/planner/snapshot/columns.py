@@ -158,11 +158,13 @@ class Columns:
         signature: int,
         requests: Mapping[str, int],
         exemption: Exemption,
+        group: int,
     ) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
         self.recount(node, slot, requests)
         self.budgets[slot, node] = budgets
         self.signature[slot, node] = signature
+        self.group[slot, node] = group
         self.set_exemption(node, slot, exemption)
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
@@ -185,6 +187,13 @@ class Columns:
             self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
         self._empty(last, node)
         self.count[node] = last
+
+    def clear(self, node: int) -> None:
+        """Take out all pods of a node, and what it can hold. O(slots)."""
+        used = self.count.item(node)
+        self._empty(np.arange(used), node)
+        self.allocatable[:, node] = self.requested[:, node] = 0
+        self.count[node] = self.exempt_count[node] = 0
 
     def vacate(self, nodes: Ints, slots: Ints) -> Ints:
         """Empty some slots where they are; return int64[resources, n], what their pods took.

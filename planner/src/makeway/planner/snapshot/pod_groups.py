@@ -7,7 +7,7 @@ a changed group costs O(groups below it), and its pods are only touched where it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -32,7 +32,8 @@ _UNREAD = Membership(unknown="pod groups have not been read yet")
 class GroupMembers:
     """The pods of one PodGroup, and what it means to be one of them.
 
-    `pods`: all that are known, `bound`: those on nodes. `rows`: how many are on each; `requests`: what they
+    `pods`: all that are known, `bound`: those bound to nodes. `rows`: how many are on each node that is
+    there; `requests`: what the bound
     request together. `start`: of the one that has been running longest. `leaving`: how many of the bound are
     being deleted. `applying`: its priority is still being entered.
     """
@@ -239,7 +240,7 @@ class PodGroups:
         return pod if facts == pod.facts else replace(pod, priority=facts.priority, facts=facts)
 
     def join(self, pod: PodRecord, row: int | None) -> int:
-        """Count a pod as a member; return its group's number. `row`: of its node, None while pending.
+        """Count a pod as a member; return its group's number. `row`: of its node, None where there is none.
 
         One that is terminating is no part of what goes together: plans see it as a pod by itself.
         """
@@ -247,31 +248,52 @@ class PodGroups:
             return NO_GROUP
         group = self._group(pod)
         group.pods[pod.uid] = pod
-        if row is not None:
+        if pod.node:
             group.bound[pod.uid] = pod
-            group.rows[row] += 1
             group.requests.update(pod.requests)
             group.start = min(group.start, pod.start_micros)
             group.leaving += pod.terminating
-            if group.unit is not None:
-                group.unit.rows[row] += 1
+            _count(group, row, 1)
             self._tell_surplus(group)
         return NO_GROUP if pod.terminating else group.number
+
+    def number_of(self, pod: PodRecord) -> int:
+        """Return what `join` has returned for a pod."""
+        group = self.of(pod)
+        joined = group is not None and pod.uid in group.pods and not pod.terminating
+        return group.number if group is not None and joined else NO_GROUP
+
+    def settle(self, pods: Collection[PodRecord], row: int, times: int = 1) -> set[int]:
+        """Count bound pods on the row of their node, which has come, or (-1) no longer, since it is gone.
+
+        Return the rows where something is another now. O(pods, and rows of their units).
+        """
+        groups = {group.number: group for pod in pods if (group := self.of(pod)) and pod.uid in group.bound}
+        for pod in pods:
+            group = self.of(pod)
+            if group is not None and pod.uid in group.bound:
+                _count(group, row, times)
+        rows: set[int] = set()
+        for unit in {group.unit.number: group.unit for group in groups.values() if group.unit}.values():
+            self._note_change(unit)
+            rows.update(unit.rows)
+        for group in groups.values():
+            if group.min_count and group.unit is None:
+                rows.update(group.rows)
+        return rows
 
     def leave(self, pod: PodRecord, row: int | None) -> None:
         """Count a pod no longer. O(pods of its group) where it was the one running longest."""
         group = self.of(pod)
         if group is None or group.pods.pop(pod.uid, None) is None:
             return
-        if row is not None:
+        if pod.node:
             del group.bound[pod.uid]
-            _take(group.rows, row)
             group.requests.subtract(pod.requests)
             group.leaving -= pod.terminating
             if group.start == pod.start_micros:
                 group.start = min((one.start_micros for one in group.bound.values()), default=NOT_STARTED)
-            if group.unit is not None:
-                _take(group.unit.rows, row)
+            _count(group, row, -1)
             self._tell_surplus(group)
         self.drop_empty(group)
 
@@ -407,7 +429,11 @@ class PodGroups:
         return [name for name in found if name in self._groups]
 
 
-def _take(rows: Counter[int], row: int) -> None:
-    rows[row] -= 1
-    if not rows[row]:
-        del rows[row]
+def _count(group: GroupMembers, row: int | None, times: int) -> None:
+    """Count a pod of a group on a row, where its node has one; or (-1) no longer."""
+    if row is None:
+        return
+    for rows in (group.rows, *(() if group.unit is None else (group.unit.rows,))):
+        rows[row] += times
+        if not rows[row]:
+            del rows[row]

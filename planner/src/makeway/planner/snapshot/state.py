@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
-from makeway.core.k8s.importance import Importance
 from makeway.core.k8s.objects import Namespace, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.k8s.resources import is_extended
@@ -52,13 +51,14 @@ from makeway.planner.snapshot.changes import (
     RemovePriorityClass,
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
-from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints, extended
+from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.node_resources import NodeResources
+from makeway.planner.snapshot.node_rows import NodeRows, PodsWithoutNode
 from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pending_updates import PendingUpdates
-from makeway.planner.snapshot.pod_groups import PodGroups
+from makeway.planner.snapshot.pod_groups import NO_GROUP, PodGroups
 from makeway.planner.snapshot.queue_usage import QueueUsage
 from makeway.planner.snapshot.records import NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.label_keys import LabelKeysInUse
@@ -98,11 +98,10 @@ class Departure:
 class Snapshot:
     """Nodes, pods, budgets, namespaces, priority classes and the policy in force at one `revision`.
 
-    Bound pods stand in the columns of their node, also where the node itself is not (or no longer)
-    known: then its `present` is False and it is never a candidate. Pending pods are kept by UID, for
-    nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
-    `slots`, `order`: of each row the pods as its columns have them, and what orders them. `changed`:
-    int64[nodes], the revision that last touched the node. `exclusive_claims`: namespace and name of each
+    Bound pods are in the columns of their node. Those whose node is not there are kept `without_node`, and
+    enter when it comes; what does not depend on nodes counts them all the same. Pending pods are kept by
+    UID, for nominations and assumed pods. A pod event costs O(slots of its node + budgets of its namespace).
+    `rows`, `names`, `slots`, `order`: as in `NodeRows`. `exclusive_claims`: namespace and name of each
     claim that only one pod may use. `groups`: which pods go together; `units`: what evicting each costs.
     `volumes`: which nodes claims leave to their pods. `daemonsets`: which pods they control. `devices`:
     extended resources that nodes may serve by dynamic allocation, None where that is not known.
@@ -121,12 +120,10 @@ class Snapshot:
         self.upkeep = PendingUpdates(chunk)
         self.columns = Columns()
         self.node_resources = NodeResources()
-        self.rows: dict[str, int] = {}
-        self.names: list[str] = []
-        self.slots: list[list[PodRecord]] = []
-        self.order: list[list[Importance]] = []
-        self.present: Flags = np.zeros(self.columns.nodes, np.bool_)
-        self.changed: Ints = np.zeros(self.columns.nodes, np.int64)
+        self._node_rows = NodeRows(self.columns.nodes)
+        self.rows, self.names = self._node_rows.by_name, self._node_rows.names
+        self.slots, self.order = self._node_rows.slots, self._node_rows.order
+        self.without_node = PodsWithoutNode()
         self.nodes: dict[str, NodeRecord] = {}
         self.pods: dict[str, PodRecord] = {}
         self.budgets = BudgetTable()
@@ -163,33 +160,40 @@ class Snapshot:
         self._regrouping = False
         self.signatures.use_keys(self._label_keys.keys)
         self._uids: dict[str, dict[str, str]] = {}
-        self._free_rows: list[int] = []
-        self._node_names: tuple[str, ...] | None = None
-        self._name_rank: Ints = np.zeros(0, np.int64)
 
     # ---------------------------------------------------------------------------------- reading
 
     @property
     def node_count(self) -> int:
         """How many nodes there are."""
-        return int(self.present.sum())
+        return len(self.nodes)
+
+    @property
+    def present(self) -> Flags:
+        """bool[nodes], which rows are a node's."""
+        return self._node_rows.present
+
+    @property
+    def changed(self) -> Ints:
+        """int64[nodes], the revision that last touched the node."""
+        return self._node_rows.changed
 
     def node_names(self) -> tuple[str, ...]:
         """Return the names of all present nodes, in order. O(1) while no node comes or goes."""
-        if self._node_names is None:
-            self._order_names()
-        return self._node_names or ()
+        return self._node_rows.in_order()
 
     def name_rank(self) -> Ints:
         """Return int64[nodes], each present node's place in the order of names."""
-        if self._node_names is None:
-            self._order_names()
-        return self._name_rank
+        return self._node_rows.rank()
 
     def rows_named(self, names: Iterable[str]) -> Ints:
         """Return the rows of those of the named nodes that are present, each once, in no special order."""
-        rows = np.array([self.rows[name] for name in set(names) if name in self.rows], np.int64)
-        return rows[self.present[rows]]
+        return self._node_rows.named(names)
+
+    def pods_of(self, node: str) -> Collection[PodRecord]:
+        """Return the pods that are bound to a node, also where it is not there."""
+        row = self.rows.get(node)
+        return self.without_node.of(node) if row is None else self.slots[row]
 
     def budget_set(self, uid: str) -> int:
         """Return the number of the set of budgets that cover a pod."""
@@ -373,30 +377,52 @@ class Snapshot:
     # ------------------------------------------------------------------------------ each change
 
     def _put_node(self, node: NodeRecord) -> None:
-        row = self._row(node.name)
+        """Add a node or change it. O(pods bound to it) where it comes."""
+        known = self.rows.get(node.name)
+        row = self._node_rows.add(node.name) if known is None else known
+        if row == self.columns.nodes:
+            self.columns.grow_nodes()
         moved = self.topology.put(row, node)
         other = self.node_resources.put(row, node.allocatable)
-        if self.present[row] and not other and not moved:
+        if known is not None and not other and not moved:
             return
         self.columns.set_allocatable(row, node.allocatable)
-        if not self.present[row]:
-            self.present[row] = True
-            self._node_names = None
         self.nodes[node.name] = node
         self._touch(row)
+        if known is None:
+            self._enter_waiting(node.name, row)
+
+    def _enter_waiting(self, name: str, row: int) -> None:
+        """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""
+        pods = sorted(self.without_node.take(name), key=lambda pod: pod.importance)
+        touched = self.groups.settle(pods, row)
+        self.slots[row][:] = pods
+        self.order[row][:] = [pod.importance for pod in pods]
+        for slot, pod in enumerate(pods):
+            self._fill(row, slot, pod, self.groups.number_of(pod))
+        self._moved(pods, touched)
 
     def _remove_node(self, name: str) -> None:
+        """Forget a node; its pods are kept without it. O(pods)."""
         row = self.rows.get(name)
-        if row is None or not self.present[row]:
+        if row is None:
             return
         del self.nodes[name]
-        self.present[row] = False
-        self._node_names = None
+        pods = self.slots[row]
+        touched = self.groups.settle(pods, row, -1)
+        for pod in pods:
+            self.without_node.put(pod)
         self.topology.drop(row)
         self.node_resources.drop(row)
-        self.columns.set_allocatable(row, {})
+        self.columns.clear(row)
         self._touch(row)
-        self._release_row(name)
+        self._node_rows.discard(name)
+        self._moved(pods, touched)
+
+    def _moved(self, pods: Collection[PodRecord], touched: Iterable[int]) -> None:
+        """Note that pods have come into the columns, or have left them, with their node."""
+        self.exemptions.terminating_version += any(pod.terminating for pod in pods)
+        self._touch_rows(touched)
 
     def _put_pod(self, pod: PodRecord) -> None:
         """Add a pod or put its new version in its place. O(slots of its node + budgets of its namespace)."""
@@ -640,38 +666,8 @@ class Snapshot:
         before = self._signatures[uid]
         number = self._signatures[uid] = self.signatures.acquire(pod.signature)
         self.signatures.release(before)
-        if pod.node and number != before:
-            row = self.rows[pod.node]
+        if (row := self.rows.get(pod.node)) is not None and number != before:
             self.columns.signature[self._slot(row, pod), row] = number
-
-    def _row(self, name: str) -> int:
-        row = self.rows.get(name)
-        if row is not None:
-            return row
-        if self._free_rows:
-            row = self._free_rows.pop()
-            self.names[row] = name
-        else:
-            row = len(self.names)
-            self.names.append(name)
-            self.slots.append([])
-            self.order.append([])
-            if row == self.columns.nodes:
-                self.columns.grow_nodes()
-                more = self.columns.nodes - row
-                self.present = extended(self.present, more)
-                self.changed = extended(self.changed, more)
-        self.rows[name] = row
-        self._node_names = None
-        return row
-
-    def _release_row(self, name: str) -> None:
-        """Free a row once neither its node nor a pod on it is known."""
-        row = self.rows[name]
-        if not self.present[row] and not self.slots[row]:
-            del self.rows[name]
-            self.names[row] = ""
-            self._free_rows.append(row)
 
     def _forget_name(self, pod: PodRecord) -> None:
         names = self._uids[pod.namespace]
@@ -684,73 +680,81 @@ class Snapshot:
         self.changed[row] = self.revision
 
     def _put_in(self, pod: PodRecord) -> None:
-        signature, budgets = self._count_in(pod)
-        if not pod.node:
-            self.groups.join(pod, None)
-            return
-        row = self._row(pod.node)
+        self._count_in(pod)
+        row = self.rows.get(pod.node)
         group = self.groups.join(pod, row)
-        order, importance = self.order[row], pod.importance
-        slot = bisect_left(order, importance)
-        order.insert(slot, importance)
-        self.slots[row].insert(slot, pod)
+        if row is not None:
+            order, importance = self.order[row], pod.importance
+            slot = bisect_left(order, importance)
+            order.insert(slot, importance)
+            self.slots[row].insert(slot, pod)
+            self._fill(row, slot, pod, group)
+            self.changed[row] = self.revision
+        elif pod.node:
+            self.without_node.put(pod)
+        if pod.group and pod.node:
+            self._touch_rows(self.groups.touched_by(pod))
+
+    def _fill(self, row: int, slot: int, pod: PodRecord, group: int) -> None:
+        """Put a pod, which is counted everywhere else, into a slot of the columns."""
         self.columns.insert(
             row,
             slot,
             priority=pod.priority,
             start=pod.start_micros,
-            budgets=budgets,
-            signature=signature,
+            budgets=self.budget_set(pod.uid),
+            signature=self._signatures[pod.uid],
             requests=pod.requests,
             exemption=self.exemptions.exemption_of(pod),
             group=group,
         )
-        self.changed[row] = self.revision
-        if pod.group:
-            self._touch_rows(self.groups.touched_by(pod))
 
     def _take_out(self, pod: PodRecord) -> None:
         self._count_out(pod)
-        if not pod.node:
-            self.groups.leave(pod, None)
-            return
-        row = self.rows[pod.node]
+        row = self.rows.get(pod.node)
         if pod.group:
-            self._touch_rows(self.groups.touched_by(pod))
+            if pod.node:
+                self._touch_rows(self.groups.touched_by(pod))
             self.groups.leave(pod, row)
-        slot = self._slot(row, pod)
-        del self.order[row][slot]
-        del self.slots[row][slot]
-        self.columns.remove(row, slot)
-        self.changed[row] = self.revision + 1
-        self._release_row(pod.node)
+        if row is not None:
+            slot = self._slot(row, pod)
+            del self.order[row][slot]
+            del self.slots[row][slot]
+            self.columns.remove(row, slot)
+            self.changed[row] = self.revision + 1
+        elif pod.node:
+            self.without_node.discard(pod)
 
     def _exchange(self, before: PodRecord, pod: PodRecord) -> None:
         """Put a pod's new version into the slot of the one before, whose place it takes."""
         self._count_out(before)
         self.revision += 1
-        signature, budgets = self._count_in(pod)
-        if not pod.node:
-            self.groups.leave(before, None)
-            self.groups.join(pod, None)
-            return
-        row = self.rows[pod.node]
-        slot = self._slot(row, pod)
-        self.slots[row][slot] = pod
-        exemption = self.exemptions.exemption_of(pod)
-        self.columns.replace(
-            row, slot, budgets=budgets, signature=signature, requests=pod.requests, exemption=exemption
-        )
-        self.changed[row] = self.revision
+        self._count_in(pod)
+        row, group = self.rows.get(pod.node), NO_GROUP
         if before.group or pod.group:
-            self._touch_rows(self.groups.touched_by(before))
+            touched = self.groups.touched_by(before)
             self.groups.leave(before, row)
-            self.columns.group[slot, row] = self.groups.join(pod, row)
-            self._touch_rows(self.groups.touched_by(pod))
+            group = self.groups.join(pod, row)
+            self._touch_rows((*touched, *self.groups.touched_by(pod)) if pod.node else ())
+        if row is not None:
+            slot = self._slot(row, pod)
+            self.slots[row][slot] = pod
+            self.columns.replace(
+                row,
+                slot,
+                budgets=self.budget_set(pod.uid),
+                signature=self._signatures[pod.uid],
+                requests=pod.requests,
+                exemption=self.exemptions.exemption_of(pod),
+                group=group,
+            )
+            self.changed[row] = self.revision
+        elif pod.node:
+            self.without_node.put(pod)
 
-    def _count_in(self, pod: PodRecord) -> tuple[int, int]:
-        """Enter a pod everywhere but in the columns; return its signature and set of budgets, as numbers."""
-        signature = self._signatures[pod.uid] = self.signatures.acquire(pod.signature)
+    def _count_in(self, pod: PodRecord) -> None:
+        """Enter a pod everywhere but in the columns."""
+        self._signatures[pod.uid] = self.signatures.acquire(pod.signature)
         if pod.signature.claims:
             self._claim_users.add(pod)
         budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
@@ -761,7 +765,6 @@ class Snapshot:
         displaced = self.owners.add(pod)
         self.queues.place(pod)
         self.queues.renew(displaced)
-        return signature, budgets
 
     def _count_out(self, pod: PodRecord) -> None:
         self.signatures.release(self._signatures.pop(pod.uid))
@@ -812,11 +815,12 @@ class Snapshot:
         else:
             self._budget_sets[pod.uid] = budgets
         self.queues.renew(pod.uid)
-        if pod.node:
-            row = self.rows[pod.node]
+        row = self.rows.get(pod.node)
+        if row is not None:
             self.columns.budgets[self._slot(row, pod), row] = budgets
             # Plans may have looked at the node at this revision.
             self.changed[row] = self.revision + 1
+        if pod.node:
             self._touch_rows(self.groups.touched_by(pod))
 
     def _set_exemption(self, uid: str) -> None:
@@ -825,10 +829,12 @@ class Snapshot:
         if pod is None or not pod.node:
             return
         self.queues.renew(uid)
-        row = self.rows[pod.node]
-        if self.columns.set_exemption(row, self._slot(row, pod), self.exemptions.exemption_of(pod)):
+        row = self.rows.get(pod.node)
+        if row is not None:
+            if not self.columns.set_exemption(row, self._slot(row, pod), self.exemptions.exemption_of(pod)):
+                return
             self.changed[row] = self.revision
-            self._touch_rows(self.groups.touched_by(pod))
+        self._touch_rows(self.groups.touched_by(pod))
 
     def _place(self, uid: str) -> None:
         """Count a pod in the queues in force."""
@@ -839,10 +845,10 @@ class Snapshot:
     def _recount(self, uid: str) -> None:
         """Count what a pod requests of resources that have a layer now, and mark its node."""
         pod = self.pods.get(uid)
-        if pod is None or not pod.node or pod.requests.keys() <= _ALWAYS_COUNTED:
+        if pod is None or pod.requests.keys() <= _ALWAYS_COUNTED:
             return
-        row = self.rows[pod.node]
-        if self.columns.recount(row, self._slot(row, pod), pod.requests):
+        row = self.rows.get(pod.node)
+        if row is not None and self.columns.recount(row, self._slot(row, pod), pod.requests):
             # Plans may have looked at the node at this revision.
             self.changed[row] = self.revision + 1
 
@@ -853,9 +859,3 @@ class Snapshot:
         self.departures.setdefault(pod.uid, Departure(pod, revision))
         while len(self.departures) > REMEMBERED_DEPARTURES:
             self.departures.popitem(last=False)
-
-    def _order_names(self) -> None:
-        rows = [row for name, row in sorted(self.rows.items()) if self.present[row]]
-        self._name_rank = np.zeros(self.columns.nodes, np.int64)
-        self._name_rank[rows] = np.arange(len(rows))
-        self._node_names = tuple(self.names[row] for row in rows)

@@ -509,7 +509,8 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
 
     tally = builder.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
     held = builder.held(tally)
-    users = int(held.sum())
+    apart = builder.snapshot.without_node.claiming
+    users = int(held.sum()) + sum(tally.counts(builder.snapshot.signature(uid)) for uid in apart)
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
     room = np.full(held.shape, -users, np.int64)

@@ -217,8 +217,7 @@ def _taken(room: RoomMade, until: int, asking: Asker, snapshot: Snapshot) -> boo
     return any(
         pod.priority >= asking.priority and since <= pod.start_micros <= until and pod.uid != asking.uid
         for node in room.nodes
-        if (row := snapshot.rows.get(node)) is not None
-        for pod in snapshot.slots[row]
+        for pod in snapshot.pods_of(node)
     )
 
 
