@@ -206,7 +206,7 @@ class EvaluatedBatch:
         amounts = self.batch.columns.amounts(pod.requests)[self.found.asked]
         if not self.found.constraints:
             return amounts
-        uses = self.layers.used_by(self.snapshot.signature(pod.uid))
+        uses = self.layers.used_by(self.snapshot, pod)
         number = self.snapshot.queues.number_of(pod)
         limited = [limit.used_by(pod, number) for limit in self.queues.maxima]
         return np.concatenate([amounts, uses, np.array(limited, np.int64)])

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from makeway.core.k8s.importance import moment_of
 from makeway.core.policy.exemption import FOREVER, NOT_EXEMPT, Exemption
 from makeway.core.policy.rules import Verdict
 from makeway.core.unit import Unit
+from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
@@ -72,13 +75,14 @@ class FreedByUnit:
     on_rows: Mapping[int, int]
 
 
-def by_domain(domains: Ints | None, use: Ints, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
-    """Return what pods use in each domain. `use`: of signatures. `placed`: pods by row and signature."""
+def by_domain(domains: Ints | None, use: Weights, placed: Mapping[tuple[int, int], int]) -> Mapping[int, int]:
+    """Return what pods use in each domain. `placed`: how many, by row and signature."""
     used: Counter[int] = Counter()
-    if domains is None:
+    if domains is None or not placed:
         return used
-    for (row, signature), count in placed.items():
+    amounts = use.of(np.array([signature for _, signature in placed], np.int64)).tolist()
+    for ((row, _), count), amount in zip(placed.items(), amounts, strict=True):
         domain = int(domains[row])
         if domain >= 0:
-            used[domain] += int(use[signature]) * count
+            used[domain] += amount * count
     return used

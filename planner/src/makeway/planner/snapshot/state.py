@@ -365,13 +365,17 @@ class Snapshot:
     def use_label_keys(self, keys: frozenset[str]) -> bool:
         """Have signatures tell labels of these keys apart; report whether they do, for all pods.
 
-        Called by plans, for the selectors that they match. O(1) for keys that were asked for before; others
-        are ready after an update of all pods.
+        It may number all signatures anew, so a plan calls it once and first, for all selectors that it
+        matches. O(1) for keys that were asked for before; others are ready after an update of all pods.
         """
         if self._label_keys.add(keys):
             self.signatures.use_keys(self._label_keys.keys)
             if not self._regrouping:
                 self._regroup()
+        return self.tells_apart(keys)
+
+    def tells_apart(self, keys: frozenset[str]) -> bool:
+        """Report whether the signatures of all pods tell labels of these keys apart."""
         return keys <= self._label_keys.ready
 
     # ------------------------------------------------------------------------------ each change

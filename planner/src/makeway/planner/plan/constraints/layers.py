@@ -12,7 +12,7 @@ InterPodAffinity, PodTopologySpread and VolumeRestrictions plugins.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from makeway.core.k8s.selector import Selector
 from makeway.core.k8s.spread import Spread
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.pods import Constraints
-from makeway.planner.plan.constraints.tally import BoundedTallies, Tally, Weigh
+from makeway.planner.plan.constraints.tally import BoundedTallies, Tally, Weigh, Weights
 from makeway.planner.snapshot import bounds
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
@@ -67,7 +67,7 @@ class SpreadCounts:
 class Layer:
     """One constraint over all nodes.
 
-    `use`: int64[signatures], what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
+    `use`: what each pod takes; `key` says all that it depends on. `room`: int64[nodes],
     what is left with all pods there that are; below 0 the preemptor cannot come, MOST where the constraint
     does not look at the node. `domains`: int64[nodes], within which pods on other nodes count too, negative
     for a node in none; None where each node is by itself, and `topology_key` empty. `spread`: of a topology
@@ -76,7 +76,7 @@ class Layer:
 
     key: Hashable
     reason: str
-    use: Ints
+    use: Weights
     room: Ints
     domains: Ints | None = None
     spread: SpreadCounts | None = None
@@ -87,14 +87,14 @@ class Layer:
 class RequiredAffinity:
     """Required affinity: pods that must be there.
 
-    `use`: int64[signatures], 1 for a pod that all terms select. `there`: int64[terms, nodes], how many are in
+    `use`: 1 for a pod that all terms select. `there`: int64[terms, nodes], how many are in
     the node's domain. `anywhere`: sum over the terms of all that there are; where it falls to 0 the preemptor
     is the first of its series, on the nodes where it then `may_come`: bool[nodes]. `domains`:
     int64[terms, nodes], negative for a node in none.
     """
 
     key: Hashable
-    use: Ints
+    use: Weights
     there: Ints
     anywhere: int
     may_come: Flags
@@ -114,6 +114,12 @@ class Layers:
         """All that the layers depend on besides nodes and pods."""
         affinity = () if self.required_affinity is None else (self.required_affinity.key,)
         return (*(layer.key for layer in self.layers), *affinity)
+
+    @property
+    def weights(self) -> tuple[Weights, ...]:
+        """What pods count for each of the layers, then for required affinity, if there is any."""
+        affinity = () if self.required_affinity is None else (self.required_affinity.use,)
+        return (*(layer.use for layer in self.layers), *affinity)
 
     def differ(self, other: Layers, rows: int) -> Flags:
         """Return bool[rows]: nodes on which there is not the same room as in layers with the same keys."""
@@ -137,16 +143,16 @@ class Layers:
         room = np.zeros((len(self.layers), batch.nodes.size), np.int64)
         leaving = np.zeros_like(room)
         for number, layer in enumerate(self.layers):
-            uses[number] = layer.use[signatures]
+            uses[number] = layer.use.of(signatures)
             room[number] = layer.room[batch.rows]
             concerned = room[number] < MOST
             for place, pods in batch.awaited.items():
                 if concerned[place]:
-                    leaving[number, place] = _sum(snapshot, layer.use, pods)
+                    leaving[number, place] = layer.use.total(snapshot, pods)
                     room[number, place] += leaving[number, place]
             for place, pods in batch.nominated.items():
                 if concerned[place]:
-                    room[number, place] -= _sum(snapshot, layer.use, pods)
+                    room[number, place] -= layer.use.total(snapshot, pods)
         return BatchLayers(
             self.layers, uses, room, leaving, self._required_affinity(snapshot, batch, signatures)
         )
@@ -160,11 +166,11 @@ class Layers:
         there = affinity.there[:, batch.rows]
         anywhere = np.full(batch.nodes.size, affinity.anywhere, np.int64)
         for place, pods in batch.awaited.items():
-            gone = _sum(snapshot, affinity.use, pods)
+            gone = affinity.use.total(snapshot, pods)
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
         return AffinityOnNodes(
-            affinity, affinity.use[signatures], there, anywhere, affinity.may_come[batch.rows]
+            affinity, affinity.use.of(signatures), there, anywhere, affinity.may_come[batch.rows]
         )
 
 
@@ -218,9 +224,9 @@ class BatchLayers:
         """What stands in the way where a layer has no room."""
         return (*(layer.reason for layer in self.layers), *self.more)
 
-    def used_by(self, signature: int) -> Ints:
-        """Return int64[layers], what a pod with a signature uses of the layers that depend on it alone."""
-        return np.array([layer.use[signature] for layer in self.layers], np.int64)
+    def used_by(self, snapshot: Snapshot, pod: PodRecord) -> Ints:
+        """Return int64[layers], what a pod uses of the layers that depend on its signature alone."""
+        return np.array([layer.use.total(snapshot, (pod,)) for layer in self.layers], np.int64)
 
     def with_more(self, names: tuple[str, ...], uses: Ints, room: Ints, leaving: Ints) -> BatchLayers:
         """Add layers that look at more of a pod than its signature."""
@@ -243,11 +249,28 @@ def layers_of(
     Raises:
         AllowanceUsedUp: the tallies' allowance did not suffice.
     """
-    builder = _LayerBuilder(snapshot, tallies, tuple(placed), constraints.left_out)
-    # All at once and first: to group pods by another label makes signatures that no tally has seen
-    # before.
-    selectors = [one.selector for one in (*constraints.affinity, *constraints.anti_affinity)]
-    builder.labels_ready([*selectors, *(one.selector for one in constraints.spreads)])
+    return layers_of_each(snapshot, (constraints,), placed, tallies)[0]
+
+
+def layers_of_each(
+    snapshot: Snapshot, several: Sequence[Constraints], placed: Iterable[Placed], tallies: BoundedTallies
+) -> list[Layers]:
+    """Work out the layers of several preemptors at once, as `layers_of` does for one.
+
+    One after the other, those of the first would be of signatures that the keys of the next number anew.
+    """
+    pods = tuple(placed)
+    snapshot.use_label_keys(_keys(selector for one in several for selector in one.selectors))
+    return [_layers(_LayerBuilder(snapshot, tallies, pods, one.left_out), one) for one in several]
+
+
+def _keys(selectors: Iterable[Selector | None]) -> frozenset[str]:
+    """Return the label keys that some selectors look at."""
+    given = (selector for selector in selectors if selector is not None)
+    return frozenset(one.key for selector in given for one in selector.requirements)
+
+
+def _layers(builder: _LayerBuilder, constraints: Constraints) -> Layers:
     layers: list[Layer] = []
     if constraints.ports:
         layers.append(_ports(builder, constraints))
@@ -292,7 +315,7 @@ class _LayerBuilder:
             return held
         held = held.copy()
         for row, pod in self.placed:
-            held[row] += tally.counts(self.snapshot.signature(pod.uid))
+            held[row] += tally.counted.total(self.snapshot, (pod,))
         return held
 
     def domains(self, key: str) -> Ints:
@@ -316,10 +339,7 @@ class _LayerBuilder:
 
     def labels_ready(self, selectors: Iterable[Selector | None]) -> bool:
         """Report whether signatures tell apart what these selectors look at."""
-        given = (selector for selector in selectors if selector is not None)
-        return self.snapshot.use_label_keys(
-            frozenset(one.key for selector in given for one in selector.requirements)
-        )
+        return self.snapshot.tells_apart(_keys(selectors))
 
 
 class _Namespaces(Mapping[str, Mapping[str, str]]):
@@ -509,8 +529,9 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
 
     tally = builder.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
     held = builder.held(tally)
-    apart = builder.snapshot.without_node.claiming
-    users = int(held.sum()) + sum(tally.counts(builder.snapshot.signature(uid)) for uid in apart)
+    snapshot = builder.snapshot
+    apart = (snapshot.pods[uid] for uid in snapshot.without_node.claiming)
+    users = int(held.sum()) + tally.counted.total(snapshot, apart)
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
     room = np.full(held.shape, -users, np.int64)
@@ -548,7 +569,3 @@ def _required_affinity(builder: _LayerBuilder, constraints: Constraints) -> Requ
     return RequiredAffinity(
         tally.key, tally.use, np.array(there, np.int64), anywhere, may_come, np.array(of_terms, np.int64)
     )
-
-
-def _sum(snapshot: Snapshot, use: Ints, pods: Iterable[PodRecord]) -> int:
-    return sum(int(use[snapshot.signature(pod.uid)]) for pod in pods)

@@ -12,6 +12,7 @@ from makeway.core.k8s.affinity import Term, affinity_terms, anti_affinity_terms
 from makeway.core.k8s.nodes import RequiredNodes, required_nodes, selected_nodes
 from makeway.core.k8s.objects import NodeAffinity, Pod, Toleration
 from makeway.core.k8s.ports import HostPort, host_ports
+from makeway.core.k8s.selector import Selector
 from makeway.core.k8s.spread import Spread, hard_spreads
 from makeway.planner.snapshot import bounds
 from makeway.planner.snapshot.signatures.table import claims_of
@@ -65,6 +66,12 @@ class Constraints:
     binds: tuple[str, ...] = ()
     zoned: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def selectors(self) -> tuple[Selector | None, ...]:
+        """All selectors of other pods' labels."""
+        terms = (*self.affinity, *self.anti_affinity)
+        return (*(one.selector for one in terms), *(one.selector for one in self.spreads))
 
 
 def constraints_of(

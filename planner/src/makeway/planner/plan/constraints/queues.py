@@ -30,7 +30,7 @@ from makeway.core.queues.queue_exempt import is_queue_exempt
 from makeway.core.queues.tree import Queue, QueueTree
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Placed
-from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
@@ -88,14 +88,14 @@ class QueueConstraints:
     """What is near enough to a limit to matter; most often nothing.
 
     `on_its_way`: what makes the room in the maxima without a victim; running pods make none there then.
-    `revision`: of the queues. `numbers`: int64[signatures], the pods' queues plus 1; `size`: how many queues
+    `revision`: of the queues. `numbers`: the pods' queues plus 1; `size`: how many queues
     there are.
     """
 
     maxima: tuple[QueueMaximum, ...] = ()
     margins: tuple[GuaranteeMargin, ...] = ()
     revision: str = ""
-    numbers: Ints | None = None
+    numbers: Weights | None = None
     size: int = 0
     on_its_way: QueueRoomOnItsWay | None = None
 
@@ -113,7 +113,7 @@ class QueueConstraints:
         """Return int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
         if self.numbers is None:
             return np.full((slots, nodes.size), -1, np.int64)
-        return self.numbers[columns.signature[:slots, nodes]] - 1
+        return self.numbers.of(columns.signature[:slots, nodes]) - 1
 
     def kept(self, batch: NodeBatch, removable: Flags) -> Flags:
         """Return bool[slots, M]: removable pods that guarantees keep.

@@ -7,13 +7,15 @@ again. What is new to a tally is worked out in chunks: where a plan has used up 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.signatures.table import SignatureTable
 from makeway.planner.snapshot.state import Snapshot
 
 Weigh = Callable[[Ints], Ints]
@@ -33,6 +35,46 @@ _FEWEST = 40
 """So many tallies are remembered in any case: more than one question has."""
 
 
+class StaleSignaturesError(RuntimeError):
+    """Weights are used after signatures were numbered anew: an error of the planner, never of its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What pods count, by the number of their signature as it was at one serial of the table of signatures.
+
+    A number may be another signature's once a pod has come or gone, or more label keys are told apart. So
+    whoever asks names pods, or numbers that it has read just now, and keeps what they count, never numbers.
+    """
+
+    amounts: Ints
+    signatures: SignatureTable
+    serial: int
+
+    def of(self, numbers: Ints) -> Ints:
+        """Return what pods count, in the shape of the numbers of their signatures.
+
+        Raises:
+            StaleSignaturesError: numbers were assigned since.
+        """
+        if self.serial != self.signatures.serial:
+            raise StaleSignaturesError(f"weights of serial {self.serial} at {self.signatures.serial}")
+        return np.asarray(self.amounts[numbers])
+
+    def as_known(self, numbers: Ints) -> Ints:
+        """Return the same after a pause, too: nothing for pods whose signatures came meanwhile."""
+        if self.serial == self.signatures.serial:
+            return np.asarray(self.amounts[numbers])
+        known = self.signatures.assigned[numbers] <= self.serial
+        return np.where(known, self.amounts[np.where(known, numbers, 0)], 0)
+
+    def total(self, snapshot: Snapshot, pods: Iterable[PodRecord]) -> int:
+        """Return what some pods count together. Raises as `of`, and KeyError where a pod is not known."""
+        if self.serial != self.signatures.serial:
+            raise StaleSignaturesError(f"weights of serial {self.serial} at {self.signatures.serial}")
+        return sum(int(self.amounts[snapshot.signature(pod.uid)]) for pod in pods)
+
+
 class AllowanceUsedUp(Exception):  # noqa: N818 - it names a state
     """The allowance is used up; what has been worked out is kept, and the next attempt goes on from there."""
 
@@ -40,16 +82,17 @@ class AllowanceUsedUp(Exception):  # noqa: N818 - it names a state
 class Tally:
     """What pods count, by signature, and what they come to, by node.
 
-    `use`: int64[signatures], what removing the pod frees. `held`: int64[nodes], the sum of what is counted
-    there now, which differs where `counted` does (a spread without a selector counts no pod, but
-    their removal frees all the same, as upstream has it). `cost`: steps that weighing one signature takes.
+    `use`: what removing the pod frees; `counted`: what it counts where it is, which may differ (a spread
+    without a selector counts no pod, but their removal frees all the same, as upstream has it). `held`:
+    int64[nodes], the sum of what is counted there now. `cost`: steps that weighing one signature takes.
+    `use` and `counted` are as of the last update.
     """
 
     def __init__(self, key: Hashable, weigh: Weigh, counted: Weigh | None = None, cost: int = 1) -> None:
         self.key = key
-        self.use: Ints = np.zeros(1, np.int64)
+        self._use: Ints = np.zeros(1, np.int64)
         self.held: Ints = np.zeros(0, np.int64)
-        self._counted: Ints = self.use
+        self._counted: Ints = self._use
         self._weigh = weigh
         self._count = counted
         self._cost = cost
@@ -65,15 +108,15 @@ class Tally:
         """
         signatures, columns = snapshot.signatures, snapshot.columns
         if self._serial != signatures.serial:
-            self.use = _longer(self.use, signatures.size)
-            self._counted = self.use if self._count is None else _longer(self._counted, signatures.size)
+            self._use = _longer(self._use, signatures.size)
+            self._counted = self._use if self._count is None else _longer(self._counted, signatures.size)
             fresh = signatures.since(self._serial)
             self._new = np.union1d(self._new, fresh) if self._new.size else fresh
             self._serial = signatures.serial
         while self._new.size:
             some = allowance.some(self._new.size, self._cost)
             part = self._new[:some]
-            self.use[part] = self._weigh(part)
+            self._use[part] = self._weigh(part)
             if self._count is not None:
                 self._counted[part] = self._count(part)
             self._new = self._new[some:]
@@ -86,9 +129,8 @@ class Tally:
                 self.held[rows] = self._counted[columns.signature[:slots, rows]].sum(axis=0)
             self._revision = snapshot.revision
 
-    def counts(self, number: int) -> int:
-        """Return what a pod with this signature counts where it is."""
-        return int(self._counted[number])
+        self.use = Weights(self._use, signatures, signatures.serial)
+        self.counted = Weights(self._counted, signatures, signatures.serial)
 
 
 class Allowance:

@@ -133,7 +133,7 @@ def daemonset_node_of(
     maxima = {} if question.ignore_columns else {limit.reason: limit for limit in queues.maxima}
 
     def occupant(pod: PodRecord, *, leaves: bool = False) -> Occupant:
-        amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot.signature(pod.uid))
+        amounts, uses = columns.amounts(pod.requests), required.used_by(snapshot, pod)
         unit, number = snapshot.units.of(pod), snapshot.queues.number_of(pod)
         makes_room = leaves or queues.on_its_way is None
         return Occupant(

@@ -7,14 +7,15 @@ their queues.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.budgets import debits_before
-from makeway.planner.plan.constraints.layers import Layer, Layers, layers_of
-from makeway.planner.plan.constraints.tally import BoundedTallies
+from makeway.planner.plan.constraints.layers import Layer, Layers, layers_of_each
+from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
@@ -51,10 +52,12 @@ def modelling(
     """
     questions = [one.question for one in gang.classes]
     first = questions[0]
-    members = np.array([snapshot.signature(one.preemptor.uid) for one in questions], np.int64)
     rows = np.unique(np.concatenate(rows_of)) if rows_of else np.zeros(0, np.int64)
     over = overlay(snapshot, first)
-    layers = [layers_of(snapshot, one.constraints, over.placed, tallies) for one in questions]
+    layers = layers_of_each(snapshot, [one.constraints for one in questions], over.placed, tallies)
+    weights = [one for of_class in layers for one in of_class.weights]
+    members = [one.preemptor for one in questions]
+    takes = [np.array([one.total(snapshot, (pod,)) for pod in members], np.int64) for one in weights]
     taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
     planning = PlanGroups(snapshot, first, now_micros, taken)
     columns = snapshot.columns
@@ -80,6 +83,7 @@ def modelling(
                 served=served,
                 counted=counted,
                 by_queue=bool(maxima or margins),
+                weights=weights,
                 now_micros=now_micros,
             )
         )
@@ -90,8 +94,9 @@ def modelling(
     for number, usable in enumerate(rows_of):
         allowed[number] = np.isin(whole.rows, usable)
     rules = []
+    uses = zip(whole.weighed, takes, strict=True)
     for number, one in enumerate(layers):
-        found = _rules(number, one, whole, members=members, snapshot=snapshot)
+        found = _rules(number, one, whole, list(islice(uses, len(one.weights))), snapshot=snapshot)
         allowed[number] &= ~found[3]
         rules.append(found)
         if len(layers) > 1:
@@ -141,20 +146,26 @@ def _chunks(rows: Ints, touched: Flags) -> Iterator[Ints]:
         yield others[first : first + NODES_A_CHUNK]
 
 
+_Uses = tuple[Ints, Ints]
+"""What the pods on the nodes count, int64[D, N], and what members do, int64[C]."""
+
+
 def _rules(
-    cls: int, layers: Layers, part: Part, *, members: Ints, snapshot: Snapshot
+    cls: int, layers: Layers, part: Part, uses: Sequence[_Uses], *, snapshot: Snapshot
 ) -> tuple[list[RoomRule], list[SpreadRule], list[AffinityRule], Flags]:
-    """Return what a class asks besides resources, and bool[N], the nodes that it rules out whoever goes."""
+    """Return what a class asks besides resources, and bool[N], the nodes that it rules out whoever goes.
+
+    `uses`: of each of the layers' weights.
+    """
     rooms: list[RoomRule] = []
     spreads: list[SpreadRule] = []
     affinities: list[AffinityRule] = []
     barred = np.zeros(part.rows.size, np.bool_)
-    for layer in layers.layers:
+    for layer, (use, take) in zip(layers.layers, uses, strict=False):
         room = layer.room[part.rows]
         barred |= room <= -MOST
         domains = np.arange(part.rows.size) if layer.domains is None else layer.domains[part.rows]
         domains = np.where(np.abs(room) >= MOST, -1, domains) if layer.spread is None else domains
-        use, take = _used(layer.use, part.signature), layer.use[members]
         if layer.spread is not None:
             totals = layer.spread.totals.copy()
             _in_flight(layer.use, part, domains, totals, snapshot=snapshot, gone=-1)
@@ -175,7 +186,7 @@ def _rules(
             totals[whole[labelled]] = there[labelled]
             _in_flight(affinity.use, part, domains[term], totals, snapshot=snapshot, gone=-1)
             totals_of.append(totals)
-        use, take = _used(affinity.use, part.signature), affinity.use[members]
+        use, take = uses[-1]
         may_come = affinity.may_come[part.rows]
         affinities.append(AffinityRule(cls, domains, tuple(totals_of), may_come, use, take))
     return rooms, spreads, affinities, barred
@@ -200,7 +211,9 @@ def _room_rule(
     return RoomRule(cls, domains, of_domain, use, take, 0, alone)
 
 
-def _in_flight(use: Ints, part: Part, domains: Ints, amounts: Ints, *, snapshot: Snapshot, gone: int) -> None:
+def _in_flight(
+    use: Weights, part: Part, domains: Ints, amounts: Ints, *, snapshot: Snapshot, gone: int
+) -> None:
     """Count the awaited as gone and the nominated as there, in amounts by domain. O(pods in flight)."""
     for sign, pods_of in ((gone, part.awaited), (-gone, part.nominated)):
         for place, pods in pods_of.items():
@@ -208,18 +221,12 @@ def _in_flight(use: Ints, part: Part, domains: Ints, amounts: Ints, *, snapshot:
                 amounts[domains[place]] += sign * sum(_use_of(use, snapshot, pod) for pod in pods)
 
 
-def _used(use: Ints, signature: Ints) -> Ints:
-    """Return int64[D, N], what pods use; those of signatures that came later use nothing."""
-    return np.where(signature < use.size, use[np.minimum(signature, use.size - 1)], 0)
-
-
-def _use_of(use: Ints, snapshot: Snapshot, pod: PodRecord) -> int:
-    """Return what a pod in flight uses; nothing where it left meanwhile."""
+def _use_of(use: Weights, snapshot: Snapshot, pod: PodRecord) -> int:
+    """Return what a pod in flight uses; nothing where it left meanwhile, or its signature came."""
     try:
-        number = snapshot.signature(pod.uid)
+        return int(use.as_known(np.array(snapshot.signature(pod.uid))))
     except KeyError:
         return 0
-    return int(use[number]) if number < use.size else 0
 
 
 def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) -> Iterator[RoomRule]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from makeway.planner.plan.batch import NodeBatch
+from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.evaluate import removable_pods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
 from makeway.planner.plan.planned_unit import PlannedUnit
@@ -22,7 +23,8 @@ from makeway.planner.snapshot.state import Snapshot
 class Part:
     """Some of the nodes of a model; arrays as there, without what is of all nodes.
 
-    `unit`: places in `units`, which are of this part. `signature`: int64[D, N]. `nominated`: by node.
+    `unit`: places in `units`, which are of this part. `weighed`: of each of the weights that were asked for
+    int64[D, N], what pods count. `nominated`: by node.
     """
 
     rows: Ints
@@ -37,7 +39,7 @@ class Part:
     group: Ints
     unit: Ints
     follows: Flags
-    signature: Ints
+    weighed: tuple[Ints, ...]
     queue: Ints
     pods: list[list[PodRecord]]
     awaited: Mapping[int, Sequence[PodRecord]]
@@ -56,6 +58,7 @@ def part_of(
     served: Flags,
     counted: tuple[str, ...],
     by_queue: bool,
+    weights: Sequence[Weights],
     now_micros: int,
 ) -> Part:
     """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit."""
@@ -71,6 +74,7 @@ def part_of(
     unit = np.zeros(group.shape, np.int64) if groups is None else groups.unit
     alone = np.where(unit > 0, 0, group)
     slots = np.arange(depth)[:, None]
+    signatures = columns.signature[:depth, nodes]
     return Part(
         rows=batch.rows,
         names=[snapshot.names[row] for row in batch.rows.tolist()],
@@ -88,7 +92,7 @@ def part_of(
         group=group,
         unit=unit,
         follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
-        signature=columns.signature[:depth, nodes],
+        weighed=tuple(one.as_known(signatures) for one in weights),
         queue=_queues(snapshot, batch, depth) if by_queue else np.full(group.shape, -1, np.int64),
         pods=_pods(batch),
         awaited=batch.awaited,
@@ -165,7 +169,7 @@ def joined(parts: Sequence[Part]) -> Part:
         group=deep([part.group for part in parts]),
         unit=deep(numbers),
         follows=deep([part.follows.astype(np.int64) for part in parts]) > 0,
-        signature=deep([part.signature for part in parts]),
+        weighed=tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True)),
         queue=deep([part.queue for part in parts], -1),
         pods=[pods[at] for at in order.tolist()],
         awaited=by_node(part.awaited for part in parts),

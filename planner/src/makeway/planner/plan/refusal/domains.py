@@ -60,7 +60,7 @@ def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[tupl
         return
     rows = np.flatnonzero((domains == domains[row]) & snapshot.present[: domains.size])
     depth = int(snapshot.columns.count[rows].max(initial=0))
-    counts = layer.use[snapshot.columns.signature[:depth, rows]] > 0
+    counts = layer.use.of(snapshot.columns.signature[:depth, rows]) > 0
     for slot, place in np.argwhere(counts)[:_MOST_COUNTED].tolist():
         pod = snapshot.slots[int(rows[place])][slot]
         yield pod.namespace, pod.name
