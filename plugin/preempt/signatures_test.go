@@ -95,7 +95,9 @@ func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing, string) {
 		a.Signatures, a.SigningKeysDirectory = mode, directory
 	}}
 	w, p, _ := simple(t, given, nil)
-	w.eventually("the keys are read", func() bool { return !w.plugin.engine.signatures.incomplete() })
+	w.eventually("the keys are read, and it is said how that went", func() bool {
+		return !w.plugin.engine.signatures.incomplete() && w.plugin.engine.signatures.trouble.Load() != nil
+	})
 	return w, p, keys, directory
 }
 
