@@ -258,15 +258,11 @@ class GangProgram:
                     program.at_most(total, most - held)
 
     def _where_victims_are(self) -> None:
-        """Ask for members on the nodes of victims; of a unit, on one of its nodes."""
-        beside: dict[int, set[int]] = defaultdict(set)
-        most: dict[int, int] = {}
+        """Ask for members on the nodes of victims that go alone; units go wherever their pods are."""
         for one in self.groups:
-            if one.gone is not None:
-                most[one.gone] = 1 if one.whole else one.count
-                beside[one.gone] |= {self.used[one.first.node], *self._reasons(one)}
-        for gone, reasons in beside.items():
-            self.program.at_most({gone: 1, **dict.fromkeys(reasons, -float(most[gone]))}, 0)
+            if one.gone is not None and not one.whole:
+                reasons = {self.used[one.first.node], *self._reasons(one)}
+                self.program.at_most({one.gone: 1, **dict.fromkeys(reasons, -float(one.count))}, 0)
 
     def _reasons(self, one: Alike) -> set[int]:
         """Return what else lets pods go: that they keep members out of a domain in which there are some."""

@@ -60,10 +60,8 @@ def _broken(case: Case, placed: Places, victims: set[str]) -> Iterator[str]:
     if any(pod.group in whole for pod in left):
         yield "a unit that does not go whole"
     for pod in gone:
-        touched = (
-            {one.node for one in case.pods if one.group == pod.group} if pod.group in whole else {pod.node}
-        )
-        if not touched & used and not (case.elsewhere and _keeps_out(case, placed, pod)):
+        beside = pod.node in used or pod.group in whole
+        if not beside and not (case.elsewhere and _keeps_out(case, placed, pod)):
             yield f"victim {pod.uid} on a node without members"
     if case.domain and len({case.place(case.domain, node) or f"none of {node}" for node in used}) > 1:
         yield "members in two domains"
