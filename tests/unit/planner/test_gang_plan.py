@@ -194,7 +194,7 @@ def test_a_hard_budget_is_never_violated() -> None:
     snapshot = make_snapshot(["a"], pods, [make_budget("budget", labels, 1)], policy=policy)
 
     assert victims(planned(snapshot, gang(snapshot, 250, 1))) < {"p0", "p1"}
-    assert refused(snapshot, gang(snapshot, 250, 2)).reason == NO_ROOM
+    assert refused(snapshot, gang(snapshot, 250, 2)).reason == FORBIDDEN
 
 
 def test_protected_pods_are_never_victims() -> None:
@@ -416,7 +416,7 @@ def test_a_pod_of_another_domain_stays_where_the_spread_does_not_need_it_gone() 
 def test_a_pod_that_may_not_go_leaves_no_even_spread_for_all_members() -> None:
     snapshot, asked = hosts_with({"a": 200})
 
-    assert refused(snapshot, asked).reason == NO_ROOM
+    assert refused(snapshot, asked).reason == NOT_FOUND
 
 
 def test_members_wait_for_an_even_spread_rather_than_have_pods_go() -> None:
@@ -481,3 +481,31 @@ def test_a_group_that_may_not_preempt_comes_only_where_there_is_room() -> None:
 
     assert nodes(planned(snapshot, gang(snapshot, 500, 1, may_preempt=False))) == {"b": 1}
     assert refused(snapshot, gang(snapshot, 500, 2, may_preempt=False)).reason == NEVER
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_is_no_final_refusal_that_lower_pods_of_a_rack_keep_members_away(count: int) -> None:
+    old, new = {"job": "old"}, {"job": "new"}
+    names = "abc"[: count + 1]
+    snapshot = cluster(
+        *(node(name, zone="r") for name in names),
+        *(pod(f"old-{name}", name, cpu="3", labels=old) for name in names),
+    )
+    manifest = pod("m", priority=100, cpu="3", labels=new, affinity=anti_affinity(term(ZONE, old)))
+
+    found = plan_gang(snapshot, members_of(snapshot, manifest, count), NOW)
+
+    assert isinstance(found, GangPlan) or found.reason == NOT_FOUND
+
+
+def test_a_refusal_names_the_rule_that_leaves_room_for_no_more() -> None:
+    labels = {"app": "gang"}
+    snapshot = cluster(*(node(name, zone="r") for name in "abcd"))
+    manifest = pod("m", priority=100, labels=labels, affinity=anti_affinity(term(ZONE, labels)))
+
+    found = refused(snapshot, members_of(snapshot, manifest, 4))
+
+    assert (found.reason, found.placeable, found.missing) == (NO_ROOM, 1, {})
+    assert (
+        f"at most 1 of the 4 pods that group default/gang needs: Pod anti-affinity by {ZONE}" in found.message
+    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
-from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, NOW, ask
@@ -79,3 +82,20 @@ def test_a_pod_that_is_assumed_and_nominated_counts_once() -> None:
     found = plan_gang(snapshot, gang(snapshot, 2, nominations=places, assumed=places), NOW)
 
     assert isinstance(found, GangPlan)
+
+
+def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
+    built = tree(queue("a", maximum={"cpu": 300}))
+    pods = [pod("q", "root.a", "n1", size=100), *(pod(f"u{n}", "root.a", f"n{n}", size=100) for n in (2, 3))]
+    snapshot = snapshot_of(built, *pods, nodes=3)
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("default", "unit"), uid="unit", whole=True)))
+    for one in pods[1:]:
+        snapshot.apply(PutPod(msgspec.structs.replace(one, group="unit")))
+    member = pod("m", "root.a", priority=HIGH, size=200)
+    snapshot.apply(PutPod(member))
+
+    found = plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
+
+    assert isinstance(found, GangPlan)
+    assert {one.pod.uid for one in found.victims} == {"u2", "u3"}

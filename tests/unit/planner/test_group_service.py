@@ -194,7 +194,7 @@ async def test_a_refusal_says_how_many_members_would_have_room() -> None:
     assert (reply.status, reply.plan) == ("refused", None)
     assert reply.refusal is not None
     assert reply.refusal.reason == "NotEnoughRoom"
-    assert "room for 0 of the 2 pods" in reply.refusal.message
+    assert "room for at most 0 of the 2 pods" in reply.refusal.message
     assert reply.refusal.retry_at is not None  # a rule keeps pods of lower priority
     assert bench.count("makeway_planner_refusals_total", reason="NotEnoughRoom") == 1
 

@@ -530,8 +530,7 @@ def _claims(builder: _LayerBuilder, constraints: Constraints) -> list[Layer]:
     tally = builder.tally(("claims", namespace, exclusive), weigh, cost=_PYTHON)
     held = builder.held(tally)
     snapshot = builder.snapshot
-    apart = (snapshot.pods[uid] for uid in snapshot.without_node.claiming)
-    users = int(held.sum()) + tally.counted.total(snapshot, apart)
+    users = int(held.sum()) + tally.counted.total(snapshot, snapshot.without_node.claiming.values())
     if not users:
         return []  # upstream's plugin skips the pod then, also where a nominated pod will use the claim
     room = np.full(held.shape, -users, np.int64)

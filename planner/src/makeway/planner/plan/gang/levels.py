@@ -9,7 +9,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft
 from makeway.planner.plan.gang.fill import Filled, fill
-from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.model import Model, RoomRule
 from makeway.planner.snapshot.columns import MOST, Ints
 
 
@@ -59,21 +59,36 @@ def usable(model: Model) -> tuple[int, ...]:
     return tuple(np.flatnonzero(_each_alone(model, MOST).any(axis=0)).tolist())
 
 
-def is_out_of_question(model: Model) -> bool:
-    """Report whether the members certainly have no room, with all pods gone that may go.
+def bound_of(model: Model) -> tuple[int, str]:
+    """Return for how many members there is room at the most with all pods gone that may go, and why no more.
 
-    Else a first plan may have missed places: it packs members of several kinds one after the other.
-    It is certain where there is too little room for one class by itself, or of one resource for all.
-    O(slots · nodes).
+    No plan has more. The cause is a rule's, or empty for resources. Pods that are on none of the model's
+    nodes count as gone. O(slots · nodes · rules).
     """
-    alone = _each_alone(model, MOST).sum(axis=1)
-    others = sum(model.counts) - np.array(model.counts)
-    if (alone < model.must - others).any():
-        return True
+    each = _each_alone(model, MOST)
+    total = sum(model.counts)
+    beside = total - np.array(model.counts)
+    found = [(min(total, int((each.sum(axis=1) + beside).min())), "")]
     allowed = model.allowed.any(axis=0)
     room = np.maximum(_emptied(model, MOST), 0)[:, allowed].sum(axis=1)
-    least = np.sort(np.repeat(model.need, model.counts, axis=0), axis=0)[: model.must].sum(axis=0)
-    return bool(((least > 0) & (least > room)).any())
+    least = np.cumsum(np.sort(np.repeat(model.need, model.counts, axis=0), axis=0), axis=0)
+    found += [(int((least[:, at] <= room[at]).sum()), "") for at in np.flatnonzero(least[-1] > 0).tolist()]
+    for rule in model.rooms:
+        found.append((_most_by(model, rule, each[rule.cls]) + int(beside[rule.cls]), rule.reason))
+    return min(found, key=lambda one: one[0])
+
+
+def _most_by(model: Model, rule: RoomRule, each: Ints) -> int:
+    """Return how many members of its class a rule lets come at most. `each`: int64[N], as resources do."""
+    inside = rule.domains >= 0
+    stays = np.where(model.removable, 0, rule.use).sum(axis=0)
+    room = rule.most.copy()
+    np.subtract.at(room, rule.domains[inside], stays[inside])
+    most = np.zeros_like(room)
+    np.add.at(most, rule.domains[inside], each[inside])
+    comes, take = room >= rule.need, int(rule.take[rule.cls])
+    by_rule = np.where(comes, (room - rule.need) // take + 1 if take else most, 0)
+    return int(np.minimum(most, by_rule).sum() + each[~inside].sum())
 
 
 def _emptied(model: Model, level: int) -> Ints:

@@ -25,14 +25,17 @@ from makeway.planner.snapshot.state import Snapshot
 class RoomRule:
     """So much of something has room in a domain; `cls`: the class of members that asks for it.
 
-    `domains`: int64[N], negative for a node in none. `room`: int64[domains]. `use`: int64[D, N], what each
-    pod takes. `take`: int64[C], what a member takes. `need`: a member may come where there is so much room.
+    `reason`: what it is, for people. `domains`: int64[N], negative for a node in none. `room`:
+    int64[domains]; `most`: the same were no pod there, on these nodes or others. `use`: int64[D, N], what
+    each pod takes. `take`: int64[C], what a member takes. `need`: so much room lets a member come.
     `alone`: every node is a domain of its own.
     """
 
     cls: int
+    reason: str
     domains: Ints
     room: Ints
+    most: Ints
     use: Ints
     take: Ints
     need: int

@@ -208,7 +208,11 @@ def _room_rule(
     of_domain[domains[inside]] = room[inside]
     _in_flight(layer.use, part, domains, of_domain, snapshot=snapshot, gone=1)
     alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
-    return RoomRule(cls, domains, of_domain, use, take, 0, alone)
+    most = np.zeros_like(of_domain)
+    for place, pods in part.nominated.items():
+        if domains[place] >= 0:
+            most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
+    return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone)
 
 
 def _in_flight(
@@ -242,4 +246,6 @@ def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) 
             if inside_queue:
                 room = np.array([maximum.room], np.int64)
                 taken = np.where(maximum.classes, take, 0)
-                yield RoomRule(cls, everywhere, room, use, taken, int(take[cls]), alone=False)
+                most = np.array([maximum.most], np.int64)
+                reason = f"queue {maximum.queue.path} at max: {maximum.resource}"
+                yield RoomRule(cls, reason, everywhere, room, most, use, taken, int(take[cls]), alone=False)

@@ -20,7 +20,7 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
-from makeway.planner.plan.gang.domains import cannot_beat, in_order, parts_of
+from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, trimmed
 from makeway.planner.plan.gang.fill import extra
 from makeway.planner.plan.gang.levels import fillings, usable
@@ -121,7 +121,7 @@ def _attempt(
         return begun
     scope, model, needs, left_out = begun
     best: tuple[Model, Draft, tuple[tuple[str, str], ...]] | None = None
-    placeable, nearest = 0, None
+    placeable = 0
     priced: list[GangDomain] = []
     parts = yield from parts_of(model, gang)
     steps = 0
@@ -132,15 +132,15 @@ def _attempt(
         draft, missing_members = yield from _solve(part, objective)
         room = model.must - missing_members
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
-        if room > placeable or nearest is None:
-            placeable, nearest = room, part
+        placeable = max(placeable, room)
         if draft is None:
             continue
         if best is None or rank_of(part, draft, objective) < rank_of(best[0], best[1], objective):
             best = (part, draft, domains)
     if best is None:
         scope = replace(scope, revision=snapshot.revision)
-        refusal = refused(scope, gang, placeable, left_out=left_out, nearest=nearest, now=now)
+        models, whole = [part for _, _, part in parts], len(parts) < MOST_DOMAINS
+        refusal = refused(scope, gang, placeable, left_out=left_out, models=models, whole=whole, now=now)
         return replace(refusal, priced=in_order(priced, gang, objective))
     part, draft, domains = best
     if (draft.singles or draft.units) and not all(one.question.may_preempt for one in gang.classes):

@@ -19,11 +19,15 @@ from makeway.planner.snapshot.state import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class GangMaximum:
-    """What is left of a queue's maximum. `classes`: for each class of members, it is in the queue."""
+    """What is left of a queue's maximum; `most`: what would be, were none of the pods there that hold it.
+
+    `classes`: for each class of members, it is in the queue.
+    """
 
     queue: Queue
     resource: str
     room: int
+    most: int
     classes: tuple[bool, ...]
 
 
@@ -95,7 +99,7 @@ def maxima_of(
                 if inside
             )
             if asked and room < asked:
-                found.append(GangMaximum(queue, name, max(room, -MOST), classes))
+                found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes))
     return tuple(found)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
 
 from makeway.core.text import counted
-from makeway.planner.plan.gang.levels import is_out_of_question
+from makeway.planner.plan.gang.levels import bound_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangRefusal
@@ -22,46 +23,56 @@ def refused(
     placeable: int,
     *,
     left_out: tuple[str, ...],
-    nearest: Model | None,
+    models: Sequence[Model],
+    whole: bool,
     now: datetime,
 ) -> GangRefusal:
-    """Return the refusal. `placeable`: members for which there is room in `nearest`, the best domain."""
+    """Return the refusal. It is final only where no plan can be: else places were not found.
+
+    `placeable`: members for which places were found in the best domain. `models`: of the domains; `whole`:
+    there are no others.
+    """
     within = f" within one {' and '.join(gang.topology)}" if gang.topology else ""
-    retry_at = None
-    if nearest is not None and _spares(nearest, gang):
-        retry_at = now + REFUSED_AGAIN
-    if placeable >= gang.must_place:
+    bounds = [(*bound_of(model), model) for model in models]
+    most, cause, nearest = max(bounds, key=lambda one: one[0], default=(0, "", None))
+    retry_at = now + REFUSED_AGAIN if any(_spares(model, gang) for model in models) else None
+    if most < gang.must_place and whole:
+        message = (
+            f"with all pods gone that may go there is room for at most {most} of the {gang.must_place} pods "
+            f"that group {gang.name} needs{within}"
+        )
+        missing = _lacks(nearest) if nearest is not None and not cause else {}
+        if cause:
+            message += f": {cause}"
+        if missing:
+            lacks = ", ".join(f"{name} {amount_of(name, amount)}" for name, amount in missing.items())
+            message += f"; missing even then: {lacks}"
+        if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
+            message += f"; {late}"
+        return GangRefusal(scope, NO_ROOM, message, most, left_out, retry_at=retry_at, missing=missing)
+    if whole and all(_is_searched(model) for model in models):
         message = (
             f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
             "not within the policy's bounds for one plan"
         )
         return GangRefusal(scope, FORBIDDEN, message, placeable, left_out, retry_at=retry_at)
-    if nearest is not None and _may_have_missed(nearest) and not is_out_of_question(nearest):
-        message = (
-            f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
-            f"{within}, and it is not certain that there are none for all"
-        )
-        return GangRefusal(scope, NOT_FOUND, message, placeable, left_out, retry_at=retry_at)
-    message = (
-        f"with all pods gone that may go there is room for {placeable} of the {gang.must_place} pods that "
-        f"group {gang.name} needs{within}"
+    found = (
+        f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
+        f"{within}"
+        if placeable < gang.must_place
+        else f"no plan within the policy's bounds was found for group {gang.name}{within}"
     )
-    missing = _lacks(nearest) if nearest is not None else {}
-    if missing:
-        message += f"; missing even then: {', '.join(f'{k} {amount_of(k, v)}' for k, v in missing.items())}"
-    if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
-        message += f"; {late}"
-    return GangRefusal(scope, NO_ROOM, message, placeable, left_out, retry_at=retry_at, missing=missing)
+    message = f"{found}, and it is not certain that there is none for all"
+    return GangRefusal(scope, NOT_FOUND, message, placeable, left_out, retry_at=retry_at)
 
 
-def _may_have_missed(model: Model) -> bool:
-    """Report whether the search may have missed places.
+def _is_searched(model: Model) -> bool:
+    """Report whether nothing but the policy can keep members from the room that there is with all gone.
 
-    It may of members of several kinds, and where a spread or a required affinity counts pods that may go: for
-    a spread these are looked for on the members' own nodes alone, and what members need near them stays.
+    So it is for members of one kind that no rule ties to other nodes than their own.
     """
-    uses = [*(rule.use for rule in model.spreads), *(rule.use for rule in model.affinities)]
-    return len(model.counts) > 1 or any(bool((use[model.removable] > 0).any()) for use in uses)
+    tied = model.spreads or model.affinities or any(not rule.alone for rule in model.rooms)
+    return len(model.counts) == 1 and not tied
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
-from makeway.planner.plan.gang.model import AffinityRule, Model, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
@@ -231,13 +231,19 @@ class Stairs:
                 domains = rule.domains[nodes]
                 room.append(np.where(domains < 0, MOST, self.placing.rooms[number][domains])[None])
         room += [self.placing.evenness(at, nodes)[None] for at in spreads]
-        emptied = np.concatenate(room) + uses.sum(axis=1)
         if self._has_units:
             follows = model.follows[:, nodes] & candidates
             for slot in range(uses.shape[1] - 1, 0, -1):
                 uses[:, slot - 1] += np.where(follows[slot], uses[:, slot], 0)
                 uses[:, slot][:, follows[slot]] = 0
             candidates &= ~follows
+            lead = candidates & (model.unit[:, nodes] > 0)
+            for at, rule in enumerate(rules, asked.size):
+                if not rule.alone:
+                    domains = np.broadcast_to(np.maximum(rule.domains[nodes], 0), lead.shape)
+                    freed = _freed_by_units(model, rule)[model.unit[:, nodes], domains]
+                    np.copyto(uses[at], freed, where=lead & (rule.domains[nodes] >= 0))
+        emptied = np.concatenate(room) + uses.sum(axis=1)
         return emptied, uses, candidates, violating & candidates
 
     def _violating_units(self, candidates: Flags, violating: Flags, nodes: Ints) -> Flags:
@@ -285,6 +291,14 @@ class Stairs:
         """Return bool[D, M]: pods of gangs that can lose none more, and have not fallen below yet."""
         last = [gang for gang, spare in self.model.spare.items() if self._lost[gang] == spare]
         return np.isin(self.model.gang[:, nodes], last)
+
+
+def _freed_by_units(model: Model, rule: RoomRule) -> Ints:
+    """Return int64[units, domains], what each unit takes of a rule on all nodes. O(slots · nodes)."""
+    freed = np.zeros((len(model.units), rule.room.size), np.int64)
+    slots, nodes = np.nonzero((model.unit > 0) & (rule.domains >= 0))
+    np.add.at(freed, (model.unit[slots, nodes], rule.domains[nodes]), rule.use[slots, nodes])
+    return freed
 
 
 def _less(terms: list[Ints], members: int, best: list[Ints], count: Ints) -> Flags:
