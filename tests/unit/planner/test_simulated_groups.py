@@ -155,3 +155,15 @@ def test_a_class_that_a_dump_lacks_has_its_pods_own_priority_not_that_of_their_g
     assert there.snapshot.priority_classes["told"].value == 3
     (entered,) = there.snapshot.pods.values()
     assert entered.priority == 7
+
+
+def test_a_resource_that_no_node_offers_is_a_refusal() -> None:
+    manifest = members(1)
+    container = manifest[0]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+
+    answer = simulated(world(node("a")), group(least=1), manifest)
+
+    assert answer.result == "refused"
+    assert answer.diagnosis is not None
+    assert answer.diagnosis.message == "no node offers nvidia.com/gpu"

@@ -174,6 +174,10 @@ def _begun(
             if question.preemptor.uid not in snapshot.pods:
                 return GangRefusal(scope, NOT_SEEN, f"a pod of group {gang.name} has not been seen yet")
             asked, missing, left_out = modelled(snapshot, question.needs)
+            # No filter of kube-scheduler has looked at members one by one where they are simulated.
+            absent = {name for name, amount in question.needs.items() if amount} - asked.keys()
+            absent = {name for name in absent if name not in snapshot.node_resources}
+            missing = missing or min(absent - snapshot.served_by_devices(absent), default="")
             if missing:
                 return GangRefusal(scope, NOT_OFFERED, f"no node offers {missing}")
             uncounted += left_out
