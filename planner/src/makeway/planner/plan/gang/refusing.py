@@ -69,10 +69,11 @@ def refused(
 def _is_searched(model: Model) -> bool:
     """Report whether nothing but the policy can keep members from the room that there is with all gone.
 
-    So it is for members of one kind that no rule ties to other nodes than their own.
+    So it is for members of one kind that no rule and no unit ties to other nodes than their own. With units
+    another plan may need fewer victims.
     """
     tied = model.spreads or model.affinities or any(not rule.alone for rule in model.rooms)
-    return len(model.counts) == 1 and not tied
+    return len(model.counts) == 1 and not tied and not model.unit[model.removable].any()
 
 
 def _spares(model: Model, gang: GangQuestion) -> bool:
