@@ -125,10 +125,12 @@ def test_where_places_were_not_found_it_is_not_said_that_there_are_none() -> Non
     names = [f"n{n}" for n in range(12)]
     snapshot = make_snapshot(names, [make_pod(f"p{name}", name, LOW, 500) for name in names])
 
-    found = refused(snapshot, of_two_sizes(snapshot, 12, 24))
+    exactly = planned(snapshot, of_two_sizes(snapshot, 12, 24))
+    found = refused(snapshot, of_two_sizes(snapshot, 19, 11))
     too_many = refused(snapshot, of_two_sizes(snapshot, 12, 25))
     too_large = refused(snapshot, of_two_sizes(snapshot, 25, 1))
 
+    assert len(exactly.victims) == 12
     assert found.reason == NOT_FOUND
     assert found.missing == {}
     assert (too_many.reason, too_large.reason) == (NO_ROOM, NO_ROOM)

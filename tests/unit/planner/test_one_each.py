@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits
-from makeway.planner.plan.gang import planner
+from makeway.planner.plan.gang import solving
 from makeway.planner.plan.gang.draft import Draft
 from makeway.planner.plan.gang.one_each import one_each
 from makeway.planner.plan.gang.planner import plan_gang
@@ -36,7 +36,7 @@ class Found:
             self.drafts.append(None if off else known(*arguments))  # type: ignore[arg-type]
             return self.drafts[-1]
 
-        monkeypatch.setattr(planner, "one_each", watched)
+        monkeypatch.setattr(solving, "one_each", watched)
 
     def __bool__(self) -> bool:
         return any(draft is not None for draft in self.drafts)
@@ -73,7 +73,11 @@ def test_no_search_finds_a_cheaper_plan(monkeypatch: pytest.MonkeyPatch) -> None
                 plan = plan_gang(snapshot, gang(snapshot, size, count), NOW)
                 prices.append(plan.price.key(objective) if isinstance(plan, GangPlan) else None)
                 known += bool(found)
-        assert prices[0] == prices[1], seed
+        # Of plans alike by every term a search does not look for the pods that started last.
+        assert (prices[0] is None) == (prices[1] is None), seed
+        if prices[0] is not None and prices[1] is not None:
+            assert prices[0][:-1] == prices[1][:-1], seed
+            assert prices[0] <= prices[1], seed
     assert known > 50
 
 

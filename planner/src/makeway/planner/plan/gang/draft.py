@@ -177,8 +177,8 @@ def holds(model: Model, draft: Draft) -> bool:
     )
 
 
-def trimmed(model: Model, draft: Draft) -> Draft:
-    """Return a draft without pods that need not go, the most important ones offered back first.
+def trimmed(model: Model, draft: Draft, base: Draft | None = None) -> Draft:
+    """Return a draft without pods that need not go, but for a base's, the most important ones offered first.
 
     O(slots · nodes of the draft) where no rule but room of single nodes counts, else O(victims · members) for
     few victims.
@@ -186,7 +186,10 @@ def trimmed(model: Model, draft: Draft) -> Draft:
     ruled = bool(model.rooms or model.spreads or model.affinities)
     if not draft.singles or (ruled and len(draft.singles) > FEW):
         return draft
-    slots, nodes = places_of(draft.singles)
+    offered = draft.singles - base.singles if base is not None else draft.singles
+    if not offered:
+        return draft
+    slots, nodes = places_of(offered)
     places = np.unique(nodes)
     candidates = np.zeros((model.removable.shape[0], places.size), np.bool_)
     candidates[slots, np.searchsorted(places, nodes)] = True

@@ -33,7 +33,7 @@ STEPS_A_CHUNK = 20
 ROUNDS = 4
 """Times that all nodes are priced where room in a large domain grew meanwhile."""
 
-NODES_A_CHUNK = 512
+NODES_A_CHUNK = 256
 """Nodes that are priced between two pauses at first."""
 
 Entry = tuple[tuple[float, ...], int, int, int, int, int, int, bool]
@@ -56,18 +56,20 @@ class Filled:
 
 def fill(
     model: Model,
+    base: Draft,
     level: int,
     objective: tuple[GroupTerm, ...],
     *,
     strict: bool,
     turns: tuple[tuple[int, ...], ...] = (),
 ) -> Generator[None, None, Filled]:
-    """Place as many members as have to be; no victim has a priority above `level`.
+    """Place as many members as have to be; no victim beside those of a base has a priority above `level`.
 
     `strict`: no budget is violated. `turns`: classes that are placed together, in this order; none: all.
     Pauses now and then. O(nodes · slots · members of a node) and O(slots · members of a node) a step.
     """
     filling = _Filling(model, level, objective, strict=strict)
+    filling.go_on(base)
     for classes in turns or (tuple(range(len(model.counts))),):
         yield from filling.run(classes)
     next_best = tuple(dict.fromkeys(entry[3] for entry in sorted(filling.heap)[:64]))
@@ -81,6 +83,7 @@ def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Gener
         return draft
     filling = _Filling(model, -MOST, objective, strict=True)
     filling.go_on(draft)
+    filling.missing = more
     yield from filling.run(tuple(range(len(model.counts))))
     return filling.draft
 
@@ -109,7 +112,7 @@ class _Filling:
         self._opens: tuple[int, ...] = ()
 
     def go_on(self, draft: Draft) -> None:
-        """Begin with what a draft has placed; all that is missing then are members beyond."""
+        """Begin with what a draft has placed, and without its victims."""
         model = self.model
         self.draft = draft.copy()
         self._stairs.charge(Draft({}, draft.singles, draft.units))
@@ -118,7 +121,7 @@ class _Filling:
             self._stairs.place(cls, node, count)
             self._placing.place(cls, node, count)
             self._left[cls] -= count
-        self.missing = sum(self._left)
+        self.missing = model.must - draft.placed
 
     def run(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
         """Take steps for some classes until all that have to be are placed, or no step is left."""

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft
+from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
 from makeway.planner.plan.gang.model import Model, RoomRule
 from makeway.planner.snapshot.columns import MOST, Ints
 
 
-def fillings(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, None, list[Filled]]:
+@dataclass(frozen=True, slots=True)
+class First:
+    """First plans. `low`: none has all victims below this priority; `out_of_question`: there is none."""
+
+    filled: list[Filled]
+    low: int
+    out_of_question: bool = False
+
+
+def fillings(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, First]:
     """Return first plans: at the least level without a violated budget, or else with.
 
-    Where the objective has another order, both, and those at the highest level.
+    Where the objective has another order, both, and those at the highest level. `base`: who goes in each.
     """
     levels = [-MOST, *np.unique(model.priority[model.removable]).tolist()]
+    highest = price_of(model, base).highest
+    levels = [one for one in levels if one >= highest] or levels[-1:]
     room = room_for(model, levels[-1])
     if room < model.must:
-        return [Filled(Draft(), model.must - room, ())]
+        return First([Filled(Draft(), model.must - room, ())], levels[-1], out_of_question=True)
     yield
     low, high = 0, len(levels) - 1
     while low < high:
@@ -36,14 +48,14 @@ def fillings(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, 
     for strict in (True, False):
         if not strict and not model.budgets.any():
             break
-        least = yield from _at_least_level(model, levels[low:], objective, strict=strict)
+        least = yield from _at_least_level(model, base, levels[low:], objective, strict=strict)
         found.append(least)
         if least.missing:
             continue
         if budgets_first:
             break
-        found.append((yield from _at(model, levels[-1], objective, strict=strict)))
-    return found
+        found.append((yield from _at(model, base, levels[-1], objective, strict=strict)))
+    return First(found, levels[low])
 
 
 def room_for(model: Model, level: int) -> int:
@@ -111,17 +123,17 @@ def _each_alone(model: Model, level: int) -> Ints:
 
 
 def _at_least_level(
-    model: Model, levels: list[int], objective: tuple[GroupTerm, ...], *, strict: bool
+    model: Model, base: Draft, levels: list[int], objective: tuple[GroupTerm, ...], *, strict: bool
 ) -> Generator[None, None, Filled]:
     """Return a first plan at the lowest of some levels, or that which comes nearest to one."""
-    first = yield from _at(model, levels[0], objective, strict=strict)
+    first = yield from _at(model, base, levels[0], objective, strict=strict)
     if not first.missing or len(levels) == 1:
         return first
-    least = yield from _at(model, levels[-1], objective, strict=strict)
+    least = yield from _at(model, base, levels[-1], objective, strict=strict)
     low, high = 1, len(levels) - 1
     while low < high and not least.missing:
         middle = (low + high) // 2
-        tried = yield from _at(model, levels[middle], objective, strict=strict)
+        tried = yield from _at(model, base, levels[middle], objective, strict=strict)
         if tried.missing:
             low = middle + 1
         else:
@@ -130,13 +142,13 @@ def _at_least_level(
 
 
 def _at(
-    model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool
+    model: Model, base: Draft, level: int, objective: tuple[GroupTerm, ...], *, strict: bool
 ) -> Generator[None, None, Filled]:
     """Return a first plan at one level: all classes at once, else the largest members first."""
-    filled = yield from fill(model, level, objective, strict=strict)
+    filled = yield from fill(model, base, level, objective, strict=strict)
     if filled.missing and len(model.counts) > 1:
         size = model.need.sum(axis=1)
         turns = tuple((cls,) for cls in sorted(range(len(model.counts)), key=lambda cls: -int(size[cls])))
-        again = yield from fill(model, level, objective, strict=strict, turns=turns)
+        again = yield from fill(model, base, level, objective, strict=strict, turns=turns)
         filled = min(filled, again, key=lambda one: one.missing)
     return filled

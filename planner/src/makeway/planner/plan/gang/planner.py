@@ -7,7 +7,6 @@ taken. What is returned has been placed member by member under every rule that h
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -21,17 +20,15 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
-from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, trimmed
+from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
-from makeway.planner.plan.gang.levels import fillings, usable
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
-from makeway.planner.plan.gang.one_each import one_each
-from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.refusing import refused
 from makeway.planner.plan.gang.result import GangDomain, GangPlan, GangRefusal
-from makeway.planner.plan.gang.search import improve, improve_part, rank_of
+from makeway.planner.plan.gang.search import rank_of
+from makeway.planner.plan.gang.solving import solve
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.planner import modelled, potential_nodes
 from makeway.planner.plan.refusal.text import (
@@ -43,15 +40,6 @@ from makeway.planner.plan.refusal.text import (
 from makeway.planner.plan.result import Scope
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
-
-SEARCHED_WHOLE: Final = 8
-"""Nodes with room of which all plans are looked at."""
-
-SEARCHED: Final = 3
-"""Nodes of a larger plan that are looked at again together, and as many that come next."""
-
-ROUNDS: Final = 3
-"""Times that this is done."""
 
 MOST_DOMAIN_STEPS: Final = 2000
 """Members that are placed on trial in domains after the first that has room."""
@@ -129,8 +117,8 @@ def _attempt(
         if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
             continue
         steps += part.must if best is not None else 0
-        draft, missing_members = yield from _solve(part, objective)
-        room = model.must - missing_members
+        solved = yield from solve(part, Draft(), objective)
+        draft, room = solved.draft, model.must - solved.missing
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
         placeable = max(placeable, room)
         if draft is None:
@@ -199,66 +187,3 @@ def _begun(
             yield
             continue
         return scope, model, tuple(needs), tuple(dict.fromkeys((*model.left_out, *uncounted)))
-
-
-def _solve(model: Model, objective: tuple[GroupTerm, ...]) -> Generator[None, None, tuple[Draft | None, int]]:
-    """Return the best draft that was found, and how many members had no room at the least."""
-    nodes = usable(model)
-    if (cheapest := one_each(model, nodes, objective)) is not None:
-        return cheapest, 0
-    yield
-    best: Draft | None = None
-    missing = model.must
-    next_best: tuple[int, ...] = ()
-    for filled in (yield from fillings(model, objective)):
-        missing = min(missing, 0 if filled.bounded else filled.missing)
-        if filled.missing:
-            continue
-        draft = trimmed(model, filled.draft)
-        yield
-        if not holds(model, draft):
-            continue
-        if best is None or rank_of(model, draft, objective) < rank_of(model, best, objective):
-            best, next_best = draft, filled.next_best
-        yield
-    whole = len(nodes) <= SEARCHED_WHOLE
-    if best is not None and not best.singles and not best.units:
-        return best, 0
-    if whole:
-        best = yield from improve(model, best, nodes, objective)
-        return best, missing if best is None else 0
-    if best is None:
-        return None, missing
-    for turn in range(ROUNDS):
-        used = _dearest(model, best)[turn * SEARCHED : (turn + 1) * SEARCHED]
-        more = [node for node in next_best if node not in {place for place, _ in best.members}]
-        if not used:
-            break
-        yield
-        part = (*used, *more[turn * SEARCHED : (turn + 1) * SEARCHED])
-        best = yield from improve_part(model, best, part, objective, most_steps=2_000)
-    return best, 0
-
-
-def _dearest(model: Model, draft: Draft) -> list[int]:
-    """Return the nodes of a draft on which pods go, those first where most goes for a member.
-
-    Pods of the highest priority count most.
-    """
-    cost: defaultdict[int, int] = defaultdict(int)
-    highest: defaultdict[int, int] = defaultdict(int)
-    count: defaultdict[int, int] = defaultdict(int)
-    if draft.singles:
-        slots, nodes = places_of(draft.singles)
-        priorities, costs = model.priority[slots, nodes], np.zeros(model.nodes, np.int64)
-        np.add.at(costs, nodes, priorities + SHIFT)
-        highest.update(Counter(nodes[priorities == priorities.max()].tolist()))
-        cost.update((node, int(costs[node])) for node in np.unique(nodes).tolist())
-    for (node, _), members in draft.members.items():
-        count[node] += members
-
-    def of_member(node: int) -> tuple[float, float, int]:
-        members = max(count[node], 1)
-        return -highest[node] / members, -cost[node] / members, int(model.rank[node])
-
-    return sorted(cost, key=of_member)

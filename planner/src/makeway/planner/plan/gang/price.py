@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +40,12 @@ class Price:
 
     def key(self, objective: tuple[GroupTerm, ...]) -> Key:
         """Return the terms in the order of the objective; those that it leaves out do not count."""
-        terms = {
+        terms = self.terms()
+        return (*(terms[term] for term in objective), -self.start)
+
+    def terms(self) -> dict[GroupTerm, int]:
+        """Return the terms by name."""
+        return {
             "budgets": self.violations,
             "highestPriority": self.highest,
             "groups": self.broken,
@@ -47,4 +53,29 @@ class Price:
             "prioritySum": self.priority_sum,
             "victims": self.victims,
         }
-        return (*(terms[term] for term in objective), -self.start)
+
+
+EXACT: Final = 2**52
+"""Below it every whole number is exact in each part of a complex number."""
+
+
+def weights_of(objective: tuple[GroupTerm, ...], most: Mapping[str, int]) -> dict[GroupTerm, complex]:
+    """Return by what each term counts in one complex number that orders as they do, one after the other.
+
+    numpy orders complex numbers by their real part and then by the other one, so that a sum of them is a sum
+    of prices. `most`: what each term is below; one that is missing there adds nothing. Terms at the end for
+    which there is no place are left out.
+    """
+    terms = [term for term in objective if term in most]
+    while terms:
+        found: dict[GroupTerm, complex] = {}
+        part, scale = 1j, 1
+        for term in reversed(terms):
+            if scale * most[term] > EXACT and part == 1j:
+                part, scale = 1 + 0j, 1
+            found[term] = part * scale
+            scale *= most[term]
+        if scale <= EXACT:
+            return {term: found[term] for term in terms}
+        terms.pop()
+    return {}

@@ -1,77 +1,49 @@
-"""The cheapest plan over a few nodes, all else as it is: branch and bound, within a number of steps.
+"""The cheapest plan over some nodes, all else as it is: a knapsack over nodes, and what ties them together.
 
-A first plan takes the cheapest steps one after the other, which is not always cheapest in all: a unit may
-make room on three nodes, a budget may be spent better elsewhere, a step may take more than is still missing.
-With few nodes all of the plan is looked at; with many the nodes where it costs most, and some that come next.
+Of each node it is known what can be done there (`options`). Without ties a plan's price is the sum over its
+nodes, and the cheapest sum for each number of members is found node by node: min-plus convolution. That is a
+bound where budgets, gangs or wide rules tie nodes together, by which then the most promising beginnings are
+kept, node by node. Sets of units that go are tried in the order of their bounds.
 
-Victims are pods of nodes that get members, and units that have pods there.
+Work is counted in elements of arrays, so the same plan comes of it on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft, Placing, Slot, holds, price_of, slots_of
+from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
+from makeway.planner.plan.gang.effects import PASSED, Effects
 from makeway.planner.plan.gang.model import Model
-from makeway.planner.plan.gang.price import NO_PRIORITY, Key, Price
-from makeway.planner.snapshot.columns import Ints
+from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
+from makeway.planner.plan.gang.price import Key, Price
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
-MOST_STEPS: Final = 20_000
-"""Steps of one search: some 100 ms."""
+MOST_ELEMENTS: Final = 30_000_000
+"""Elements of arrays that one search looks at: some 300 ms."""
 
-STEPS_A_CHUNK: Final = 25
-"""Steps between two pauses: some 10 ms."""
+WIDTHS: Final = (64, 1024)
+"""Beginnings that are kept at each node, first and where that was not certain to be enough."""
 
-MOST_SETS: Final = 48
-"""Sets of victims that are looked at for the same members on one node."""
+MOST_LEVELS: Final = 12
+"""Priorities up to which a search is made where a victim's priority does not count before their number."""
 
-MOST_SET_STEPS: Final = 500
-"""Steps in which these are looked for."""
+MOST_UNITS: Final = 5
+"""Units of which all sets are tried; of more, those near the best."""
 
-MOST_COUNTS: Final = 64
-"""Combinations of members that are looked at on one node."""
+MOST_GRID: Final = 4096
+"""Combinations of members still to place up to which the bound knows their classes."""
 
-MOST_UNITS: Final = 4
-"""Units of which all combinations are tried; of more, each by itself."""
+MOST_ENDS: Final = 24
+"""Ends of one search that are held against all rules."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """Members on one node, by class, and the pods that go there. `cost`: their shifted priorities.
-
-    `highest`: the highest of their priorities, `highest_victims`: how many of them have it.
-    """
-
-    members: tuple[int, ...]
-    slots: tuple[Slot, ...]
-    cost: int
-    highest: int
-    highest_victims: int
-
-    @property
-    def total(self) -> int:
-        return sum(self.members)
-
-
-Chosen = tuple[tuple[int, _Option], ...]
-"""What is done on which nodes."""
-
-_Branch = tuple[int, int, list[int], Chosen]
-"""Place of the next node, members that are missing, those left of each class, and what is chosen."""
-
-
-@dataclass(slots=True)
-class _Best:
-    """The best draft so far."""
-
-    key: tuple[Key, tuple[int, ...]] | None
-    draft: Draft | None
+NEVER: Final = np.complex128(complex(np.inf, 0))
 
 
 def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> tuple[Key, tuple[int, ...]]:
@@ -80,325 +52,342 @@ def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> tup
     return price_of(model, draft).key(objective), tuple(names)
 
 
+@dataclass(slots=True)
+class _Work:
+    """The best draft so far, and how many elements are left."""
+
+    best: Draft | None
+    price: Price | None
+    left: int = MOST_ELEMENTS
+
+
 def improve(
-    model: Model,
-    draft: Draft | None,
-    nodes: tuple[int, ...],
-    objective: tuple[GroupTerm, ...],
-    *,
-    most_steps: int = MOST_STEPS,
+    model: Model, draft: Draft | None, base: Draft, nodes: Ints, objective: tuple[GroupTerm, ...], *, low: int
 ) -> Generator[None, None, Draft | None]:
     """Return a draft that is no worse, with other members and victims on some nodes; None without any.
 
-    `draft`: holds already; None to look for a first one on these nodes alone.
+    `draft`: holds already; None to look for a first one. `base`: what stays of it whatever is found.
+    `low`: no plan has all its victims below this priority. Pauses now and then.
     """
-    best = _Best(None if draft is None else rank_of(model, draft, objective), draft)
-    fixed = Draft() if draft is None else _without(model, draft, nodes)
-    search = _Search(model, fixed, nodes, objective=objective, best=best, steps=most_steps)
-    for units in _combinations(model, fixed, nodes):
-        yield from search.with_units(units)
-        if search.steps <= 0:
-            break
-    return best.draft
+    work = _Work(draft, None if draft is None else price_of(model, draft))
+    here = model.removable[:, nodes]
+    levels = [one for one in (-MOST, *np.unique(model.priority[:, nodes][here]).tolist()) if one >= low]
+    levels = levels or [MOST]
+    before = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective
+    if "highestPriority" not in objective or "highestVictims" in before:
+        for level in reversed(levels[-MOST_LEVELS:]):
+            yield from _at(model, work, base, nodes, level=level, objective=objective)
+        return work.best
+
+    def is_least() -> bool:
+        return work.price is not None and not any(work.price.key(objective)[: len(before)])
+
+    yield from _at(model, work, base, nodes, level=levels[0], objective=objective)
+    tried = {levels[0]}
+    if not is_least():
+        yield from _at(model, work, base, nodes, level=levels[-1], objective=objective)
+        tried.add(levels[-1])
+    first, last = 1, len(levels) - 1
+    while work.price is not None and work.price.highest > levels[0] and first < last:
+        middle = (first + last) // 2
+        yield from _at(model, work, base, nodes, level=levels[middle], objective=objective)
+        tried.add(levels[middle])
+        if work.price.highest <= levels[middle]:
+            last = middle
+        else:
+            first = middle + 1
+    if work.price is not None and work.price.highest in set(levels) - tried:
+        yield from _at(model, work, base, nodes, level=work.price.highest, objective=objective)
+    return work.best
 
 
-def improve_part(
-    model: Model, draft: Draft, nodes: tuple[int, ...], objective: tuple[GroupTerm, ...], *, most_steps: int
-) -> Generator[None, None, Draft]:
-    """Return a draft that is no worse, after a search over some nodes as if there were no others.
-
-    O(steps + victims). Not where rules tie nodes together.
-    """
-    if model.spreads or model.affinities or any(not rule.alone for rule in model.rooms):
-        return draft
-    fixed = _without(model, draft, nodes)
-    counts = list(model.counts)
-    for (_, cls), count in fixed.members.items():
-        counts[cls] -= count
-    debits, spare = dict(model.debits), dict(model.spare)
-    if model.has_budgets or spare:
-        for slot in fixed.singles:
-            for key in model.snapshot.budgets.charged(int(model.budgets[slot])):
-                debits[key] = debits.get(key, 0) + 1
-            gang = int(model.gang[slot])
-            if gang in spare:
-                spare[gang] -= 1
-    part = replace(
-        model.within(np.array(nodes)),
-        counts=tuple(counts),
-        must=model.must - fixed.placed,
-        debits=debits,
-        spare={gang: left for gang, left in spare.items() if left >= 0},
-    )
+def _at(
+    model: Model, work: _Work, base: Draft, nodes: Ints, *, level: int, objective: tuple[GroupTerm, ...]
+) -> Generator[None, None, None]:
+    """Look for a better draft than the best, without victims above a level."""
+    effects = Effects(model, level, objective, nodes, base)
     yield
-    inner = yield from improve(part, None, tuple(range(len(nodes))), objective, most_steps=most_steps)
-    if inner is None:
-        return draft
-    merged = fixed.copy()
-    merged.units |= inner.units
-    merged.singles |= {(slot, nodes[node]) for slot, node in inner.singles}
-    merged.members |= {(nodes[node], cls): count for (node, cls), count in inner.members.items()}
-    better = rank_of(model, merged, objective) < rank_of(model, draft, objective)
-    return merged if better and holds(model, merged) else draft
+    search = _Search(effects, base, objective, work)
+    yield from search.run()
 
 
-def _without(model: Model, draft: Draft, nodes: tuple[int, ...]) -> Draft:
-    """Return a draft without what is on some nodes, and without units that have pods there."""
-    there = set(nodes)
-    touched = {int(unit) for unit in np.unique(model.unit[:, list(nodes)])}
-    return Draft(
-        {key: count for key, count in draft.members.items() if key[0] not in there},
-        {slot for slot in draft.singles if slot[1] not in there},
-        draft.units - touched,
-    )
+def _ceiling(effects: Effects, price: Price | None, objective: tuple[GroupTerm, ...]) -> np.complex128:
+    """Return the cost below which a plan at the level of some effects is better than a price."""
+    if price is None:
+        return NEVER
+    terms = price.terms()
+    if "highestPriority" not in objective or price.highest == effects.level:
+        return np.complex128(effects.price(terms))
+    before = [one for one in objective[: objective.index("highestPriority")] if one in effects.weights]
+    cost = effects.price({term: terms[term] for term in before})
+    if price.highest < effects.level:
+        return np.complex128(cost)
+    return np.complex128(cost + effects.weights[before[-1]]) if before else NEVER
 
 
-def _combinations(model: Model, fixed: Draft, nodes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield which units go besides those of the fixed part, none first."""
-    there = model.unit[:, list(nodes)][model.removable[:, list(nodes)]]
-    units = [int(unit) for unit in np.unique(there) if unit and unit not in fixed.units]
-    yield ()
-    for size in range(1, (len(units) if len(units) <= MOST_UNITS else 1) + 1):
-        yield from combinations(units, size)
+@dataclass(slots=True)
+class _Layer:
+    """Beginnings after one node. `states`: int64[n, C + A]; `came`, `did`: int64[n], from where and how."""
+
+    states: Ints
+    costs: Costs
+    came: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    did: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class _Search:
-    """One search; `steps` are left of it."""
+    """One search at one level."""
 
-    def __init__(
-        self,
-        model: Model,
-        fixed: Draft,
-        nodes: tuple[int, ...],
-        *,
-        objective: tuple[GroupTerm, ...],
-        best: _Best,
-        steps: int,
-    ) -> None:
-        self.model = model
-        self.steps = steps
-        self._fixed = fixed
-        self._nodes = nodes
-        self._objective = objective
-        self._counts_highest = "highestPriority" in objective[: _place(objective, "highestVictims")]
-        self._best = best
-        self._left = list(model.counts)
-        for (_, cls), count in fixed.members.items():
-            self._left[cls] -= count
-        self._missing = model.must - fixed.placed
+    def __init__(self, effects: Effects, base: Draft, objective: tuple[GroupTerm, ...], work: _Work) -> None:
+        self.effects, self.base, self.work, self.objective = effects, base, work, objective
+        self.model = model = effects.model
+        left = np.array(model.counts, np.int64)
+        for (_, cls), count in base.members.items():
+            left[cls] -= count
+        self.left, self.missing = left, model.must - base.placed
+        self.units = [unit for unit in effects.units if unit not in base.units]
+        self.nodes = self._ordered(effects.nodes)
+        self.known: dict[tuple[int, tuple[int, ...]], Options] = {}
+        self.units_at = [set(np.unique(model.unit[:, node]).tolist()) for node in self.nodes.tolist()]
+        shape = (left + 1).tolist()
+        self.gridded = left.size > 1 and self.missing == left.sum() and np.prod(left + 1.0) <= MOST_GRID
+        self.shape = tuple(shape) if self.gridded else (self.missing + 1,)
 
-    def with_units(self, units: tuple[int, ...]) -> Generator[None, None, None]:
-        """Look at all plans in which these units go, and no others on these nodes."""
-        base = self._fixed.copy()
-        base.units |= set(units)
-        price = price_of(self.model, base)
-        if self._is_worse(price):
+    def _ordered(self, nodes: Ints) -> Ints:
+        """Return nodes so that those of one domain of a wide rule come together."""
+        model = self.model
+        keys = [model.rank[nodes]]
+        keys += [rule.domains[nodes] for rule in model.rooms if not rule.alone]
+        keys += [rule.domains[nodes] for rule in model.spreads]
+        return np.asarray(nodes[np.lexsort(keys)])
+
+    @property
+    def ceiling(self) -> np.complex128:
+        return _ceiling(self.effects, self.work.price, self.objective)
+
+    def run(self) -> Generator[None, None, None]:
+        """Try sets of units, those with the least bounds first, and then those near the best."""
+        tried: set[tuple[int, ...]] = set()
+        turn = list(self._sets_of_units())
+        while turn and self.work.left > 0:
+            bounded = []
+            for units in turn:
+                tried.add(units)
+                base = Draft(self.base.members, self.base.singles, self.base.units | set(units))
+                start = self.effects.start(base)
+                cost = self.effects.base_cost(base) + self._beyond(start[None])[0]
+                if not cost < self.ceiling:
+                    continue
+                options = yield from self._options(base, units)
+                bounds = self._bounds(options)
+                yield
+                if (least := cost + bounds[0][self._whole()]) < self.ceiling:
+                    bounded.append((least.real, least.imag, units, base, start, options, bounds))
+            bounded.sort(key=lambda one: one[:3])
+            found = False
+            for real, imag, _, base, start, options, bounds in bounded:
+                if self.work.left <= 0 or not np.complex128(complex(real, imag)) < self.ceiling:
+                    continue
+                before = self.work.best
+                yield from self._descend(base, start, options, bounds)
+                found |= self.work.best is not before
+            turn = []
+            if len(self.units) > MOST_UNITS and found and self.work.best is not None:
+                turn = [one for one in self._near(self.work.best.units) if one not in tried]
+
+    def _whole(self) -> tuple[int, ...]:
+        return tuple(size - 1 for size in self.shape)
+
+    def _sets_of_units(self) -> Iterator[tuple[int, ...]]:
+        if len(self.units) <= MOST_UNITS:
+            yield from chain.from_iterable(
+                combinations(self.units, size) for size in range(len(self.units) + 1)
+            )
             return
-        options = []
-        for node in self._nodes:
-            options.append(self._options(node, base.units))
-            yield
-        # The nodes with the cheapest steps first: a good plan early cuts off more.
-        order = sorted(
-            range(len(options)), key=lambda at: min((o.cost / o.total for o in options[at]), default=0)
-        )
-        self._by_node = [options[at] for at in order]
-        self._places = [self._nodes[at] for at in order]
-        self._least = self._bounds()
-        self._base, self._base_price = base, price
-        yield from self._descend()
+        yield ()
+        first: tuple[int, ...] = ()
+        if self.work.best is not None:
+            first = tuple(sorted(self.work.best.units & set(self.units)))
+        seen = {()}
+        for one in (first, *self._near(set(first)), *((unit,) for unit in self.units)):
+            if one not in seen:
+                seen.add(one)
+                yield one
 
-    def _bounds(self) -> list[list[int | None]]:
-        """Return the least cost of 0, 1 … members on the nodes from each on; None where impossible."""
-        last: list[int | None] = [0] + [None] * max(self._missing, 0)
+    def _near(self, units: set[int]) -> Iterator[tuple[int, ...]]:
+        """Yield sets that differ from one in a unit, or in one that is exchanged."""
+        mine = units & set(self.units)
+        for unit in self.units:
+            yield tuple(sorted(mine ^ {unit}))
+        for less in sorted(mine):
+            for more in self.units:
+                if more not in mine:
+                    yield tuple(sorted((mine - {less}) | {more}))
+
+    # -------------------------------------------------------------------------------------- nodes
+
+    def _options(self, base: Draft, units: tuple[int, ...]) -> Generator[None, None, list[Options]]:
+        model = self.model
+        ruled = any(rule.alone for rule in model.rooms)
+        placing: Placing | None = None
+        found = []
+        for place, node in enumerate(self.nodes.tolist()):
+            key = node, tuple(unit for unit in units if unit in self.units_at[place])
+            if key not in self.known:
+                if placing is None:
+                    placing = Placing(model)
+                    if ruled:
+                        placing.remove(gone(model, base))
+                going = np.isin(model.unit[:, node], list(base.units)) & (model.unit[:, node] > 0)
+                for slot, at in base.singles:
+                    going[slot] |= at == node
+                one = options_of(self.effects, node, going, placing, left=self.left, missing=self.missing)
+                self.work.left -= one.elements
+                self.known[key] = one
+                yield
+            found.append(self.known[key])
+        return found
+
+    def _bounds(self, options: list[Options]) -> list[Costs]:
+        """Return the least costs of what is still to place on the nodes from each on, were they not tied."""
+        last = np.full(self.shape, NEVER)
+        last[(0,) * len(self.shape)] = 0
         bounds = [last]
-        for options in reversed(self._by_node):
-            cheapest: dict[int, int] = {}
-            for one in options:
-                cheapest[one.total] = min(one.cost, cheapest.get(one.total, one.cost))
-            row = list(bounds[0])
-            for wanted in range(len(row)):
-                for total, cost in cheapest.items():
-                    rest = bounds[0][wanted - total] if total <= wanted else None
-                    if rest is not None and (row[wanted] is None or rest + cost < row[wanted]):  # type: ignore[operator]
-                        row[wanted] = rest + cost
+        for one in reversed(options):
+            row = bounds[0].copy()
+            sizes = one.members if self.gridded else one.members.sum(axis=1)[:, None]
+            order = np.lexsort((one.costs.imag, one.costs.real, *sizes.T))
+            sizes, costs = sizes[order], one.costs[order]
+            first = np.r_[True, (sizes[1:] != sizes[:-1]).any(axis=1)]
+            for size, cost in zip(sizes[first].tolist(), costs[first].tolist(), strict=True):
+                if any(size):
+                    to = tuple(slice(many, None) for many in size)
+                    of = tuple(slice(0, most - many) for many, most in zip(size, self.shape, strict=True))
+                    row[to] = np.minimum(row[to], bounds[0][of] + cost)
+            self.work.left -= row.size * int(first.sum())
             bounds.insert(0, row)
         return bounds
 
-    def _descend(self) -> Generator[None, None, None]:
-        """Look at what can be done on one node after the other, depth first; pause now and then."""
-        stack: list[_Branch] = [(0, self._missing, self._left, ())]
-        while stack and self.steps > 0:
-            at, missing, left, chosen = stack.pop()
-            self.steps -= 1
-            if not self.steps % STEPS_A_CHUNK:
-                yield
-            if missing == 0:
-                self._conclude(chosen)
-                continue
-            cost = self._base_price.priority_sum + sum(option.cost for _, option in chosen)
-            highest = max((option.highest for _, option in chosen), default=NO_PRIORITY)
-            highest = max(highest, self._base_price.highest)
-            rest = self._least[at][missing] if at < len(self._by_node) else None
-            if rest is None or self._is_worse(self._partial(chosen, cost + rest, highest)):
-                continue
-            stack.append((at + 1, missing, left, chosen))
-            # The cheapest comes off the stack first.
-            for option in reversed(self._by_node[at]):
-                if option.total > missing or any(
-                    asked > has for asked, has in zip(option.members, left, strict=True)
-                ):
-                    continue
-                rest_of = [has - asked for asked, has in zip(option.members, left, strict=True)]
-                stack.append((at + 1, missing - option.total, rest_of, (*chosen, (self._places[at], option))))
+    # --------------------------------------------------------------------------------------- ties
 
-    def _partial(self, chosen: Chosen, cost: int, highest: int) -> Price:
-        """Return a price that no plan with what is chosen so far is below."""
-        model = self.model
-        slots = [slot for _, option in chosen for slot in option.slots]
-        if not slots:
-            return replace(self._base_price, priority_sum=cost, highest=highest)
-        if not self._has_more:
-            base = self._base_price
-            return replace(
-                base,
-                highest=highest,
-                highest_victims=(base.highest_victims if base.highest == highest else 0)
-                + sum(option.highest_victims for _, option in chosen if option.highest == highest),
-                priority_sum=cost,
-                victims=base.victims + len(slots),
-            )
-        draft = self._base.copy()
-        draft.singles.update(slots)
-        return replace(price_of(model, draft), priority_sum=cost, highest=highest)
+    def _beyond(self, effects: Ints) -> Costs:
+        """Return complex[n], what is to be paid beyond the caps of columns, which are set back. In place."""
+        of, weights = self.effects, self.effects.weights
+        over = np.maximum(effects - of.cap, 0)
+        cost = over[:, of.soft].sum(axis=1) * weights.get("budgets", 0j)
+        cost = cost + (over[:, of.breaking] > 0).sum(axis=1) * weights.get("groups", 0j)
+        effects[:, of.soft] = np.minimum(effects, of.cap)[:, of.soft]
+        effects[:, of.breaking] = np.where(over > 0, PASSED, effects)[:, of.breaking]
+        return np.asarray(np.where((over[:, of.hard] > 0).any(axis=1), NEVER, cost))
 
-    @property
-    def _has_more(self) -> bool:
-        """Report whether a plan's price is more than its victims' priorities."""
-        return bool(self.model.spare) or bool(self.model.budgets.any())
+    def _settle(self, effects: Ints, more: Ints, less: Ints) -> Flags:
+        """Put columns that can pass their caps no more to one value; report which states may go on. In place.
 
-    def _is_worse(self, price: Price) -> bool:
-        """Report whether a price is above the best, whatever its victims' start.
-
-        With more victims fewer may have the highest priority, since that is another one.
+        `more`, `less`: int64[A], what other nodes can add and take away yet.
         """
-        if not self._counts_highest:
-            price = replace(price, highest_victims=0)
-        return self._best.key is not None and price.key(self._objective)[:-1] > self._best.key[0][:-1]
+        of = self.effects
+        counted = of.soft | of.breaking | of.hard
+        effects[:, counted] = np.where(effects + more <= of.cap, PASSED, effects)[:, counted]
+        fine = np.ones(effects.shape[0], np.bool_)
+        for place in np.flatnonzero(of.wide).tolist():
+            used, there = effects[:, place], effects[:, place + 1]
+            fine &= (there <= 0) | (used - less[place] <= of.cap[place])
+            safe = used + more[place] <= of.cap[place]
+            if more[place + 1] == 0:
+                safe |= there <= 0
+            effects[:, place] = np.where(safe | (used < PASSED // 2), PASSED, used)
+            effects[:, place + 1] = np.where(safe, 0, there)
+        return fine
 
-    def _conclude(self, chosen: Chosen) -> None:
-        draft = self._base.copy()
-        for node, option in chosen:
-            draft.singles.update(option.slots)
-            for cls, count in enumerate(option.members):
-                if count:
-                    draft.members[node, cls] = count
-        model = self.model
-        key = rank_of(model, draft, self._objective)
-        if self._best.key is not None and key >= self._best.key:
-            return
-        if holds(model, draft):
-            self._best.key, self._best.draft = key, draft
+    def _descend(
+        self, base: Draft, start: Ints, options: list[Options], bounds: list[Costs]
+    ) -> Generator[None, None, None]:
+        """Keep the most promising beginnings, node by node, and take the best end that holds."""
+        more, less = self._rests(options)
+        for width in WIDTHS:
+            cut = False
+            state = np.concatenate([np.zeros(self.left.size, np.int64), start])[None]
+            paid = self._beyond(state[:, self.left.size :]) + self.effects.base_cost(base)
+            layers = [_Layer(state, np.asarray(paid, np.complex128))]
+            for at, one in enumerate(options):
+                rests = more[at + 1], less[at + 1]
+                layer, was_cut = self._next(layers[-1], one, bounds[at + 1], rests, width)
+                cut |= was_cut
+                layers.append(layer)
+                yield
+                if not layer.costs.size:
+                    break
+            else:
+                yield from self._conclude(base, layers, options)
+            if not cut or self.work.left <= 0:
+                return
 
-    # ----------------------------------------------------------------------------------- options
+    def _rests(self, options: list[Options]) -> tuple[list[Ints], list[Ints]]:
+        more = [np.zeros(len(self.effects.columns), np.int64)]
+        less = [more[0]]
+        for one in reversed(options):
+            more.insert(0, more[0] + one.effects.max(axis=0))
+            less.insert(0, less[0] - one.effects.min(axis=0))
+        return more, less
 
-    def _options(self, node: int, units: set[int]) -> list[_Option]:
-        """Return what can be done on a node, with no pod more than needed, the cheapest a member first."""
-        model = self.model
-        placing = Placing(model)
-        gone = list(slots_of(model, units))
-        placing.remove(gone)
-        here = [slot for slot, at in gone if at == node]
-        room = model.room[:, node] + model.uses[:, here, node].sum(axis=1)
-        alone = model.unit[:, node] == 0
-        slots = np.flatnonzero(model.removable[:, node] & alone).tolist()
-        slots.sort(key=lambda slot: (int(model.priority[slot, node]), -slot))
-        found: list[_Option] = []
-        for members in self._counts(node):
-            lacks = self._lacks(node, members, room, placing)
-            frees = [self._frees(slot, node) for slot in slots]
-            for chosen in _covering(lacks, frees):
-                these = tuple((slots[place], node) for place in chosen)
-                cost = sum(model.cost(*slot) for slot in these)
-                priorities = [int(model.priority[slot]) for slot in these]
-                highest = max(priorities, default=NO_PRIORITY)
-                found.append(_Option(members, these, cost, highest, priorities.count(highest)))
-        found.sort(key=lambda one: (one.cost / one.total, -one.total))
-        return found
+    def _next(
+        self, layer: _Layer, one: Options, bound: Costs, rests: tuple[Ints, Ints], width: int
+    ) -> tuple[_Layer, bool]:
+        """Return the best beginnings after one more node, and whether others were left out for the width."""
+        classes = self.left.size
+        adds = np.concatenate([one.members, one.effects], axis=1)
+        came = np.repeat(np.arange(layer.costs.size), one.costs.size)
+        did = np.tile(np.arange(one.costs.size), layer.costs.size)
+        members = layer.states[came, :classes] + one.members[did]
+        fits = (members <= self.left).all(axis=1) & (members.sum(axis=1) <= self.missing)
+        costs = layer.costs[came] + one.costs[did]
+        rest = self._rest(bound, members, fits)
+        fits &= costs + rest < self.ceiling
+        came, did, costs, rest = came[fits], did[fits], costs[fits], rest[fits]
+        self.work.left -= fits.size * 4 + came.size * (adds.shape[1] + 4)
+        states = layer.states[came] + adds[did]
+        if self.effects.columns:
+            costs = costs + self._beyond(states[:, classes:])
+            fine = self._settle(states[:, classes:], *rests) & (costs + rest < self.ceiling)
+            came, did, costs, rest, states = came[fine], did[fine], costs[fine], rest[fine], states[fine]
+        mixed = states @ MIXERS[: states.shape[1]]
+        order = np.lexsort((costs.imag, costs.real, mixed))
+        order = order[np.r_[True, mixed[order][1:] != mixed[order][:-1]]] if order.size else order
+        whole = costs[order] + rest[order]
+        best = order[np.lexsort((whole.imag, whole.real))]
+        cut = best.size > width
+        best = best[:width]
+        return _Layer(states[best], costs[best], came[best], did[best]), cut
 
-    def _counts(self, node: int) -> Iterator[tuple[int, ...]]:
-        """Yield which members could be on a node, as far as classes and numbers go; the fewest first."""
-        allowed = self.model.allowed[:, node]
-        most = [min(left, self._missing) if allowed[cls] else 0 for cls, left in enumerate(self._left)]
-        ranks: list[tuple[int, ...]] = [()]
-        for limit in most:
-            ranks = [
-                (*before, count)
-                for before in ranks
-                for count in range(min(limit, self._missing - sum(before)) + 1)
-            ][: MOST_COUNTS * 16]
-        wanted = sorted((one for one in ranks if sum(one)), key=lambda one: (sum(one), one))
-        yield from wanted[:MOST_COUNTS]
+    def _rest(self, bound: Costs, members: Ints, fits: Flags) -> Costs:
+        if self.gridded:
+            left = np.where(fits[:, None], self.left - members, 0)
+            return np.asarray(bound[tuple(left.T)])
+        return np.asarray(bound[np.where(fits, self.missing - members.sum(axis=1), 0)])
 
-    def _lacks(self, node: int, members: tuple[int, ...], room: Ints, placing: Placing) -> list[int]:
-        """Return what is missing for some members on a node: of resources, and of rules of single nodes."""
-        model = self.model
-        asked = np.array(members) @ model.need
-        lacks: list[int] = np.where(asked > 0, asked - room, 0).tolist()
-        for number, rule in enumerate(model.rooms):
-            if rule.alone:
-                domain = int(rule.domains[node])
-                lack = 0
-                if domain >= 0 and members[rule.cls]:
-                    taken = int(np.array(members) @ rule.take) - int(rule.take[rule.cls])
-                    lack = rule.need + taken - int(placing.rooms[number][domain])
-                lacks.append(lack)
-        return [max(lack, 0) for lack in lacks]
-
-    def _frees(self, slot: int, node: int) -> list[int]:
-        """Return what a pod frees of the same."""
-        model = self.model
-        frees: list[int] = model.uses[:, slot, node].tolist()
-        frees += [int(rule.use[slot, node]) for rule in model.rooms if rule.alone]
-        return frees
-
-
-def _place(objective: tuple[GroupTerm, ...], term: GroupTerm) -> int:
-    """Return the place of a term, or the end where there is none."""
-    return objective.index(term) if term in objective else len(objective)
-
-
-def _covering(lacks: list[int], frees: list[list[int]]) -> Iterable[tuple[int, ...]]:
-    """Return sets of pods that free what is missing, none of which could be spared, within bounds.
-
-    `frees`: of each pod, least important first.
-    """
-    needed = [place for place, lack in enumerate(lacks) if lack > 0]
-    if not needed:
-        return [()]
-    # What all pods from each on free together: a set that cannot reach is left early.
-    totals: list[list[int]] = [[0] * len(needed)]
-    for one in reversed(frees):
-        totals.insert(0, [one[place] + rest for place, rest in zip(needed, totals[0], strict=True)])
-    found: list[tuple[int, ...]] = []
-    steps = MOST_SET_STEPS
-    stack: list[tuple[int, tuple[int, ...], list[int]]] = [(0, (), [lacks[place] for place in needed])]
-    while stack and steps > 0 and len(found) < MOST_SETS:
-        at, chosen, left = stack.pop()
-        steps -= 1
-        if all(lack <= 0 for lack in left):
-            if all(
-                any(lack + frees[pod][place] > 0 for lack, place in zip(left, needed, strict=True))
-                for pod in chosen
+    def _conclude(
+        self, base: Draft, layers: list[_Layer], options: list[Options]
+    ) -> Generator[None, None, None]:
+        """Take the best of the ends that holds and is better than the best."""
+        last, classes = layers[-1], self.left.size
+        ends = np.flatnonzero(self.effects.is_even(last.states[:, classes:]))
+        ends = ends[np.lexsort((last.costs[ends].imag, last.costs[ends].real))][:MOST_ENDS]
+        for end in ends.tolist():
+            if not last.costs[end] < self.ceiling:
+                return
+            draft, place = base.copy(), end
+            for layer, one in zip(reversed(layers[1:]), reversed(options), strict=True):
+                did = int(layer.did[place])
+                draft.singles.update(one.victims(did))
+                for cls, count in enumerate(one.members[did].tolist()):
+                    if count:
+                        draft.members[one.node, cls] = count
+                place = int(layer.came[place])
+            price = price_of(self.model, draft)
+            best = self.work.price
+            if (best is None or price.key(self.objective) < best.key(self.objective)) and holds(
+                self.model, draft
             ):
-                found.append(chosen)
-            continue
-        if at == len(frees) or any(lack > free for lack, free in zip(left, totals[at], strict=True)):
-            continue
-        stack.append((at + 1, chosen, left))
-        helps = [frees[at][place] for place in needed]
-        if any(free > 0 and lack > 0 for free, lack in zip(helps, left, strict=True)):
-            stack.append(
-                (at + 1, (*chosen, at), [lack - free for lack, free in zip(left, helps, strict=True)])
-            )
-    return found
+                self.work.best, self.work.price = draft, price
+                return
+            yield

@@ -25,6 +25,10 @@ TOUCHED: Final = 64
 larger ones when their turn comes."""
 
 
+COLUMNS: Final = 2048
+"""Nodes times counts of members times resources that are priced side by side."""
+
+
 class Stairs:
     """The prices of one run, by terms of the objective that add up.
 
@@ -44,7 +48,7 @@ class Stairs:
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
-        self._removable = self._may_go(level)
+        self._removable = may_go(model, level)
         self._emptied_room = model.emptied(self._removable)
         self._lead = model.unit > 0
         self._lead &= ~model.follows
@@ -76,19 +80,34 @@ class Stairs:
         need, beside = self._asked(cls, evening=evening)
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
-        for members in range(1, most + 1):
-            left = emptied - need * members - beside
-            feasible: Flags = np.asarray((left >= 0).all(axis=0))
-            if not feasible.any():
+        # As many counts side by side as make no array too large.
+        width = max(1, COLUMNS // max(1, nodes.size * max(1, emptied.shape[0])))
+        for first in range(1, most + 1, width):
+            counts = np.repeat(np.arange(first, min(first + width, most + 1)), nodes.size)
+            times = counts.size // nodes.size
+            left = np.tile(emptied, times) - need * counts - beside
+            fits = np.asarray((left >= 0).all(axis=0))
+            if not fits.any():
                 break
-            victims = reprieve(uses, left, candidates & feasible, violating & feasible)
-            terms = self._price(victims, violating, nodes)
-            if best is None:
-                best, count = terms, feasible.astype(np.int64, copy=True)
-                continue
-            better = feasible & _less(terms, members, best, count)
-            count[better] = members
-            best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
+            wide = np.flatnonzero(fits)
+            here = wide % nodes.size
+            victims = np.zeros((uses.shape[1], counts.size), np.bool_)
+            victims[:, wide] = reprieve(
+                uses[:, :, here], left[:, wide], candidates[:, here], violating[:, here]
+            )
+            for turn in range(times):
+                these = slice(turn * nodes.size, (turn + 1) * nodes.size)
+                feasible, members = fits[these], first + turn
+                if not feasible.any():
+                    break
+                terms = self._price(victims[:, these], violating, nodes)
+                if best is None:
+                    best, count = terms, feasible.astype(np.int64, copy=True)
+                    count *= members
+                    continue
+                better = feasible & _less(terms, members, best, count)
+                count[better] = members
+                best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
         return best or [], count
 
     def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
@@ -179,20 +198,6 @@ class Stairs:
 
     def _whole(self, units: set[int]) -> list[PlannedUnit]:
         return [unit for number in units if (unit := self.model.units[number]) is not None]
-
-    def _may_go(self, level: int) -> Flags:
-        """Return bool[D, N]: pods up to a level, without those that a class needs near it."""
-        model = self.model
-        may_go = model.removable & (model.priority <= level)
-        for rule in model.affinities:
-            may_go &= ~_needed(rule, may_go)
-        highest = [
-            -MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units
-        ]
-        stays = np.array(highest, np.int64) > level
-        stays[model.unit[~may_go]] = True
-        stays[0] = False
-        return np.asarray(may_go & ~stays[model.unit])
 
     def _emptied(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
         """Return the room with all gone that may go, what each frees, which they are, which violate a budget.
@@ -299,6 +304,18 @@ def _freed_by_units(model: Model, rule: RoomRule) -> Ints:
     slots, nodes = np.nonzero((model.unit > 0) & (rule.domains >= 0))
     np.add.at(freed, (model.unit[slots, nodes], rule.domains[nodes]), rule.use[slots, nodes])
     return freed
+
+
+def may_go(model: Model, level: int) -> Flags:
+    """Return bool[D, N]: pods up to a level, without those that a class needs near it."""
+    found = model.removable & (model.priority <= level)
+    for rule in model.affinities:
+        found &= ~_needed(rule, found)
+    highest = [-MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units]
+    stays = np.array(highest, np.int64) > level
+    stays[model.unit[~found]] = True
+    stays[0] = False
+    return np.asarray(found & ~stays[model.unit])
 
 
 def _less(terms: list[Ints], members: int, best: list[Ints], count: Ints) -> Flags:

@@ -1,0 +1,295 @@
+"""What pods that go and members that come add up to over several nodes, by column.
+
+Budgets that may be violated, gangs that may break, bounds that all victims together keep, rules of domains
+wider than a node: each is a number to which victims and members add, and a cap. All else of a price is a sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.draft import Draft, slots_of, taken_of, victims_of
+from makeway.planner.plan.gang.model import Model, members_at, unit_cost
+from makeway.planner.plan.gang.price import SHIFT, weights_of
+from makeway.planner.plan.gang.stairs import may_go
+from makeway.planner.plan.planned_unit import PlannedUnit
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+
+Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]
+"""What a column is for: what is beyond the cap of a `soft` one costs a violation, each; the first beyond the
+cap of a `broken` one costs a group; a `hard` one may not pass its cap, and a `wide` one not where the column
+after it, `there`, counts members. An `even` one is looked at once all is placed."""
+
+PASSED: Final = -(2**40)
+"""In a column whose cap counts no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    kind: Kind
+    cap: int
+    key: object
+    number: int = 0
+    domain: int = 0
+
+
+class Effects:
+    """The columns of a search over some nodes, and what each victim and each member adds to them.
+
+    `cost`: complex[D, N] of pods that go alone. No victim is above `level`.
+    """
+
+    def __init__(
+        self, model: Model, level: int, objective: tuple[GroupTerm, ...], nodes: Ints, base: Draft
+    ) -> None:
+        self.model = model
+        self.level = level
+        self.nodes = nodes
+        going = may_go(model, level)
+        self.may_go = going & (model.unit == 0)
+        self.units = [
+            number
+            for number in np.unique(model.unit[:, nodes][going[:, nodes]]).tolist()
+            if model.units[number] is not None
+        ]
+        numbers = {*self.units, *base.units}
+        whole = [unit for number in sorted(numbers) if (unit := model.units[number]) is not None]
+        at = model.priority[:, nodes][self.may_go[:, nodes]] + SHIFT
+        fixed = [int(model.priority[one]) + SHIFT for one in base.singles]
+        costs = np.array([*at.tolist(), *fixed, *map(unit_cost, whole)], np.int64)
+        victims = min(int(at.size) + len(fixed) + sum(unit.size for unit in whole), model.most_victims) + 1
+        most = max(1, int(costs.max(initial=1)))
+        self.grain = max(1, int(np.gcd.reduce(costs))) if costs.size else 1
+        self.weights = weights_of(
+            objective,
+            {
+                "budgets": victims,
+                "groups": len(numbers) + len(model.spare) + 1,
+                "highestVictims": victims,
+                "prioritySum": victims * (most // self.grain),
+                "victims": victims,
+            },
+        )
+        self.columns = self._columns(base, whole)
+        kinds = [one.kind for one in self.columns]
+        self.cap = np.array([one.cap for one in self.columns], np.int64)
+        self.soft = np.array([kind == "soft" for kind in kinds], np.bool_)
+        self.breaking = np.array([kind == "broken" for kind in kinds], np.bool_)
+        self.hard = np.array([kind == "hard" for kind in kinds], np.bool_)
+        self.wide = np.array([kind == "wide" for kind in kinds], np.bool_)
+        self.even = np.array([kind == "even" for kind in kinds], np.bool_)
+        self._place = {one.key: place for place, one in enumerate(self.columns)}
+
+    # ------------------------------------------------------------------------------------- prices
+
+    def price(self, terms: Mapping[GroupTerm, int]) -> complex:
+        """Return a price as one number, real part first. `terms`: by name; those left out are 0."""
+        scaled: dict[GroupTerm, int] = dict(terms)
+        if "prioritySum" in scaled:
+            scaled["prioritySum"] //= self.grain
+        return sum((weight * scaled.get(term, 0) for term, weight in self.weights.items()), 0j)
+
+    def costs(self, slots: Ints, node: int) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
+        """Return complex[pods], what each of a node's pods adds to a price."""
+        priorities = self.model.priority[slots, node]
+        found = np.full(slots.size, self.weights.get("victims", 0j), np.complex128)
+        found += self.weights.get("highestVictims", 0j) * (priorities == self.level)
+        found += self.weights.get("prioritySum", 0j) * ((priorities + SHIFT) // self.grain)
+        return found
+
+    def base_cost(self, base: Draft) -> complex:
+        """Return what those cost who go whatever is chosen, without what they violate or break."""
+        model, found = self.model, 0j
+        for slot, node in base.singles:
+            found += complex(self.costs(np.array([slot]), node)[0])
+        for number in base.units:
+            unit = model.units[number]
+            if unit is not None:
+                found += self.price(
+                    {
+                        "groups": 1,
+                        "highestVictims": members_at(unit, self.level),
+                        "prioritySum": unit_cost(unit),
+                        "victims": unit.size,
+                    }
+                )
+        return found
+
+    # ------------------------------------------------------------------------------------ columns
+
+    def _columns(self, base: Draft, whole: list[PlannedUnit]) -> list[_Column]:
+        model, nodes = self.model, self.nodes
+        found: list[_Column] = []
+        alone = self.may_go.copy()
+        alone[:, np.setdiff1d(np.arange(model.nodes), nodes)] = False
+        for one in base.singles:
+            alone[one] = True
+        charged: Counter[tuple[str, str]] = Counter()
+        hard: set[tuple[str, str]] = set()
+        budgets = model.snapshot.budgets
+        sets = Counter(model.budgets[alone].tolist())
+        for unit in whole:
+            sets.update(unit.sets)
+        for number, count in sets.items():
+            for key in budgets.charged(number) if number else ():
+                charged[key] += count
+                if budgets.hard(np.array([number])).any():
+                    hard.add(key)
+        for key, count in sorted(charged.items()):
+            allowed = max(budgets.allows(key) - model.debits.get(key, 0), 0)
+            if count > allowed:
+                found.append(_Column("hard" if key in hard else "soft", allowed, ("budget", key)))
+        gangs = Counter(model.gang[alone].tolist())
+        for gang, spare in sorted(model.spare.items()):
+            if gangs[gang] > spare:
+                found.append(_Column("broken", spare, ("gang", gang)))
+        found += [
+            _Column("hard", margin.spare, ("margin", number), number)
+            for number, margin in enumerate(model.margins)
+        ]
+        if int(alone.sum()) + sum(unit.size for unit in whole) > model.most_victims:
+            found.append(_Column("hard", model.most_victims, "victims"))
+        for number, rule in enumerate(model.rooms):
+            if rule.alone:
+                continue
+            for domain in np.unique(rule.domains[nodes]).tolist():
+                if domain >= 0:
+                    cap = int(rule.room[domain]) + int(rule.take[rule.cls]) - rule.need
+                    found.append(_Column("wide", min(cap, MOST), ("wide", number, domain), number, domain))
+                    found.append(_Column("there", MOST, ("there", number, domain), number, domain))
+        for number, spread in enumerate(model.spreads):
+            for domain in np.unique(spread.domains[nodes]).tolist():
+                if domain >= 0:
+                    found.append(_Column("even", MOST, ("even", number, domain), number, domain))
+                    found.append(_Column("even", MOST, ("evened", number, domain), number, domain))
+        for number, near in enumerate(model.affinities):
+            for term, domains in enumerate(near.domains):
+                for domain in np.unique(domains[nodes]).tolist():
+                    if domain >= 0:
+                        found.append(_Column("even", MOST, ("near", number, term, domain), number, domain))
+        return found
+
+    def start(self, base: Draft) -> Ints:
+        """Return int64[A], the columns once some pods have gone and some members are there."""
+        model = self.model
+        found = np.zeros(len(self.columns), np.int64)
+        whole: list[PlannedUnit] = [unit for n in base.units if (unit := model.units[n]) is not None]
+        taken = taken_of(model, base.singles, whole) if model.margins else {}
+        sets = Counter(int(model.budgets[one]) for one in base.singles)
+        for unit in whole:
+            sets.update(unit.sets)
+        for number, count in sets.items():
+            for key in model.snapshot.budgets.charged(number) if number else ():
+                self._add(found, ("budget", key), count)
+        for one in base.singles:
+            self._add(found, ("gang", int(model.gang[one])), 1)
+        for number, margin in enumerate(model.margins):
+            self._add(found, ("margin", number), margin.taken(taken))
+        self._add(found, "victims", victims_of(model, base))
+        by_node: defaultdict[int, list[int]] = defaultdict(list)
+        for slot, node in (*base.singles, *slots_of(model, base.units)):
+            by_node[node].append(slot)
+        for node, slots in by_node.items():
+            self._wide(found, node, np.array(slots, np.int64))
+        counts: defaultdict[int, Ints] = defaultdict(lambda: np.zeros(len(model.counts), np.int64))
+        for (node, cls), count in base.members.items():
+            counts[node][cls] += count
+        for node, members in counts.items():
+            found += self.of_members(node, members[None])[0]
+        return found
+
+    def _add(self, found: Ints, key: object, amount: int) -> None:
+        place = self._place.get(key)
+        if place is not None:
+            found[place] += amount
+
+    def _wide(self, found: Ints, node: int, slots: Ints) -> None:
+        found += self._of_rules(node, slots).sum(axis=0)
+
+    def of_pods(self, node: int, slots: Ints) -> Ints:
+        """Return int64[pods, A], what each of a node's pods adds by going alone."""
+        model = self.model
+        found = self._of_rules(node, slots)
+        budgets, queues = model.snapshot.budgets, model.snapshot.queues
+        for turn, slot in enumerate(slots.tolist()):
+            row = found[turn]
+            held = int(model.budgets[slot, node])
+            for key in budgets.charged(held) if held else ():
+                self._add(row, ("budget", key), 1)
+            self._add(row, ("gang", int(model.gang[slot, node])), 1)
+            if model.margins:
+                pod = model.pod(slot, node)
+                taken = {queues.number_of(pod): pod.requests}
+                for number, margin in enumerate(model.margins):
+                    self._add(row, ("margin", number), margin.taken(taken))
+            self._add(row, "victims", 1)
+        return found
+
+    def _of_rules(self, node: int, slots: Ints) -> Ints:
+        model = self.model
+        found = np.zeros((slots.size, len(self.columns)), np.int64)
+        for place, one in enumerate(self.columns):
+            if one.kind == "wide":
+                rule = model.rooms[one.number]
+                if rule.domains[node] == one.domain:
+                    found[:, place] -= rule.use[slots, node]
+            elif isinstance(one.key, tuple) and one.key[0] == "even":
+                spread = model.spreads[one.number]
+                if spread.domains[node] == one.domain:
+                    found[:, place] -= spread.use[slots, node]
+        return found
+
+    def of_members(self, node: int, members: Ints) -> Ints:
+        """Return int64[M, A], what some members of each class add on a node. `members`: int64[M, C]."""
+        model = self.model
+        found = np.zeros((members.shape[0], len(self.columns)), np.int64)
+        for place, one in enumerate(self.columns):
+            if one.kind in ("wide", "there"):
+                rule = model.rooms[one.number]
+                if rule.domains[node] == one.domain:
+                    found[:, place] = members @ rule.take if one.kind == "wide" else members[:, rule.cls]
+            elif one.kind == "even" and isinstance(one.key, tuple):
+                if one.key[0] == "near":
+                    near = model.affinities[one.number]
+                    if near.domains[one.key[2], node] == one.domain:
+                        found[:, place] = members[:, near.cls]
+                    continue
+                spread = model.spreads[one.number]
+                if spread.domains[node] == one.domain:
+                    counted = one.key[0] == "even"
+                    found[:, place] = members @ spread.take if counted else members[:, spread.cls]
+        return found
+
+    # --------------------------------------------------------------------------------- all placed
+
+    def is_even(self, states: Ints) -> Flags:
+        """Report which states keep spread and affinity once all is placed; bool[n]. `states`: int64[n, A]."""
+        model = self.model
+        fine = np.ones(states.shape[0], np.bool_)
+        for number, spread in enumerate(model.spreads):
+            totals = np.tile(spread.totals, (states.shape[0], 1))
+            members = np.zeros_like(totals)
+            for place, one in enumerate(self.columns):
+                if one.key == ("even", number, one.domain):
+                    totals[:, one.domain] += states[:, place]
+                elif one.key == ("evened", number, one.domain):
+                    members[:, one.domain] += states[:, place]
+            least: Ints = np.zeros(states.shape[0], np.int64)
+            if not spread.few and spread.exists.any():
+                least = totals[:, spread.exists].min(axis=1)
+            most = least[:, None] + spread.slack + int(spread.take[spread.cls])
+            fine &= ((members == 0) | (totals <= most)).all(axis=1)
+        for number, near in enumerate(model.affinities):
+            there = np.zeros(states.shape[0], np.int64)
+            for place, one in enumerate(self.columns):
+                if isinstance(one.key, tuple) and one.key[:2] == ("near", number):
+                    empty = near.totals[one.key[2]][one.domain] <= 0
+                    there += (states[:, place] > 0) & bool(empty)
+            fine &= there <= near.domains.shape[0]
+        return fine

@@ -1,0 +1,230 @@
+"""What can be done on one node: so many members of each class there, and pods that go for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from makeway.planner.plan.gang.draft import Placing, Slot
+from makeway.planner.plan.gang.effects import Effects
+from makeway.planner.snapshot.columns import Flags, Ints
+
+Costs = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
+
+MOST_SETS: Final = 1024
+"""Sets of a node's pods up to which all are looked at; of more, those along a few orders of the pods."""
+
+MOST_COUNTS: Final = 256
+"""Combinations of members that are looked at on one node."""
+
+MOST_OPTIONS: Final = 256
+"""Options of one node of which each is held against each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """K options of one node. `members`: int64[K, C]; `effects`: int64[K, A]; `costs`: complex[K].
+
+    `chosen`: int64[K, kinds], how many pods of each kind go; `kinds`: the slots of each, those first that go
+    first. The first option is to do nothing there.
+    """
+
+    node: int
+    members: Ints
+    effects: Ints
+    costs: Costs
+    chosen: Ints
+    kinds: tuple[tuple[int, ...], ...]
+    elements: int
+
+    def victims(self, option: int) -> list[Slot]:
+        """Return the pods that go."""
+        counts = self.chosen[option].tolist()
+        return [
+            (slot, self.node) for kind, many in zip(self.kinds, counts, strict=True) for slot in kind[:many]
+        ]
+
+
+def options_of(
+    effects: Effects, node: int, gone: Flags, placing: Placing, *, left: Ints, missing: int
+) -> Options:
+    """Return what is worth doing on a node, with some pods gone already.
+
+    `gone`: bool[D], of its pods. `left`: int64[C], members to place of each class; `missing`: of all.
+    O(sets · combinations of members · resources), both within bounds.
+    """
+    model = effects.model
+    alone = [
+        (number, rule) for number, rule in enumerate(model.rooms) if rule.alone and rule.domains[node] >= 0
+    ]
+    slots = np.flatnonzero(effects.may_go[:, node] & ~gone)
+    asked = np.flatnonzero((model.need[model.allowed[:, node]] > 0).any(axis=0))
+    frees = np.concatenate(
+        [model.uses[asked[:, None], slots, node], *(rule.use[slots, node][None] for _, rule in alone)]
+    ).T
+    room = model.room[asked, node] + model.uses[asked][:, gone, node].sum(axis=1)
+    members = _counts(
+        effects, node, asked, left=left, missing=missing, most=room + frees[:, : asked.size].sum(axis=0)
+    )
+    lacks = np.concatenate(
+        [
+            members @ model.need[:, asked] - room,
+            *(
+                np.where(
+                    members[:, rule.cls] > 0,
+                    rule.need
+                    + members @ rule.take
+                    - rule.take[rule.cls]
+                    - placing.rooms[number][rule.domains[node]],
+                    0,
+                )[:, None]
+                for number, rule in alone
+            ),
+        ],
+        axis=1,
+    )
+    # Of a resource that these members do not ask for there may be too little.
+    lacks[:, : asked.size][(members @ model.need[:, asked]) == 0] = 0
+    lacks = np.maximum(lacks, 0)
+    adds, costs = effects.of_pods(node, slots), effects.costs(slots, node)
+    helps = (frees > 0).any(axis=1) | (adds[:, effects.wide | effects.even] != 0).any(axis=1)
+    slots, frees, adds, costs = slots[helps], frees[helps], adds[helps], costs[helps]
+    kinds, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)
+    frees, adds, costs = frees[first], adds[first], costs[first]
+    pairs, sets, elements = _sets(frees, costs, np.array([len(one) for one in kinds], np.int64), lacks)
+    total = sets @ adds + effects.of_members(node, members)[pairs]
+    paid = sets @ costs if sets.size else np.zeros(pairs.size, np.complex128)
+    kept = _undominated(effects, pairs, total, paid)
+    pairs, sets, total, paid = pairs[kept], sets[kept], total[kept], paid[kept]
+    return Options(
+        node=node,
+        members=np.concatenate([np.zeros((1, left.size), np.int64), members[pairs]]),
+        effects=np.concatenate([np.zeros((1, total.shape[1]), np.int64), total]),
+        costs=np.concatenate([[0j], paid]),
+        chosen=np.concatenate([np.zeros((1, len(kinds)), np.int64), sets]),
+        kinds=kinds,
+        elements=elements,
+    )
+
+
+def _counts(effects: Effects, node: int, asked: Ints, *, left: Ints, missing: int, most: Ints) -> Ints:
+    """Return int64[M, C], the members that could be on a node with all gone, the fewest first."""
+    model = effects.model
+    found = np.zeros((1, left.size), np.int64)
+    for cls in range(left.size):
+        limit = min(int(left[cls]), missing) if model.allowed[cls, node] else 0
+        need = model.need[cls, asked]
+        if limit and (need > 0).any():
+            limit = min(limit, max(0, int((most[need > 0] // need[need > 0]).min())))
+        more = np.repeat(found, limit + 1, axis=0)
+        more[:, cls] = np.tile(np.arange(limit + 1), found.shape[0])
+        fits = (more.sum(axis=1) <= missing) & ((more @ model.need[:, asked]) <= np.maximum(most, 0)).all(
+            axis=1
+        )
+        found = more[fits]
+        found = found[np.argsort(found.sum(axis=1), kind="stable")][: MOST_COUNTS * 4]
+    return np.asarray(found[found.sum(axis=1) > 0][:MOST_COUNTS])
+
+
+def _kinds(
+    effects: Effects, node: int, slots: Ints, *, frees: Ints, adds: Ints, costs: Costs
+) -> tuple[tuple[tuple[int, ...], ...], Ints]:
+    """Return the slots of pods that are alike in all that counts, and the place of one of each kind."""
+    if not slots.size:
+        return (), np.zeros(0, np.int64)
+    start = effects.model.start[slots, node]
+    rows = np.column_stack([costs.real, costs.imag, frees, adds])
+    _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.lexsort((-slots, -start, kind.ravel()))
+    found: list[list[int]] = [[] for _ in range(first.size)]
+    for place in order.tolist():
+        found[int(kind.ravel()[place])].append(int(slots[place]))
+    return tuple(map(tuple, found)), np.asarray(first, np.int64)
+
+
+def _sets(frees: Ints, costs: Costs, sizes: Ints, lacks: Ints) -> tuple[Ints, Ints, int]:
+    """Return pairs of members and pods that make room for them, and how many elements that took.
+
+    `frees`: int64[kinds, R]; `sizes`: int64[kinds]; `lacks`: int64[M, R]. int64[P], places of members;
+    int64[P, kinds], pods of each kind.
+    """
+    most = lacks.max(axis=0, initial=0)
+    limit = np.where(frees > 0, -(-most[None, :] // np.maximum(frees, 1)), 0).max(axis=1, initial=0)
+    # A kind that frees only in wider domains counts whole.
+    limit = np.minimum(sizes, np.where((frees > 0).any(axis=1), limit, sizes))
+    if float(np.prod(limit + 1.0)) <= MOST_SETS:
+        sets = np.zeros((1, sizes.size), np.int64)
+        for kind, many in enumerate(limit.tolist()):
+            sets = np.repeat(sets, many + 1, axis=0)
+            sets[:, kind] = np.tile(np.arange(many + 1), sets.shape[0] // (many + 1))
+        feasible = ((sets @ frees)[None] >= lacks[:, None]).all(axis=2)
+        pairs, places = np.nonzero(feasible)
+        return pairs, sets[places], int(feasible.size * frees.shape[1])
+    free = frees.max(axis=1)
+    orders = (
+        np.lexsort((-free, costs.imag, costs.real)),
+        np.lexsort((costs.imag, costs.real, -free)),
+        np.lexsort((free, costs.imag, costs.real)),
+        np.lexsort((costs.imag / np.maximum(free, 1), costs.real / np.maximum(free, 1))),
+    )
+    pairs_of, sets_of = [], []
+    for order in orders:
+        sets = _prefixes(order, sizes)
+        enough: Flags = np.asarray(np.logical_and.reduce((sets @ frees)[None] >= lacks[:, None], axis=2))
+        reached = np.flatnonzero(enough.any(axis=1))
+        pairs_of.append(reached)
+        sets_of.append(_spared(sets[enough[reached].argmax(axis=1)], frees, costs, lacks[reached]))
+    pairs, sets = np.concatenate(pairs_of), np.concatenate(sets_of)
+    return pairs, sets, 4 * int(sizes.sum() + 1) * lacks.size
+
+
+def _prefixes(order: Ints, sizes: Ints) -> Ints:
+    """Return int64[pods + 1, kinds]: the first so many pods, kinds in an order."""
+    pods = np.repeat(order, sizes[order])
+    found = np.zeros((pods.size + 1, sizes.size), np.int64)
+    found[np.arange(1, pods.size + 1), pods] = 1
+    return np.asarray(found.cumsum(axis=0))
+
+
+def _spared(sets: Ints, frees: Ints, costs: Costs, lacks: Ints) -> Ints:
+    """Return sets without pods that need not go, the dearest spared first."""
+    sets, beyond = sets.copy(), sets @ frees - lacks
+    for kind in np.lexsort((-costs.imag, -costs.real)).tolist():
+        helps = np.flatnonzero(frees[kind : kind + 1].ravel() > 0)
+        spare = sets[:, kind]
+        if helps.size:
+            spare = np.minimum(spare, (beyond[:, helps] // frees[kind, helps]).min(axis=1))
+        sets[:, kind] -= spare
+        beyond -= spare[:, None] * frees[kind]
+    return sets
+
+
+def _undominated(effects: Effects, pairs: Ints, adds: Ints, costs: Costs) -> Ints:
+    """Return the places of options, for the same members none worse than another, cheapest first."""
+    if not pairs.size:
+        return pairs
+    rows = np.column_stack([pairs, adds])
+    mixed = rows @ MIXERS[: rows.shape[1]]
+    order = np.lexsort((costs.imag, costs.real, mixed))
+    first = np.r_[True, mixed[order][1:] != mixed[order][:-1]]
+    kept = order[first]
+    kept = kept[np.lexsort((costs.imag[kept], costs.real[kept], pairs[kept]))]
+    if not adds.shape[1] or kept.size == np.unique(pairs[kept]).size:
+        return np.asarray(kept)
+    found = []
+    even = effects.even
+    for one in np.unique(pairs[kept]).tolist():
+        these = kept[pairs[kept] == one][:MOST_OPTIONS]
+        these_adds = adds[these]
+        less = (these_adds[:, None] <= these_adds[None]).all(axis=2)
+        if even.any():
+            less &= (these_adds[:, None, even] == these_adds[None][:, :, even]).all(axis=2)
+        earlier = np.tri(these.size, k=-1, dtype=np.bool_).T
+        found.append(these[~(less & earlier).any(axis=0)])
+    return np.concatenate(found)
+
+
+MIXERS: Final = np.random.default_rng(20261).integers(1, 2**62, 4096, dtype=np.int64) | 1
+"""By which columns are multiplied to give one number to rows that are alike. Always the same ones."""

@@ -1,0 +1,124 @@
+"""The best places for a group's members in one model, and who has to go for them, with some who go already.
+
+The border of the solver: whoever knows why some pods have to go beside those that members' nodes need (units,
+pods that a rule counts elsewhere) hands them in as a base, and takes the cheapest of what comes of each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.draft import Draft, holds, places_of, slots_of, trimmed
+from makeway.planner.plan.gang.levels import fillings, usable
+from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.one_each import one_each
+from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.gang.search import improve, rank_of
+from makeway.planner.snapshot.columns import Ints
+
+SEARCHED: Final = 48
+"""Nodes with room up to which a search looks at all of them."""
+
+SEARCHED_PART: Final = 12
+"""Nodes of a larger plan that a search looks at: those where it costs most, and as many that come next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """`draft`: the best that was found, None where none was, and then `missing` members at the least."""
+
+    draft: Draft | None
+    missing: int = 0
+
+
+def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, Solved]:
+    """Return the cheapest draft that was found in which the victims of a base go.
+
+    `base`: pods and units that go whatever else does, without members. Pauses now and then. O(slots · nodes ·
+    members of a node) to begin with, and then a number of elements that no cluster exceeds.
+    """
+    nodes = usable(model)
+    if not base.singles and not base.units and (cheapest := one_each(model, nodes, objective)) is not None:
+        return Solved(cheapest)
+    yield
+    best: Draft | None = None
+    missing = model.must
+    next_best: tuple[int, ...] = ()
+    first = yield from fillings(model, base, objective)
+    for filled in first.filled:
+        missing = min(missing, 0 if filled.bounded else filled.missing)
+        if filled.missing:
+            continue
+        draft = trimmed(model, filled.draft, base)
+        yield
+        if holds(model, draft) and (
+            best is None or rank_of(model, draft, objective) < rank_of(model, best, objective)
+        ):
+            best, next_best = draft, filled.next_best
+        yield
+    if first.out_of_question or (best is not None and _is_free(best, base)):
+        return Solved(best, missing if best is None else 0)
+    if len(nodes) <= SEARCHED or best is None:
+        chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
+    else:
+        chosen = np.array(_part(model, best, next_best), np.int64)
+        fixed = _without(model, best, base, chosen)
+    best = yield from improve(model, best, fixed, chosen, objective, low=first.low)
+    return Solved(best, missing if best is None else 0)
+
+
+def _is_free(draft: Draft, base: Draft) -> bool:
+    """Report whether a draft has no victims beside a base's: none costs less."""
+    return draft.singles == base.singles and draft.units == base.units
+
+
+def _part(model: Model, draft: Draft, next_best: tuple[int, ...]) -> list[int]:
+    used = {node for (node, _), count in draft.members.items() if count}
+    more = [node for node in next_best if node not in used][:SEARCHED_PART]
+    return sorted({*_dearest(model, draft)[:SEARCHED_PART], *more})
+
+
+def _without(model: Model, draft: Draft, base: Draft, nodes: Ints) -> Draft:
+    """Return a draft without what is on some nodes, and without units that make room on these alone."""
+    there = set(nodes.tolist())
+    kept = {node for (node, _), count in draft.members.items() if count and node not in there}
+    units = {
+        unit
+        for unit in draft.units
+        if unit in base.units or any(node in kept for _, node in slots_of(model, (unit,)))
+    }
+    return Draft(
+        {key: count for key, count in draft.members.items() if key[0] not in there},
+        {slot for slot in draft.singles if slot[1] not in there} | base.singles,
+        units,
+    )
+
+
+def _dearest(model: Model, draft: Draft) -> list[int]:
+    """Return the nodes of a draft on which pods go, those first where most goes for a member.
+
+    Pods of the highest priority count most.
+    """
+    cost: defaultdict[int, int] = defaultdict(int)
+    highest: defaultdict[int, int] = defaultdict(int)
+    count: defaultdict[int, int] = defaultdict(int)
+    if draft.singles:
+        slots, nodes = places_of(draft.singles)
+        priorities, costs = model.priority[slots, nodes], np.zeros(model.nodes, np.int64)
+        np.add.at(costs, nodes, priorities + SHIFT)
+        highest.update(Counter(nodes[priorities == priorities.max()].tolist()))
+        cost.update((node, int(costs[node])) for node in np.unique(nodes).tolist())
+    for (node, _), members in draft.members.items():
+        count[node] += members
+
+    def of_member(node: int) -> tuple[float, float, int]:
+        members = max(count[node], 1)
+        return -highest[node] / members, -cost[node] / members, int(model.rank[node])
+
+    return sorted((node for node in cost if count[node]), key=of_member)
