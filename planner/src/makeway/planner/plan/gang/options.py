@@ -13,7 +13,7 @@ from makeway.planner.snapshot.columns import Flags, Ints
 
 Costs = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
 
-MOST_SETS: Final = 1024
+MOST_SETS: Final = 2048
 """Sets of a node's pods up to which all are looked at; of more, those along a few orders of the pods."""
 
 MOST_COUNTS: Final = 256
@@ -93,7 +93,8 @@ def options_of(
     slots, frees, adds, costs = slots[helps], frees[helps], adds[helps], costs[helps]
     kinds, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)
     frees, adds, costs = frees[first], adds[first], costs[first]
-    pairs, sets, elements = _sets(frees, costs, np.array([len(one) for one in kinds], np.int64), lacks)
+    wide = (adds[:, effects.wide | effects.even] != 0).any(axis=1)
+    pairs, sets, elements = _sets(frees, costs, np.array([len(one) for one in kinds], np.int64), lacks, wide)
     total = sets @ adds + effects.of_members(node, members)[pairs]
     paid = sets @ costs if sets.size else np.zeros(pairs.size, np.complex128)
     kept = _undominated(effects, pairs, total, paid)
@@ -144,16 +145,16 @@ def _kinds(
     return tuple(map(tuple, found)), np.asarray(first, np.int64)
 
 
-def _sets(frees: Ints, costs: Costs, sizes: Ints, lacks: Ints) -> tuple[Ints, Ints, int]:
+def _sets(frees: Ints, costs: Costs, sizes: Ints, lacks: Ints, wide: Flags) -> tuple[Ints, Ints, int]:
     """Return pairs of members and pods that make room for them, and how many elements that took.
 
-    `frees`: int64[kinds, R]; `sizes`: int64[kinds]; `lacks`: int64[M, R]. int64[P], places of members;
+    `frees`: int64[kinds, R]; `sizes`: int64[kinds]; `lacks`: int64[M, R]; `wide`: bool[kinds], what frees
+    room in wider domains, too, of which more may go than these nodes need. int64[P], places of members;
     int64[P, kinds], pods of each kind.
     """
     most = lacks.max(axis=0, initial=0)
     limit = np.where(frees > 0, -(-most[None, :] // np.maximum(frees, 1)), 0).max(axis=1, initial=0)
-    # A kind that frees only in wider domains counts whole.
-    limit = np.minimum(sizes, np.where((frees > 0).any(axis=1), limit, sizes))
+    limit = np.where(wide, sizes, np.minimum(sizes, limit))
     if float(np.prod(limit + 1.0)) <= MOST_SETS:
         sets = np.zeros((1, sizes.size), np.int64)
         for kind, many in enumerate(limit.tolist()):

@@ -179,7 +179,7 @@ class _Search:
                 if not cost < self.ceiling:
                     continue
                 options = yield from self._options(base, units)
-                bounds = self._bounds(options)
+                bounds = self._bounds(options, [one.costs for one in options])
                 yield
                 if (least := cost + bounds[0][self._whole()]) < self.ceiling:
                     bounded.append((least.real, least.imag, units, base, start, options, bounds))
@@ -248,16 +248,16 @@ class _Search:
             found.append(self.known[key])
         return found
 
-    def _bounds(self, options: list[Options]) -> list[Costs]:
+    def _bounds(self, options: list[Options], costs_of: list[Costs]) -> list[Costs]:
         """Return the least costs of what is still to place on the nodes from each on, were they not tied."""
         last = np.full(self.shape, NEVER)
         last[(0,) * len(self.shape)] = 0
         bounds = [last]
-        for one in reversed(options):
+        for one, paid in zip(reversed(options), reversed(costs_of), strict=True):
             row = bounds[0].copy()
             sizes = one.members if self.gridded else one.members.sum(axis=1)[:, None]
-            order = np.lexsort((one.costs.imag, one.costs.real, *sizes.T))
-            sizes, costs = sizes[order], one.costs[order]
+            order = np.lexsort((paid.imag, paid.real, *sizes.T))
+            sizes, costs = sizes[order], paid[order]
             first = np.r_[True, (sizes[1:] != sizes[:-1]).any(axis=1)]
             for size, cost in zip(sizes[first].tolist(), costs[first].tolist(), strict=True):
                 if any(size):
@@ -304,6 +304,10 @@ class _Search:
     ) -> Generator[None, None, None]:
         """Keep the most promising beginnings, node by node, and take the best end that holds."""
         more, less = self._rests(options)
+        least = {
+            place: self._bounds(options, [one.effects[:, place].astype(np.complex128) for one in options])
+            for place in self._certain()
+        }
         for width in WIDTHS:
             cut = False
             state = np.concatenate([np.zeros(self.left.size, np.int64), start])[None]
@@ -311,7 +315,8 @@ class _Search:
             layers = [_Layer(state, np.asarray(paid, np.complex128))]
             for at, one in enumerate(options):
                 rests = more[at + 1], less[at + 1]
-                layer, was_cut = self._next(layers[-1], one, bounds[at + 1], rests, width)
+                added = {place: of_nodes[at + 1] for place, of_nodes in least.items()}
+                layer, was_cut = self._next(layers[-1], one, bounds[at + 1], rests, added=added, width=width)
                 cut |= was_cut
                 layers.append(layer)
                 yield
@@ -322,6 +327,19 @@ class _Search:
             if not cut or self.work.left <= 0:
                 return
 
+    def _certain(self) -> list[int]:
+        """Return the columns whose caps count for every plan: no state may need to pass one."""
+        of, model, found = self.effects, self.model, []
+        for place, column in enumerate(of.columns):
+            if column.kind == "hard":
+                found.append(place)
+            elif column.kind == "wide":
+                rule = model.rooms[column.number]
+                others = model.counts[: rule.cls] + model.counts[rule.cls + 1 :]
+                if sum(others) < model.must and bool((rule.domains[self.nodes] == column.domain).all()):
+                    found.append(place)
+        return found
+
     def _rests(self, options: list[Options]) -> tuple[list[Ints], list[Ints]]:
         more = [np.zeros(len(self.effects.columns), np.int64)]
         less = [more[0]]
@@ -331,7 +349,14 @@ class _Search:
         return more, less
 
     def _next(
-        self, layer: _Layer, one: Options, bound: Costs, rests: tuple[Ints, Ints], width: int
+        self,
+        layer: _Layer,
+        one: Options,
+        bound: Costs,
+        rests: tuple[Ints, Ints],
+        *,
+        added: dict[int, Costs],
+        width: int,
     ) -> tuple[_Layer, bool]:
         """Return the best beginnings after one more node, and whether others were left out for the width."""
         classes = self.left.size
@@ -347,6 +372,12 @@ class _Search:
         self.work.left -= fits.size * 4 + came.size * (adds.shape[1] + 4)
         states = layer.states[came] + adds[did]
         if self.effects.columns:
+            left = np.ones(came.size, np.bool_)
+            enough = np.ones(came.size, np.bool_)
+            for place, of_left in added.items():
+                coming = self._rest(of_left, states[:, :classes], left)
+                enough &= states[:, classes + place] + coming.real <= self.effects.cap[place]
+            came, did, costs, rest, states = (one[enough] for one in (came, did, costs, rest, states))
             costs = costs + self._beyond(states[:, classes:])
             fine = self._settle(states[:, classes:], *rests) & (costs + rest < self.ceiling)
             came, did, costs, rest, states = came[fine], did[fine], costs[fine], rest[fine], states[fine]
