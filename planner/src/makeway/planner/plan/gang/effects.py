@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft, slots_of, taken_of, victims_of
+from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
 from makeway.planner.plan.gang.model import Model, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT, weights_of
 from makeway.planner.plan.gang.stairs import may_go
@@ -95,7 +95,7 @@ class Effects:
             scaled["prioritySum"] //= self.grain
         return sum((weight * scaled.get(term, 0) for term, weight in self.weights.items()), 0j)
 
-    def costs(self, slots: Ints, node: int) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
+    def costs(self, slots: Ints, node: int | Ints) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
         """Return complex[pods], what each of a node's pods adds to a price."""
         priorities = self.model.priority[slots, node]
         found = np.full(slots.size, self.weights.get("victims", 0j), np.complex128)
@@ -105,9 +105,9 @@ class Effects:
 
     def base_cost(self, base: Draft) -> complex:
         """Return what those cost who go whatever is chosen, without what they violate or break."""
-        model, found = self.model, 0j
-        for slot, node in base.singles:
-            found += complex(self.costs(np.array([slot]), node)[0])
+        model = self.model
+        slots, nodes = places_of(base.singles)
+        found = complex(self.costs(slots, nodes).sum())
         for number in base.units:
             unit = model.units[number]
             if unit is not None:
@@ -178,25 +178,27 @@ class Effects:
     def start(self, base: Draft) -> Ints:
         """Return int64[A], the columns once some pods have gone and some members are there."""
         model = self.model
+        at = places_of(base.singles)
         found = np.zeros(len(self.columns), np.int64)
         whole: list[PlannedUnit] = [unit for n in base.units if (unit := model.units[n]) is not None]
         taken = taken_of(model, base.singles, whole) if model.margins else {}
-        sets = Counter(int(model.budgets[one]) for one in base.singles)
+        sets = Counter(model.budgets[at].tolist())
         for unit in whole:
             sets.update(unit.sets)
         for number, count in sets.items():
             for key in model.snapshot.budgets.charged(number) if number else ():
                 self._add(found, ("budget", key), count)
-        for one in base.singles:
-            self._add(found, ("gang", int(model.gang[one])), 1)
+        for gang, count in Counter(model.gang[at].tolist()).items():
+            self._add(found, ("gang", gang), count)
         for number, margin in enumerate(model.margins):
             self._add(found, ("margin", number), margin.taken(taken))
         self._add(found, "victims", victims_of(model, base))
         by_node: defaultdict[int, list[int]] = defaultdict(list)
-        for slot, node in (*base.singles, *slots_of(model, base.units)):
-            by_node[node].append(slot)
+        if self.wide.any() or self.even.any():
+            for slot, node in (*base.singles, *slots_of(model, base.units)):
+                by_node[node].append(slot)
         for node, slots in by_node.items():
-            self._wide(found, node, np.array(slots, np.int64))
+            found += self._of_rules(node, np.array(slots, np.int64)).sum(axis=0)
         counts: defaultdict[int, Ints] = defaultdict(lambda: np.zeros(len(model.counts), np.int64))
         for (node, cls), count in base.members.items():
             counts[node][cls] += count
@@ -208,9 +210,6 @@ class Effects:
         place = self._place.get(key)
         if place is not None:
             found[place] += amount
-
-    def _wide(self, found: Ints, node: int, slots: Ints) -> None:
-        found += self._of_rules(node, slots).sum(axis=0)
 
     def of_pods(self, node: int, slots: Ints) -> Ints:
         """Return int64[pods, A], what each of a node's pods adds by going alone."""

@@ -90,6 +90,8 @@ def modelling(
         if chunk.size:
             yield
     whole = joined(parts)
+    if whole.rows.size > NODES_A_CHUNK:
+        yield
     allowed = np.zeros((len(questions), whole.rows.size), np.bool_)
     for number, usable in enumerate(rows_of):
         allowed[number] = np.isin(whole.rows, usable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+
+_Layer = TypeVar("_Layer", Ints, Flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,33 +122,35 @@ def joined(parts: Sequence[Part]) -> Part:
     rows = np.concatenate([part.rows for part in parts])
     order = np.argsort(rows)
     units: list[PlannedUnit | None] = [None]
-    places: dict[int, int] = {}
+    numbered: dict[int, int] = {}
     numbers = []
     for part in parts:
         here = np.zeros(len(part.units), np.int64)
         for number, unit in enumerate(part.units):
             if unit is not None:
-                here[number] = places.setdefault(unit.unit.number, len(units))
+                here[number] = numbered.setdefault(unit.unit.number, len(units))
                 if here[number] == len(units):
                     units.append(unit)
         numbers.append(here[part.unit])
 
-    def deep(arrays: Sequence[Ints], empty: int = 0) -> Ints:
-        """Return arrays by slot and node as one, nodes in order."""
-        axis = arrays[0].ndim - 2
-        padded = [
-            np.pad(
-                one,
-                [(0, depth - one.shape[axis]) if at == axis else (0, 0) for at in range(one.ndim)],
-                constant_values=empty,
-            )
-            for one in arrays
-        ]
-        return np.concatenate(padded, axis=-1)[..., order]
-
     first = np.cumsum([0, *(part.rows.size for part in parts)])
     placed = np.empty(rows.size, np.int64)
     placed[order] = np.arange(rows.size)
+
+    places = [
+        placed[start : start + part.rows.size] for start, part in zip(first.tolist(), parts, strict=False)
+    ]
+    to = [
+        slice(int(one[0]), int(one[-1]) + 1) if one.size and int(one[-1] - one[0]) == one.size - 1 else one
+        for one in places
+    ]
+
+    def deep(arrays: Sequence[_Layer], empty: int = 0) -> _Layer:
+        """Return arrays by slot and node as one, nodes in order."""
+        found = np.full((*arrays[0].shape[:-2], depth, rows.size), empty, arrays[0].dtype)
+        for one, there in zip(arrays, to, strict=True):
+            found[..., : one.shape[-2], there] = one
+        return found
 
     def by_node(of_parts: Iterable[Mapping[int, Sequence[PodRecord]]]) -> dict[int, Sequence[PodRecord]]:
         return {
@@ -160,7 +165,7 @@ def joined(parts: Sequence[Part]) -> Part:
         rows=rows[order],
         names=[names[at] for at in order.tolist()],
         room=np.concatenate([part.room for part in parts], axis=1)[:, order],
-        removable=deep([part.removable.astype(np.int64) for part in parts]) > 0,
+        removable=deep([part.removable for part in parts]),
         uses=deep([part.uses for part in parts]),
         requests={name: deep([part.requests[name] for part in parts]) for name in parts[0].requests},
         priority=deep([part.priority for part in parts]),
@@ -168,7 +173,7 @@ def joined(parts: Sequence[Part]) -> Part:
         budgets=deep([part.budgets for part in parts]),
         group=deep([part.group for part in parts]),
         unit=deep(numbers),
-        follows=deep([part.follows.astype(np.int64) for part in parts]) > 0,
+        follows=deep([part.follows for part in parts]),
         weighed=tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True)),
         queue=deep([part.queue for part in parts], -1),
         pods=[pods[at] for at in order.tolist()],

@@ -95,19 +95,14 @@ class Stairs:
             victims[:, wide] = reprieve(
                 uses[:, :, here], left[:, wide], candidates[:, here], violating[:, here]
             )
-            for turn in range(times):
-                these = slice(turn * nodes.size, (turn + 1) * nodes.size)
-                feasible, members = fits[these], first + turn
-                if not feasible.any():
-                    break
-                terms = self._price(victims[:, these], violating, nodes)
-                if best is None:
-                    best, count = terms, feasible.astype(np.int64, copy=True)
-                    count *= members
-                    continue
-                better = feasible & _less(terms, members, best, count)
-                count[better] = members
-                best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
+            terms = self._price(victims, np.tile(violating, times), np.tile(nodes, times))
+            counts, terms = _least_a_member(terms, fits, counts, nodes.size)
+            if best is None:
+                best, count = terms, counts
+                continue
+            better = (counts > 0) & _less(terms, counts, best, count)
+            count = np.where(better, counts, count)
+            best = [np.asarray(np.where(better, new, old)) for new, old in zip(terms, best, strict=True)]
         return best or [], count
 
     def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
@@ -318,8 +313,23 @@ def may_go(model: Model, level: int) -> Flags:
     return np.asarray(found & ~stays[model.unit])
 
 
-def _less(terms: list[Ints], members: int, best: list[Ints], count: Ints) -> Flags:
-    """Return where some prices for so many members are no more a member than the best so far."""
+def _least_a_member(terms: list[Ints], fits: Flags, counts: Ints, nodes: int) -> tuple[Ints, list[Ints]]:
+    """Return the members on each node that cost least each, the most of those alike, and their terms.
+
+    `terms`: int64[counts · nodes] each, `fits`, `counts` as well: all nodes for one count after the other. 0
+    where none fits.
+    """
+    alive = fits.reshape(-1, nodes).copy()
+    for term in terms:
+        price = np.where(alive, (term / counts).reshape(-1, nodes), np.inf)
+        alive &= price == price.min(axis=0)
+    turn = alive.shape[0] - 1 - alive[::-1].argmax(axis=0)
+    place = turn * nodes + np.arange(nodes)
+    return np.where(alive.any(axis=0), counts[place], 0), [term[place] for term in terms]
+
+
+def _less(terms: list[Ints], members: Ints, best: list[Ints], count: Ints) -> Flags:
+    """Return where prices for some members are no more a member than the best so far, or there is none."""
     less = np.zeros(count.size, np.bool_)
     equal = np.ones(count.size, np.bool_)
     for new, old in zip(terms, best, strict=True):
