@@ -6,7 +6,6 @@
 package queuegate
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -57,6 +55,7 @@ type Gate struct {
 	controlSeen bool        // a control state has said what holds
 	why         string      // in the state missing: for people
 	usage       *queueUsage // nil: as tree
+	recount     *recount    // nil: none is under way
 	reserved    map[types.UID]wire.PodRef
 	held        map[types.UID]wire.PodRef
 	waiting     *waitingPods
@@ -134,56 +133,10 @@ func (g *Gate) NoQueues() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.controlSeen = true
-	g.usage = nil
+	g.usage, g.recount = nil, nil
 	g.tree.Store(nil)
 	g.waiting.reenter(nil)
 	g.decide(noQueues, "")
-}
-
-// SetLimits puts the limits of a control state in force. The first time all pods are counted, from the informer's store; after that
-// those that are known are placed anew. O(pods × depth).
-func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
-	tree, err := newQueueTree(queues)
-	if err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	members := map[types.UID]*member{}
-	if g.usage != nil {
-		members = g.usage.members
-	}
-	usage := newQueueUsage(tree, members)
-	if g.usage == nil {
-		if err := g.countAll(usage); err != nil {
-			return err
-		}
-	}
-	g.controlSeen = true
-	g.usage = usage
-	g.tree.Store(tree)
-	g.waiting.reenter(tree)
-	g.decide(inForce, "")
-	return nil
-}
-
-// countAll counts every pod there is. What changes meanwhile is told of afterwards, since this holds the lock.
-func (g *Gate) countAll(usage *queueUsage) error {
-	pods, err := g.pods.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
-	for _, pod := range pods {
-		_, reserved := g.reserved[pod.UID]
-		_, held := g.held[pod.UID]
-		if (pod.Spec.NodeName == "" && !reserved && !held) || ended(pod) {
-			continue
-		}
-		bound := pod.Spec.NodeName != ""
-		wanted := demandOf(pod)
-		usage.count(pod.UID, &member{demand: wanted, label: wanted.asked, bound: bound, placed: bound || reserved, leaving: pod.DeletionTimestamp != nil})
-	}
-	return nil
 }
 
 // Reconsider lets pods that wait be checked again: modes have changed.
@@ -245,6 +198,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	defer g.mu.Unlock()
 	if g.usage == nil {
 		g.reserved[pod.UID] = refOf(pod)
+		g.count(pod, false, true)
 		return nil
 	}
 	wanted := demandOf(pod)
@@ -261,7 +215,7 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	}
 	g.reserved[pod.UID] = refOf(pod)
 	g.removeWaiting(pod.UID) // those that were held for its promise are checked by what is used now
-	g.recount(pod.UID, &member{demand: wanted, placed: true})
+	g.countMember(pod.UID, member{demand: wanted, placed: true})
 	return nil
 }
 
@@ -283,12 +237,13 @@ func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	uid := types.UID(ref.UID)
 	g.held[uid] = ref
 	g.removeWaiting(uid)
-	if g.usage == nil || g.usage.members[uid] != nil {
+	if counted := g.counted(); counted == nil || counted.members[uid] != nil {
 		return
 	}
 	if pod, err := g.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && pod.UID == uid && !ended(pod) {
 		bound := pod.Spec.NodeName != ""
-		g.count(pod, bound, bound)
+		_, reserved := g.reserved[uid]
+		g.count(pod, bound, bound || reserved)
 	}
 }
 
@@ -523,58 +478,6 @@ func (g *Gate) reason() string {
 		return "the scheduler has just started"
 	}
 	return g.why
-}
-
-// count takes a pod in as it is now. Callers of this and the following hold the lock.
-func (g *Gate) count(pod *v1.Pod, bound, placed bool) {
-	if g.usage == nil {
-		return
-	}
-	g.recount(pod.UID, &member{demand: demandOf(pod), bound: bound, placed: placed, leaving: pod.DeletionTimestamp != nil})
-}
-
-// recount counts a pod as it is now. One that has a place keeps the queue that it had when it was placed: a label that is
-// changed later frees no quota.
-func (g *Gate) recount(uid types.UID, m *member) {
-	before := g.usage.members[uid]
-	m.label = m.asked
-	if before != nil && before.placed && m.placed {
-		m.asked = before.asked
-	}
-	if before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
-		before.bound, before.label = m.bound, m.label
-		return
-	}
-	g.noteFreed(g.usage.forget(uid))
-	g.usage.count(uid, m)
-}
-
-// settle takes a pod out that nothing lets count any more: it is neither bound nor reserved nor held.
-func (g *Gate) settle(uid types.UID) {
-	if g.usage == nil || g.usage.members[uid] == nil || g.usage.members[uid].bound {
-		return
-	}
-	if _, reserved := g.reserved[uid]; reserved {
-		return
-	}
-	if _, held := g.held[uid]; held {
-		pending := *g.usage.members[uid]
-		pending.placed, pending.asked = false, pending.label
-		g.usage.count(uid, &pending)
-		return
-	}
-	g.noteFreed(g.usage.forget(uid))
-}
-
-func (g *Gate) drop(uid types.UID) {
-	delete(g.reserved, uid)
-	delete(g.held, uid)
-	g.removeWaiting(uid)
-	g.waiting.settled(uid)
-	g.conditionUpdates.forget(uid)
-	if g.usage != nil {
-		g.noteFreed(g.usage.forget(uid))
-	}
 }
 
 // addWaiting lets a pod wait, and others have what it was promised.

@@ -501,6 +501,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := limited(t, trees[0]...)
+		counting := false // other limits are being put in force, a few pods a step
 		pods, nodes, tree := map[types.UID]*v1.Pod{}, map[types.UID]bool{}, 0
 		reserved, held := map[types.UID]bool{}, map[types.UID]bool{}
 		fixed := map[types.UID]string{} // the queue that a pod named when it was placed
@@ -537,7 +538,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				pods[uid], nodes[uid] = p, true
 				delete(reserved, uid)
 				w.shows(p)
-			case action == 6:
+			case action == 6 && w.gate.counted() == w.gate.usage: // else it depends on the pod's turn which label is the one that it was placed with
 				p = p.DeepCopy()
 				p.Labels["queue"] = paths[random.IntN(len(paths))]
 				pods[uid] = p
@@ -545,12 +546,22 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 			case action == 7:
 				w.gate.check(p, wire.ModeEnforce)
 				w.activated()
-			case action == 8 && random.IntN(10) == 0:
-				tree = 1 - tree
-				w.limit(trees[tree]...)
+			case action == 8 && !counting && random.IntN(5) == 0:
+				if random.IntN(2) == 0 {
+					w.gate.NoQueues() // all are counted from the informer's store, by the labels that they have there
+					clear(fixed)
+				}
+				if err := w.gate.beginCount(treeOf(t, trees[1-tree]...)); err != nil {
+					t.Fatal(err)
+				}
+				counting = true
+			}
+			if counting && random.IntN(3) == 0 && !w.gate.countSome(1+random.IntN(4)) {
+				w.gate.putInForce()
+				counting, tree = false, 1-tree
 			}
 
-			recount := newQueueUsage(treeOf(t, trees[tree]...), nil)
+			recount := newQueueUsage(treeOf(t, trees[tree]...))
 			for uid := range fixed {
 				if !nodes[uid] && !reserved[uid] {
 					delete(fixed, uid)
@@ -569,6 +580,9 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				}
 			}
 			when := fmt.Sprintf("seed %d, step %d", seed, step)
+			if w.gate.usage == nil {
+				continue // they are counted for the first time
+			}
 			expectUsage(t, w.gate, recount, when)
 			w.clock.Step(time.Duration(random.IntN(3000)) * time.Millisecond)
 			if action := random.IntN(4); action == 0 {
@@ -715,6 +729,95 @@ func crowded(t testing.TB, waiting int) *gateWorld {
 		w.activated()
 	}
 	return w
+}
+
+// countAll puts limits in force as SetLimits does, and lets something happen before each pod is taken in.
+func (w *gateWorld) countAll(meanwhile func(turn int), limits ...wire.QueueLimit) {
+	w.t.Helper()
+	if err := w.gate.beginCount(treeOf(w.t, limits...)); err != nil {
+		w.t.Fatal(err)
+	}
+	for turn, more := 0, true; more; turn++ {
+		meanwhile(turn)
+		more = w.gate.countSome(1)
+	}
+	w.gate.putInForce()
+}
+
+func TestNothingPassesWhilePodsAreCountedForTheFirstTimeAndThenWhatFits(t *testing.T) {
+	w := newGateWorld(t)
+	w.gate.NoQueues()
+	w.shows(on(in("root.a", "one", low, 40).Obj(), "n1"), on(in("root.a", "two", low, 40).Obj(), "n1"))
+	p := in("root.a", "p", low, 20).Obj()
+	w.shows(p)
+	if !w.admits(p) {
+		t.Fatal("a pod is held where there are no queues")
+	}
+
+	w.countAll(func(int) {
+		if r := w.gate.Admit(p, wire.ModeEnforce); r == nil || r.reason != rejectedUnknown || !strings.Contains(r.message, beingCounted) {
+			t.Errorf("admitted: %v", r)
+		}
+		if _, known := w.gate.GuaranteeMargins(p, nil); known {
+			t.Error("guarantees are known of queues that are still being counted")
+		}
+		if w.gate.AssumeNoQueues() {
+			t.Error("a guess ends the count")
+		}
+	}, limit("root"), limit("root.a", "cpu", 100))
+
+	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
+		t.Errorf("activated %v", got)
+	}
+}
+
+func TestTheLimitsBeforeHoldUntilAllPodsAreCountedForOthers(t *testing.T) {
+	w := limited(t, limit("root"), limit("root.a", "cpu", 100))
+	w.shows(on(in("root.a", "one", low, 40).Obj(), "n1"), on(in("root.a", "two", low, 40).Obj(), "n1"))
+	w.countAll(func(turn int) {
+		if w.admits(in("root.a", "large", low, 30).Obj()) {
+			t.Errorf("turn %d: a pod passes that the limits in force keep out", turn)
+		}
+		if !w.admits(in("root.a", "small", low, 20).Obj()) {
+			t.Errorf("turn %d: a pod is held that the limits in force let in", turn)
+		}
+	}, limit("root"), limit("root.a", "cpu", 200))
+	if !w.enters(in("root.a", "large", low, 30).Obj()) {
+		t.Error("the new limits are not in force")
+	}
+}
+
+func TestWhatChangesWhilePodsAreCountedCountsAsItIsThen(t *testing.T) {
+	for at := range 6 {
+		for _, again := range []bool{false, true} {
+			w := newGateWorld(t)
+			w.gate.NoQueues()
+			if again {
+				w.limit(limit("root", "cpu", 1<<20))
+			}
+			goes, ends, grows := on(in("", "goes", low, 1).Obj(), "n1"), on(in("", "ends", low, 10).Obj(), "n1"), on(in("", "grows", low, 100).Obj(), "n1")
+			assumed, released, held := in("", "assumed", low, 1000).Obj(), in("", "released", low, 10_000).Obj(), in("", "held", low, 100_000).Obj()
+			w.shows(goes, ends, grows, assumed, released, held)
+			w.gate.Reserve(on(released, "n1"), wire.ModeEnforce)
+
+			w.countAll(func(turn int) {
+				if turn != at {
+					return
+				}
+				w.deletes(goes)
+				over := ends.DeepCopy()
+				over.Status.Phase = v1.PodSucceeded
+				w.shows(over, on(in("", "grows", low, 200).Obj(), "n1"), on(in("", "new", low, 500_000).Obj(), "n1"))
+				w.gate.Reserve(on(assumed, "n1"), wire.ModeEnforce)
+				w.gate.Unreserve(released.UID)
+				w.gate.ReserveQuota(refOf(held))
+			}, limit("root", "cpu", 1<<30))
+
+			if got := w.used("root", "cpu"); got != 601_200 {
+				t.Errorf("again %t, turn %d: %d in use", again, at, got)
+			}
+		}
+	}
 }
 
 // What one round of the gate costs while it holds so many pods, and with it every PreEnqueue that waits for its lock:
@@ -949,5 +1052,52 @@ func TestAPodThatNoQueueTakesIsHeldAndSaysWhy(t *testing.T) {
 	got := w.rejected(in("nonsense", "waits", high, 1).Obj())
 	if got == nil || got.reason != rejectedFull || !strings.Contains(got.message, "no queue takes the pod") {
 		t.Errorf("rejected with %+v, want that no queue takes it", got)
+	}
+}
+
+// How long PreEnqueue waits at most while limits are put in force over 150,000 running pods: first, and again with others.
+func BenchmarkQueueGateCountsAllPods(b *testing.B) {
+	const pods = 150_000
+	stored := make([]*v1.Pod, pods)
+	for i := range stored {
+		stored[i] = on(in(fmt.Sprintf("root.q%d", i%10), fmt.Sprintf("p%d", i), int32(i%10), 100).Obj(), "n1")
+	}
+	for _, again := range []bool{false, true} {
+		b.Run(fmt.Sprintf("again=%t", again), func(b *testing.B) {
+			var longest time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				w := newGateWorld(b)
+				w.gate.AssumeLimits("no planner has sent them")
+				for _, p := range stored {
+					_ = w.store.Add(p)
+				}
+				limits := []wire.QueueLimit{limit("root", "cpu", 1<<40)}
+				for i := range 10 {
+					limits = append(limits, limit(fmt.Sprintf("root.q%d", i), "cpu", 1<<40))
+				}
+				if again {
+					w.limit(limits...)
+				}
+				var ended atomic.Bool
+				var waits sync.WaitGroup
+				waits.Go(func() {
+					p := in("root.q0", "new", low, 1).Obj()
+					for !ended.Load() {
+						asked := time.Now()
+						w.gate.Admit(p, wire.ModeEnforce)
+						longest = max(longest, time.Since(asked))
+						time.Sleep(50 * time.Microsecond)
+					}
+				})
+				b.StartTimer()
+				w.limit(limits...)
+				b.StopTimer()
+				ended.Store(true)
+				waits.Wait()
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(longest.Microseconds()), "µs/longest-wait")
+		})
 	}
 }

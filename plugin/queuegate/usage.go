@@ -60,20 +60,59 @@ type queueUsage struct {
 	members map[types.UID]*member
 }
 
-// newQueueUsage counts members, which are those of another tree, anew. Those themselves stay as they are: a cycle may
-// have taken some out in a dry run. O(pods × depth).
-func newQueueUsage(tree *queueTree, members map[types.UID]*member) *queueUsage {
-	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), staying: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: make(map[types.UID]*member, len(members))}
+// newQueueUsage is that of queues without pods.
+func newQueueUsage(tree *queueTree) *queueUsage {
+	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), staying: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: map[types.UID]*member{}}
 	for i := range tree.queues {
 		u.used[i] = make([]int64, len(tree.names))
 		u.staying[i] = make([]int64, len(tree.names))
 		u.byRank[i] = map[int32][]int64{}
 	}
-	for uid, m := range members {
-		own := *m
-		u.count(uid, &own)
-	}
 	return u
+}
+
+// copyOf takes in what a pod counts for in another tree, nil for nothing. That itself stays as it is: a cycle may have
+// taken it out in a dry run.
+func (u *queueUsage) copyOf(uid types.UID, m *member) {
+	if m == nil {
+		u.forget(uid)
+		return
+	}
+	own := *m
+	u.count(uid, &own)
+}
+
+// update takes a pod in as it is now, and returns the queue that may hold less, nil where none does. One that has a place
+// keeps the queue that it had when it was placed: a label that is changed later frees no quota.
+func (u *queueUsage) update(uid types.UID, m member) *queue {
+	before := u.members[uid]
+	m.label = m.asked
+	if before != nil && before.placed && m.placed {
+		m.asked = before.asked
+	}
+	if before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
+		before.bound, before.label = m.bound, m.label
+		return nil
+	}
+	freed := u.forget(uid)
+	u.count(uid, &m)
+	return freed
+}
+
+// settle takes a pod out that nothing lets count any more, and returns the queue that holds less, nil where none does: it
+// is neither bound nor reserved nor held.
+func (u *queueUsage) settle(uid types.UID, reserved, held bool) *queue {
+	m := u.members[uid]
+	if m == nil || m.bound || reserved {
+		return nil
+	}
+	if !held {
+		return u.forget(uid)
+	}
+	pending := *m
+	pending.placed, pending.asked = false, pending.label
+	u.count(uid, &pending)
+	return nil
 }
 
 // count takes a pod in, or in again as it is now. O(depth × resources).
