@@ -7,15 +7,16 @@ wider than a node: each is a number to which victims and members add, and a cap.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, Literal
 
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
-from makeway.planner.plan.gang.model import Model, members_at, unit_cost
+from makeway.planner.plan.gang.model import Model, SpreadRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT, weights_of
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
@@ -25,6 +26,9 @@ Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]
 """What a column is for: what is beyond the cap of a `soft` one costs a violation, each; the first beyond the
 cap of a `broken` one costs a group; a `hard` one may not pass its cap, and a `wide` one not where the column
 after it, `there`, counts members. An `even` one is looked at once all is placed."""
+
+MOST_WAYS: Final = 16
+"""Domains of an affinity, or least numbers of a spread, that are tried."""
 
 PASSED: Final = -(2**40)
 """In a column whose cap counts no more."""
@@ -39,6 +43,16 @@ class _Column:
     domain: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A domain of a spread: its column, before that of its members; what it holds now; bounds in the end."""
+
+    place: int
+    total: int
+    least: int
+    most: int
+
+
 class Effects:
     """The columns of a search over some nodes, and what each victim and each member adds to them.
 
@@ -46,7 +60,14 @@ class Effects:
     """
 
     def __init__(
-        self, model: Model, level: int, objective: tuple[GroupTerm, ...], nodes: Ints, base: Draft
+        self,
+        model: Model,
+        level: int,
+        objective: tuple[GroupTerm, ...],
+        nodes: Ints,
+        *,
+        base: Draft,
+        least: tuple[int, ...],
     ) -> None:
         self.model = model
         self.level = level
@@ -84,6 +105,7 @@ class Effects:
         self.hard = np.array([kind == "hard" for kind in kinds], np.bool_)
         self.wide = np.array([kind == "wide" for kind in kinds], np.bool_)
         self.even = np.array([kind == "even" for kind in kinds], np.bool_)
+        self.spreads = tuple(self._spreads(least))
         self._place = {one.key: place for place, one in enumerate(self.columns)}
 
     # ------------------------------------------------------------------------------------- prices
@@ -122,6 +144,14 @@ class Effects:
         return found
 
     # ------------------------------------------------------------------------------------ columns
+
+    def _spreads(self, least: tuple[int, ...]) -> Iterator[Spread]:
+        for place, one in enumerate(self.columns):
+            if isinstance(one.key, tuple) and one.key[0] == "even":
+                rule = self.model.spreads[one.number]
+                lowest = least[one.number] if rule.exists[one.domain] and not rule.few else -MOST
+                most = least[one.number] + rule.slack + int(rule.take[rule.cls])
+                yield Spread(place, int(rule.totals[one.domain]), lowest, most)
 
     def _columns(self, base: Draft, whole: list[PlannedUnit]) -> list[_Column]:
         model, nodes = self.model, self.nodes
@@ -267,24 +297,10 @@ class Effects:
 
     # --------------------------------------------------------------------------------- all placed
 
-    def is_even(self, states: Ints) -> Flags:
-        """Report which states keep spread and affinity once all is placed; bool[n]. `states`: int64[n, A]."""
-        model = self.model
+    def is_near(self, states: Ints) -> Flags:
+        """Report which states may keep required affinity; bool[n]. `states`: int64[n, A]."""
         fine = np.ones(states.shape[0], np.bool_)
-        for number, spread in enumerate(model.spreads):
-            totals = np.tile(spread.totals, (states.shape[0], 1))
-            members = np.zeros_like(totals)
-            for place, one in enumerate(self.columns):
-                if one.key == ("even", number, one.domain):
-                    totals[:, one.domain] += states[:, place]
-                elif one.key == ("evened", number, one.domain):
-                    members[:, one.domain] += states[:, place]
-            least: Ints = np.zeros(states.shape[0], np.int64)
-            if not spread.few and spread.exists.any():
-                least = totals[:, spread.exists].min(axis=1)
-            most = least[:, None] + spread.slack + int(spread.take[spread.cls])
-            fine &= ((members == 0) | (totals <= most)).all(axis=1)
-        for number, near in enumerate(model.affinities):
+        for number, near in enumerate(self.model.affinities):
             there = np.zeros(states.shape[0], np.int64)
             for place, one in enumerate(self.columns):
                 if isinstance(one.key, tuple) and one.key[:2] == ("near", number):
@@ -292,3 +308,63 @@ class Effects:
                     there += (states[:, place] > 0) & bool(empty)
             fine &= there <= near.domains.shape[0]
         return fine
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How rules are to be kept. `allowed`: bool[C, N]; `least`: of each spread, what every domain holds."""
+
+    allowed: Flags
+    least: tuple[int, ...]
+
+
+def variants_of(model: Model, nodes: Ints) -> list[Variant]:
+    """Return ways to keep what members ask of one another, of which each ties fewer nodes together.
+
+    With the least of all domains given a spread is a bound for each domain by itself, and required affinity
+    of members to one another is one domain that they come into. Of many ways some are left out.
+    """
+    ways = [model.allowed]
+    for rule in model.affinities:
+        others = int(rule.take.sum() - rule.take[rule.cls])
+        there = sum(int(totals.sum()) for totals in rule.totals)
+        places = np.flatnonzero(model.allowed[rule.cls] & (rule.domains >= 0).all(axis=0))
+        places = np.intersect1d(places, nodes)
+        if others:
+            continue
+        if there > 0:
+            near = np.zeros(model.nodes, np.bool_)
+            near[places] = True
+            for totals, domains in zip(rule.totals, rule.domains, strict=True):
+                near[places] &= totals[domains[places]] > 0
+            masks = [near]
+        else:
+            masks = []
+            for values in np.unique(rule.domains[:, places], axis=1).T[:MOST_WAYS]:
+                masks.append((rule.domains == values[:, None]).all(axis=0))
+        found = []
+        for way in ways:
+            for mask in masks:
+                one = way.copy()
+                one[rule.cls] &= mask
+                found.append(one)
+        ways = found[:MOST_WAYS]
+    leasts = [_leasts(model, rule, nodes) for rule in model.spreads]
+    return [Variant(way, least) for way in ways for least in list(product(*leasts))[:MOST_WAYS]]
+
+
+def _leasts(model: Model, rule: SpreadRule, nodes: Ints) -> list[int]:
+    """Return how much the domain that holds least could hold in the end, the most first."""
+    if rule.few or not rule.exists.any():
+        return [0]
+    here = np.zeros(rule.totals.size, np.bool_)
+    here[rule.domains[nodes][rule.domains[nodes] >= 0]] = True
+    least = rule.totals.copy()
+    inside = rule.domains >= 0
+    use = np.where(model.removable, rule.use, 0).sum(axis=0)
+    np.subtract.at(least, rule.domains[inside], use[inside])
+    of_all, elsewhere = rule.totals[rule.exists], rule.totals[rule.exists & ~here]
+    most = (int(of_all.sum()) + model.must * int(rule.take.max())) // of_all.size
+    most = min([most, *elsewhere.tolist()])
+    lowest = max(0, min(most, int(least[rule.exists].min())))
+    return list(range(most, lowest - 1, -1))[:MOST_WAYS]

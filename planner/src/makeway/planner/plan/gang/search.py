@@ -11,7 +11,7 @@ Work is counted in elements of arrays, so the same plan comes of it on any machi
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
-from makeway.planner.plan.gang.effects import PASSED, Effects
+from makeway.planner.plan.gang.effects import PASSED, Effects, variants_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
 from makeway.planner.plan.gang.price import Key, Price
@@ -105,10 +105,14 @@ def _at(
     model: Model, work: _Work, base: Draft, nodes: Ints, *, level: int, objective: tuple[GroupTerm, ...]
 ) -> Generator[None, None, None]:
     """Look for a better draft than the best, without victims above a level."""
-    effects = Effects(model, level, objective, nodes, base)
-    yield
-    search = _Search(effects, base, objective, work)
-    yield from search.run()
+    for variant in variants_of(model, nodes):
+        kept = replace(model, allowed=variant.allowed)
+        effects = Effects(kept, level, objective, nodes, base=base, least=variant.least)
+        yield
+        search = _Search(effects, base, objective, work)
+        yield from search.run()
+        if work.left <= 0:
+            return
 
 
 def _ceiling(effects: Effects, price: Price | None, objective: tuple[GroupTerm, ...]) -> np.complex128:
@@ -159,6 +163,7 @@ class _Search:
         keys = [model.rank[nodes]]
         keys += [rule.domains[nodes] for rule in model.rooms if not rule.alone]
         keys += [rule.domains[nodes] for rule in model.spreads]
+        keys += [domains[nodes] for rule in model.affinities for domains in rule.domains]
         return np.asarray(nodes[np.lexsort(keys)])
 
     @property
@@ -297,6 +302,15 @@ class _Search:
                 safe |= there <= 0
             effects[:, place] = np.where(safe | (used < PASSED // 2), PASSED, used)
             effects[:, place + 1] = np.where(safe, 0, there)
+        for one in of.spreads:
+            place = one.place
+            if not (more[place : place + 2].any() or less[place].any()):
+                passed = effects[:, place] < PASSED // 2
+                total = effects[:, place] + one.total
+                even = (total >= one.least) & ((effects[:, place + 1] == 0) | (total <= one.most))
+                fine &= passed | even
+                effects[:, place] = PASSED
+                effects[:, place + 1] = 0
         return fine
 
     def _descend(
@@ -401,7 +415,7 @@ class _Search:
     ) -> Generator[None, None, None]:
         """Take the best of the ends that holds and is better than the best."""
         last, classes = layers[-1], self.left.size
-        ends = np.flatnonzero(self.effects.is_even(last.states[:, classes:]))
+        ends = np.flatnonzero(self.effects.is_near(last.states[:, classes:]))
         ends = ends[np.lexsort((last.costs[ends].imag, last.costs[ends].real))][:MOST_ENDS]
         for end in ends.tolist():
             if not last.costs[end] < self.ceiling:
