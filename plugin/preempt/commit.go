@@ -473,6 +473,6 @@ func (e *engine) wireVictim(v victim, order *pendingOrder) wire.Victim {
 	return wire.Victim{
 		Namespace: v.pod.Namespace, Name: v.pod.Name, UID: string(v.pod.UID), Node: node,
 		Priority: corev1helpers.PodPriority(v.pod), GracePeriodSeconds: grace,
-		Rule: v.rule, PDBViolating: v.violating, Assumed: e.placements.isAssumed(v.pod.UID), Unit: v.unit,
+		Rule: v.rule, PDBViolating: v.violating, Assumed: e.placements.isAssumed(v.pod.UID), Unit: v.unit, Closes: v.closes,
 	}
 }

@@ -491,9 +491,10 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 }
 
 func TestAVictimThatIsNotNeededStays(t *testing.T) {
-	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
-	plan := gangPlan("n1", "n2")
-	plan.Placements = plan.Placements[:1]
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"), pod("idle", "n1", low, nil).Obj())
+	c.group.Waiting = c.group.Waiting[:1]
+	plan := gangPlan("n1")
+	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "idle", Node: "n1", Rule: ruleLowerPriority})
 	w.bus.group = plans(plan)
 
 	_, status := w.gang(c)

@@ -183,6 +183,10 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 		if !t.mayGo(info.GetPod(), v.Rule) {
 			return nil, &misfit{message: "a planned victim may not be evicted for this group"}
 		}
+		closes, err := t.closedBy(&v)
+		if err != nil {
+			return nil, err
+		}
 		out := units[v.Unit]
 		if v.Unit == "" || out == nil {
 			out = &outgoing{}
@@ -190,7 +194,7 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 			units[v.Unit] = out
 		}
 		out.infos, out.nodes = append(out.infos, info), append(out.nodes, v.Node)
-		out.victims = append(out.victims, victim{pod: info.GetPod(), rule: v.Rule, violating: v.PDBViolating, unit: v.Unit})
+		out.victims = append(out.victims, victim{pod: info.GetPod(), rule: v.Rule, violating: v.PDBViolating, unit: v.Unit, closes: closes})
 		delete(on(v.Node), types.UID(v.UID))
 	}
 	awaited := map[types.UID]string{}
@@ -309,49 +313,6 @@ func (t *groupTrial) offerBack(ctx context.Context, removed []*outgoing, assignm
 		default:
 			verified.victims = append(verified.victims, out.victims...)
 		}
-	}
-	return nil
-}
-
-// markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: the
-// gang does not wait for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
-// O(such victims + members · filters); the trial is of no use afterwards.
-func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
-	if slices.ContainsFunc(t.group.Waiting, t.engine.gate.HasMax) {
-		return nil
-	}
-	placed := sets.New[string]()
-	for _, one := range assignments {
-		placed.Insert(one.Node)
-	}
-	apart, marked := &outgoing{}, []*victim{}
-	for _, out := range going {
-		for i := range out.victims {
-			if !placed.Has(out.nodes[i]) {
-				apart.infos, apart.nodes = append(apart.infos, out.infos[i]), append(apart.nodes, out.nodes[i])
-				marked = append(marked, &out.victims[i])
-			}
-		}
-	}
-	if len(marked) == 0 || ctx.Err() != nil {
-		return nil
-	}
-	for i, info := range apart.infos {
-		if err := t.Add(info, apart.nodes[i]); err != nil {
-			return err
-		}
-	}
-	if err := t.tell(ctx, apart, assignments, t.handle.RunPreFilterExtensionAddPod); err != nil {
-		return err
-	}
-	if fits, err := t.allFit(ctx, assignments); err != nil || !fits {
-		return err
-	}
-	if known, err := t.isKnown(ctx, assignments); err != nil || !known {
-		return err
-	}
-	for _, one := range marked {
-		one.apart = true
 	}
 	return nil
 }

@@ -36,9 +36,10 @@ const (
 type victim struct {
 	pod       *v1.Pod
 	rule      string
-	violating bool   // its removal violates a PodDisruptionBudget
-	unit      string // the group with which it goes whole or not at all
-	apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
+	violating bool               // its removal violates a PodDisruptionBudget
+	unit      string             // the group with which it goes whole or not at all
+	closes    *wire.ClosedDomain // on a node of no member, and why it goes
+	apart     bool               // on a node of no member, and the preemptor fits while it is still leaving there
 }
 
 // awaitedPod is a pod that leaves anyway: another order removes it, or it is terminating and has no orderID.

@@ -138,7 +138,7 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 
 // mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
 var mayBeNull = map[string]bool{
-	"deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
+	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "rules": true, "sameNodesAs": true, "sample": true, "until": true, "victimsPerOrder": true,
 	"order.group": true, "decision.group": true, "groupPlan": true,

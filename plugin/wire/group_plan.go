@@ -55,13 +55,16 @@ type MemberPlacement struct {
 	Count       int64  `json:"count" check:"count"`
 }
 
-// GroupVictim is a pod that must go for the plan, with the rule that allows it. Unit is the group with which it goes whole.
+// GroupVictim is a pod that must go for the plan, with the rule that allows it. Unit is the group with which it goes whole; Closes is
+// as of a victim of an order.
 type GroupVictim struct {
 	UID          string `json:"uid"`
 	Node         string `json:"node"`
 	Rule         string `json:"rule"`
 	PDBViolating bool   `json:"pdbViolating,omitempty"`
 	Unit         string `json:"unit,omitempty"`
+
+	Closes *ClosedDomain `json:"closes,omitempty"`
 }
 
 // GroupPrice is what a group plan costs, by the terms of the policy's groups.objective.

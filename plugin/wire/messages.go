@@ -114,6 +114,16 @@ type Victim struct {
 	Assumed            bool   `json:"assumed,omitempty"`
 	Detail             string `json:"detail,omitempty"`
 	Unit               string `json:"unit,omitempty"`
+
+	Closes *ClosedDomain `json:"closes,omitempty"`
+}
+
+// ClosedDomain is the nodes with a label's value, of which a pod keeps members of a group away by a rule. In an order for a group it
+// says why a victim goes though no member comes to its node.
+type ClosedDomain struct {
+	Rule  string `json:"rule" check:"podAntiAffinity|existingPodAntiAffinity"`
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
 }
 
 // Dependency is an object that a refusal depends on.

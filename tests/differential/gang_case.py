@@ -117,7 +117,7 @@ class Case:
     gangs: Mapping[str, int]
     domain: str = ""
     queues: Mapping[str, Queue] | None = None
-    elsewhere: bool = False
+    elsewhere: bool = True
     changes: bool = False
 
     def place(self, key: str, node: int) -> str:

@@ -22,6 +22,7 @@ from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import a_pod, changed, make_order, make_victim
 from unit.evictor.fakes import VirtualClock
+from unit.evictor.test_closed_domains import BLOCKER, closed_world
 from unit.evictor.test_daemonset_victims import ON, OTHER_LABELS, bound, logs
 from unit.evictor.test_group_orders import TRAIN, VICTIMS, GroupWorld, group_order
 from unit.evictor.test_groups import KEY, UNIT, member, record, unit_order, world_of
@@ -92,6 +93,11 @@ def gang() -> Case:
     return world, group_order(*VICTIMS)
 
 
+def gang_of_a_closed_rack() -> Case:
+    """A victim that goes since it keeps the rack of a member closed."""
+    return closed_world(), group_order(*VICTIMS, BLOCKER)
+
+
 def quota() -> Case:
     return World(a_pod("a").build(), a_pod("b").on("node-b").build()), quota_order("a", "b")
 
@@ -107,6 +113,7 @@ CASES: Final[Sequence[Callable[[], Case]]] = (
     below_its_group,
     unit,
     gang,
+    gang_of_a_closed_rack,
     quota,
     quota_of_a_unit,
 )
@@ -143,6 +150,13 @@ def group(key: GroupKey, **fields: Any) -> Change:
 def without_group(key: GroupKey) -> Change:
     def change(world: World) -> None:
         world.cluster.groups.pop(key, None)
+
+    return change
+
+
+def without_pod(name: str) -> Change:
+    def change(world: World) -> None:
+        world.cluster.pods.pop(name, None)
 
     return change
 
@@ -192,6 +206,8 @@ CHANGES: Final[dict[str, Change]] = {
     "parent lower": group(PARENT, priority=-10),
     "parent critical": group(PARENT, priority=CRITICAL + 1),
     "gang without a parent": group(TRAIN, parent=""),
+    "blocker deleted": without_pod("d"),
+    "blocker anew elsewhere": anew("d", lambda: a_pod("d").uid("another").on("node-z").build()),
     "gang of another size": group(TRAIN, min_count=1),
     "gang anew": group(TRAIN, uid="another"),
     "late member": lambda world: world.cluster.put(member("late", "node-late", priority=9000)),

@@ -13,6 +13,7 @@ import msgspec
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
     Awaited,
+    ClosedDomain,
     GroupPrice,
     Int64,
     LiveOrder,
@@ -100,13 +101,17 @@ class GroupPlanRequest(Message, frozen=True):
 
 
 class GroupVictim(Message, frozen=True):
-    """A pod that must go for the plan, and the rule that allows it; `unit`: it goes with that group whole."""
+    """A pod that must go for the plan, and the rule that allows it.
+
+    `unit`: it goes with that group whole. `closes`: as of a victim of an order.
+    """
 
     uid: Text
     node: Text
     rule: Text
     pdb_violating: bool = False
     unit: str = ""
+    closes: ClosedDomain | None = None
 
 
 class GroupPlan(Message, frozen=True):

@@ -163,12 +163,37 @@ class Preemptor(Message, frozen=True):
     scheduler_name: Text
 
 
+ClosingRule = Literal["podAntiAffinity", "existingPodAntiAffinity"]
+"""What a pod keeps a domain closed by: the members' anti-affinity, or its own against them."""
+
+
+_CLOSED_BY: Final[dict[ClosingRule, str]] = {
+    "podAntiAffinity": "anti-affinity of the group's pods",
+    "existingPodAntiAffinity": "its own anti-affinity",
+}
+
+
+class ClosedDomain(Message, frozen=True):
+    """The nodes with a label's value, of which a pod keeps members of a group away by a rule."""
+
+    rule: ClosingRule
+    key: Text
+    value: str = ""
+
+    @property
+    def text(self) -> str:
+        """Say what keeps which domain closed, of the pod as "it"."""
+        whose = _CLOSED_BY[self.rule]
+        return f"{whose} keeps {self.key}={self.value} closed to the group while it runs"
+
+
 class Victim(Message, frozen=True):
     """A pod chosen for eviction, with the rule that made it removable.
 
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
     `detail` says in decision records why the rule chose it, with its numbers; orders leave it out. `unit`:
     the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
+    `closes`: in an order for a group, why it goes though no member comes to its node: it is in this domain.
     """
 
     namespace: Text
@@ -182,6 +207,7 @@ class Victim(Message, frozen=True):
     assumed: bool = False
     detail: str = ""
     unit: str = ""
+    closes: ClosedDomain | None = None
 
 
 class Dependency(Message, frozen=True):

@@ -33,6 +33,7 @@ from makeway.bus.messages import (
     Begun,
     BegunUnit,
     Candidate,
+    ClosedDomain,
     ControlState,
     DecisionRecord,
     Dependency,
@@ -92,6 +93,7 @@ _PLANNER: Final = "planner-0_1_3f2a9c10"
 _EVICTOR: Final = "evictor-0_1_77b0aa42"
 _SCHEDULER: Final = "control-plane-1_1_a0b1c2d3"
 
+_CLOSED: Final = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="r1")
 _POD: Final = msgspec.Raw(
     b'{"metadata":{"name":"urgent","namespace":"shop","uid":"' + _URGENT.encode() + b'",'
     b'"annotations":{"note":"a < b & c > d"}},"spec":{"priority":1000,"schedulerName":"default-scheduler",'
@@ -247,6 +249,7 @@ _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
             GroupVictim(
                 uid=_BATCH_A, node="node-7", rule="lower-group-priority", unit="PodGroup batch/train"
             ),
+            GroupVictim(uid=_OTHER, node="node-8", rule="lower-priority", closes=_CLOSED),
         ),
         awaited=(_AWAITED,),
         domains=(TopologyDomain(key="topology.kubernetes.io/zone", value=""),),
@@ -256,7 +259,7 @@ _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
             groups_broken=1,
             highest_victims=1,
             priority_sum=4_294_967_196,
-            victims=2,
+            victims=3,
         ),
     ),
     left_to_verification=("pod-affinity",),
@@ -298,7 +301,11 @@ _ORDER_GROUP: Final = EvictionOrder(
     not_after=_LATER + timedelta(seconds=60),
     queue="root.shop",
     decision_id=_DECISION,
-    victims=(_VICTIM_A, msgspec.structs.replace(_VICTIM_B, node="node-2", unit="PodGroup batch/train")),
+    victims=(
+        _VICTIM_A,
+        msgspec.structs.replace(_VICTIM_B, node="node-2", unit="PodGroup batch/train"),
+        msgspec.structs.replace(_VICTIM_A, name="blocker", uid=_OTHER, node="node-3", closes=_CLOSED),
+    ),
     awaited=(_AWAITED,),
     nominations_to_clear=(NominationToClear(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
     pdb_violations=1,

@@ -113,6 +113,8 @@ def admit(
         )
     if order.kind == "group" and (missing := gang.incomplete(order)):
         return Refused("incomplete-order", missing)
+    if order.kind != "group" and any(victim.closes is not None for victim in order.victims):
+        return Refused("incomplete-order", "only an order for a group has victims for closed domains")
     if order.kind == "pod" and (order.preemptor is None or not order.node or not order.node_uid):
         return Refused("incomplete-order", "an order needs preemptor, node and nodeUid")
     if (name := _bad_name(order)) is not None:

@@ -96,6 +96,8 @@ class Events:
         """On a victim whose delete was accepted; kube-scheduler's reason and wording, where it has one."""
         if order.group is not None and order.kind == "group":
             note = f"Preempted by podgroup {order.group.uid} on node {victim.node}"
+            if victim.closes is not None:
+                note += f": {victim.closes.text}"
         elif order.preemptor is not None:
             note = f"Preempted by pod {order.preemptor.uid} on node {order.node}"
         else:

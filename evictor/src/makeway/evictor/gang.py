@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import groupby
 from math import ceil
@@ -45,7 +45,15 @@ def incomplete(order: EvictionOrder) -> str:
         return "a group order names each member once"
     if any(victim.uid in uids for victim in order.victims):
         return "a group order names a member as a victim"
+    if any(victim.closes is not None and victim.unit for victim in order.victims):
+        return "a victim that goes for a closed domain goes by itself, and not with a unit"
     return ""
+
+
+def nodes_named(order: EvictionOrder) -> list[str]:
+    """Return the nodes that a group's order is judged by: of members, and of victims for closed domains."""
+    beside = {victim.node for victim in order.victims if victim.closes is not None}
+    return sorted({member.node for member in order.members} | beside)
 
 
 def unwanted(
@@ -57,7 +65,8 @@ def unwanted(
     """Return why a group's order is not carried out, by what the API server has now; None where it may be.
 
     `members`: by UID, the pod under each member's name. `nodes`: by name. Enough members must wait, and where
-    a victim is to go by itself one must wait for its node: else it would go for none. O(members + victims).
+    a victim is to go by itself one must wait for its node, or for one of the domain that it keeps closed:
+    else it would go for none. O(members + victims · keys of closed domains).
     """
     group = order.group
     if group is None or record is None or record.uid != group.uid or record.leaving:
@@ -78,12 +87,27 @@ def unwanted(
             + "; ".join(list(not_waiting.values())[:_NAMED]),
         )
     awaited = {member.node for member in waiting}
+    keys = {victim.closes.key for victim in order.victims if victim.closes is not None}
+    domains = _labelled((nodes.get(name) for name in awaited), keys)
     for victim in order.victims:
-        if not victim.unit and victim.node not in awaited:
+        if victim.unit or victim.node in awaited:
+            continue
+        if victim.closes is None:
             return Cancelled("members-missing", f"no member waits for node {victim.node} any more")
+        closed = victim.closes.key, victim.closes.value
+        if closed not in domains & _labelled([nodes.get(victim.node)], [closed[0]]):
+            left = f"node {victim.node} is not in {'='.join(closed)} any more"
+            message = f"{left}, or no member waits for a node there"
+            return Cancelled("members-missing", message)
     if never_preempts(record, [pod for one in waiting if (pod := members.get(one.uid)) is not None]):
         return Refused("preemption-policy-never", "the group's preemptionPolicy is Never")
     return None
+
+
+def _labelled(nodes: Iterable[Node | None], keys: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the values that nodes have of labels, with their keys. O(nodes · keys)."""
+    labels = [node.metadata.labels or {} for node in nodes if node is not None]
+    return {(key, of_node[key]) for key in keys for of_node in labels if key in of_node}
 
 
 def never_preempts(record: GroupRecord, pods: Sequence[Pod]) -> bool:

@@ -205,7 +205,7 @@ class GroupExecution(Execution):
         return wanted
 
     async def _still_wanted(self) -> Proceed | Stop:
-        """The order against its fence, the PodGroup, its members and their nodes; the brake is read too."""
+        """The order against its fence, its PodGroup, members and nodes; the brake is read too."""
         group = self.order.group
         assert group is not None  # noqa: S101 - `admit` refused the order otherwise
         epoch, _ = await asyncio.gather(self._epoch(), self._cluster.read_brake())
@@ -215,7 +215,7 @@ class GroupExecution(Execution):
         key = GroupKey(group.namespace, group.name)
         await self._read_groups([key])
         record = self._groups.get(key) if self._group_api.version else None
-        names = sorted({member.node for member in self.order.members})
+        names = gang.nodes_named(self.order)
         members, nodes = await asyncio.gather(
             self._read_members(group.namespace), asyncio.gather(*(self._read_node(name) for name in names))
         )

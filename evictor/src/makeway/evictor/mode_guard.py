@@ -113,6 +113,10 @@ class ModeGuard:
         own, told = self._policy().limits.victims_per_order, limits.victims_per_order if limits else None
         return own if told is None else min(own, told)
 
+    def most_cross_node(self) -> int:
+        """Return how many victims of an order may be on nodes that no member comes to."""
+        return self._policy().cross_node.most_victims
+
     def rates(self, *, verified: bool = False) -> Rates:
         """Return how many pods may be evicted in a while: by the policy, and by how many pods there are.
 
@@ -153,6 +157,12 @@ class ModeGuard:
         if len(order.victims) > limit:
             return Refused(
                 "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
+            )
+        beside, most = sum(victim.closes is not None for victim in order.victims), self.most_cross_node()
+        if beside > most:
+            return Refused(
+                "too-many-victims",
+                f"{beside} victims on nodes that no member comes to, the policy allows {most} in an order",
             )
         awaited, most = len(order.counts_on), self._policy().limits.orders_awaited
         if awaited > most:

@@ -153,10 +153,10 @@ class TenantView:
         return tuple(map(self._victim, victims))
 
     def _victim(self, victim: Victim) -> Victim:
-        """Of another namespace's pod neither the group nor what its rule says: it may name its queue."""
+        """Of another namespace's pod neither its group nor what rules say of it: that may name its queue."""
         if victim.namespace == self._own:
             return replace(victim, detail=self.text(victim.detail), unit=self.text(victim.unit))
-        return replace(self._pod(victim), detail="", unit="")
+        return replace(self._pod(victim), detail="", unit="", closes=None)
 
     def _preemptor(self, pod: Preemptor | None) -> Preemptor | None:
         if pod is None or pod.namespace == self._own:

@@ -52,6 +52,8 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
     if victim.unit:
         together = [one for one in order.victims if one.unit == victim.unit]
         yield f"  goes:  with {unit_text(victim.unit, together)}, whole or not at all"
+    if victim.closes is not None:
+        yield f"  goes:  {victim.closes.text}"
     yield from _chosen_with(order, victim)
     yield from decided(story.decision, order.decision_id)
 

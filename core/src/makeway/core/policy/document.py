@@ -182,6 +182,21 @@ class Groups(PolicySection, frozen=True):
     preemptors: GroupPreemptors = "upstream"
 
 
+MOST_CROSS_NODE: Final = 32
+"""So many victims may be on nodes that no member comes to, whatever the policy says."""
+
+
+class CrossNode(PolicySection, frozen=True):
+    """Victims on nodes that no member of the group comes to, which keep a whole domain closed by a rule.
+
+    Attributes:
+        most_victims: So many of them a plan for a PodGroup may have, and an order; a domain that more keep
+            closed stays so. 0: none, and such a group waits where kube-scheduler 1.37 would make room.
+    """
+
+    most_victims: Annotated[int, Meta(ge=0, le=MOST_CROSS_NODE)] = MOST_CROSS_NODE
+
+
 class Policy(PolicySection, frozen=True):
     """What holds beyond kube-scheduler's rule; without any values, nothing.
 
@@ -204,6 +219,7 @@ class Policy(PolicySection, frozen=True):
             and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
         queues: What holds for queues besides their tree.
         groups: Pods of a PodGroup.
+        cross_node: Victims of a PodGroup on nodes that no member comes to.
     """
 
     mode: Mode = "enforce"
@@ -217,6 +233,7 @@ class Policy(PolicySection, frozen=True):
     when_unplanned: WhenUnplanned = "fallback"
     queues: QueueRules = QueueRules()
     groups: Groups = Groups()
+    cross_node: CrossNode = CrossNode()
 
     def mode_for(self, namespace: str) -> Mode:
         """Return the mode that holds for a namespace."""

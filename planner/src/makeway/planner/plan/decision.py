@@ -155,6 +155,7 @@ def victim_of(node: str, one: RemovablePod) -> messages.Victim:
         assumed=not one.pod.node,
         detail=one.detail,
         unit=one.unit,
+        closes=one.closes,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from makeway.bus.messages import ClosedDomain
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.rules import Verdict
 from makeway.planner.snapshot.records import PodRecord
@@ -16,7 +17,8 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that may go, the rule that allows it, and whether the plan needs it gone.
 
     `detail`: the rule's numbers where they are more than the priorities, for the decision record. `unit`: the
-    group with which it goes whole or not at all; pods of one stand next to one another.
+    group with which it goes whole or not at all; pods of one stand next to one another. `closes`: why it goes
+    though no member comes to its node.
     """
 
     pod: PodRecord
@@ -25,6 +27,7 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pdb_violating: bool
     detail: str = ""
     unit: str = ""
+    closes: ClosedDomain | None = None
 
 
 @dataclass(frozen=True, slots=True)

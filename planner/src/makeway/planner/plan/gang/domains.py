@@ -48,7 +48,7 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
     yield
     parts: list[Part] = []
     for values in chosen[:MOST_DOMAINS]:
-        if nodes[values]:
+        if model.allowed[:, nodes[values]].any():
             part = model.within(np.array(nodes[values]))
             parts.append((_least_level(part), tuple(zip(gang.topology, values, strict=True)), part))
             yield

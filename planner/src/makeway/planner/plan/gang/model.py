@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from makeway.bus.messages import ClosingRule
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.queues import Margin
 from makeway.planner.plan.planned_unit import PlannedUnit
@@ -28,7 +29,8 @@ class RoomRule:
     `reason`: what it is, for people. `domains`: int64[N], negative for a node in none. `room`:
     int64[domains]; `most`: the same were no pod there, on these nodes or others. `use`: int64[D, N], what
     each pod takes. `take`: int64[C], what a member takes. `need`: so much room lets a member come.
-    `alone`: every node is a domain of its own.
+    `alone`: every node is a domain of its own. `closing`: the sort of anti-affinity by which pods
+    keep a domain of label `key` closed; None of other rules.
     """
 
     cls: int
@@ -40,6 +42,13 @@ class RoomRule:
     take: Ints
     need: int
     alone: bool
+    closing: ClosingRule | None = None
+    key: str = ""
+
+    @property
+    def closes(self) -> bool:
+        """Report whether pods on some nodes keep a domain's other nodes closed by it."""
+        return self.closing is not None and not self.alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,16 @@ from typing import Final
 
 import numpy as np
 
+from makeway.bus.messages import ClosingRule
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.budgets import debits_before
-from makeway.planner.plan.constraints.layers import Layer, Layers, layers_of_each
+from makeway.planner.plan.constraints.layers import (
+    ANTI_AFFINITY,
+    OTHERS_ANTI_AFFINITY,
+    Layer,
+    Layers,
+    layers_of_each,
+)
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
@@ -27,6 +34,11 @@ from makeway.planner.snapshot.state import Snapshot
 
 NODES_A_CHUNK: Final = 512
 """Nodes that are looked at between two pauses."""
+
+_CLOSING: Final[dict[str, ClosingRule]] = {
+    ANTI_AFFINITY: "podAntiAffinity",
+    OTHERS_ANTI_AFFINITY: "existingPodAntiAffinity",
+}
 
 MOST_VICTIMS: Final = 3000
 """Pods that may go for one group: an order with so many is near the 1 MiB that NATS carries."""
@@ -58,6 +70,7 @@ def modelling(
     weights = [one for of_class in layers for one in of_class.weights]
     members = [one.preemptor for one in questions]
     takes = [np.array([one.total(snapshot, (pod,)) for pod in members], np.int64) for one in weights]
+    rows = _with_closed(snapshot, rows, layers)
     taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
     planning = PlanGroups(snapshot, first, now_micros, taken)
     columns = snapshot.columns
@@ -140,6 +153,20 @@ def modelling(
     )
 
 
+def _with_closed(snapshot: Snapshot, rows: Ints, layers: Sequence[Layers]) -> Ints:
+    """Return rows with all those of domains that pods keep closed by anti-affinity. O(layers · nodes)."""
+    if not snapshot.exemptions.policy.cross_node.most_victims:
+        return rows
+    found = [rows]
+    for layer in (layer for one in layers for layer in one.layers):
+        if layer.domains is not None and layer.topology_key and layer.spread is None:
+            closed = np.unique(layer.domains[rows[layer.room[rows] < 0]])
+            found.append(np.flatnonzero(np.isin(layer.domains, closed[closed >= 0])))
+    together = np.unique(np.concatenate(found))
+    there = [snapshot.names[row] in snapshot.nodes for row in together.tolist()] if len(found) > 1 else None
+    return together if there is None else together[np.array(there, np.bool_)]
+
+
 def _chunks(rows: Ints, touched: Flags) -> Iterator[Ints]:
     """Yield rows in pieces, those that the request touches first and together."""
     yield rows[touched]
@@ -214,7 +241,9 @@ def _room_rule(
     for place, pods in part.nominated.items():
         if domains[place] >= 0:
             most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
-    return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone)
+    key = layer.topology_key
+    closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
+    return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key)
 
 
 def _in_flight(

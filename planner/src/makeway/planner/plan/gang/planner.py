@@ -19,6 +19,7 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
+from makeway.planner.plan.gang.blockers import with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
@@ -119,6 +120,8 @@ def _attempt(
         steps += part.must if best is not None else 0
         solved = yield from solve(part, Draft(), objective)
         draft, room = solved.draft, model.must - solved.missing
+        if (opened := (yield from with_blockers(part, draft, objective))) is not None:
+            draft, room = opened, model.must
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
         placeable = max(placeable, room)
         if draft is None:

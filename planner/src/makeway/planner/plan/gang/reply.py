@@ -96,6 +96,7 @@ def _plan(plan: GangPlan) -> GroupPlan:
                 rule=one.rule,
                 pdb_violating=one.pdb_violating,
                 unit=one.unit,
+                closes=one.closes,
             )
             for one in plan.victims
         ),

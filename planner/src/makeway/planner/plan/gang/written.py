@@ -15,6 +15,7 @@ from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
+from makeway.planner.plan.gang.blockers import closed_by
 from makeway.planner.plan.gang.draft import Draft, arrange, holds, places_of, price_of, trimmed
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
@@ -157,11 +158,14 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
     whole = [unit for number in sorted(draft.units) if (unit := model.units[number]) is not None]
     charges = [*({held: 1} for held in model.budgets[slots, nodes].tolist()), *(unit.sets for unit in whole)]
     found = budgets.violations(charges, model.debits)
+    closed = closed_by(model, draft)
     for one, violating in zip(singles, found[: len(singles)], strict=True):
         pod = model.pod(*one)
         own = not pod.group or pod.facts.by_itself < preemptor.priority
         rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
-        yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=bool(violating))
+        yield RemovablePod(
+            pod=pod, rule=rule, victim=True, pdb_violating=bool(violating), closes=closed.get(one)
+        )
     for unit, many in zip(whole, found[len(singles) :], strict=True):
         for turn, pod in enumerate(unit.members):
             own = pod.facts.by_itself < preemptor.priority

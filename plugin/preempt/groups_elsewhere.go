@@ -1,0 +1,81 @@
+package preempt
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// closedBy returns the domain that a victim goes for which goes by itself and is on none of the plan's nodes; nil for any other. Its node
+// is in that domain, and so is one of the plan's.
+func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
+	if v.Unit != "" || t.planned[v.Node] {
+		return nil, nil
+	}
+	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {
+		return nil, &misfit{message: "a planned victim is on a node that no member goes to, and in no domain that it keeps closed"}
+	}
+	for node := range t.planned {
+		if t.isIn(node, v.Closes) {
+			return v.Closes, nil
+		}
+	}
+	return nil, &misfit{message: "a planned victim keeps a domain closed that no member goes to"}
+}
+
+// isIn reports whether a node is in a domain.
+func (t *groupTrial) isIn(name string, domain *wire.ClosedDomain) bool {
+	info, err := t.Nodes().Get(name)
+	if err != nil {
+		return false
+	}
+	value, labelled := info.Node().Labels[domain.Key]
+	return labelled && value == domain.Value
+}
+
+// markApart marks victims on nodes where no member goes, where all members pass the filters while these are still leaving: the
+// gang does not wait for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
+// O(such victims + members · filters); the trial is of no use afterwards.
+func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
+	if slices.ContainsFunc(t.group.Waiting, t.engine.gate.HasMax) {
+		return nil
+	}
+	placed := sets.New[string]()
+	for _, one := range assignments {
+		placed.Insert(one.Node)
+	}
+	apart, marked := &outgoing{}, []*victim{}
+	for _, out := range going {
+		for i := range out.victims {
+			if !placed.Has(out.nodes[i]) {
+				apart.infos, apart.nodes = append(apart.infos, out.infos[i]), append(apart.nodes, out.nodes[i])
+				marked = append(marked, &out.victims[i])
+			}
+		}
+	}
+	if len(marked) == 0 || ctx.Err() != nil {
+		return nil
+	}
+	for i, info := range apart.infos {
+		if err := t.Add(info, apart.nodes[i]); err != nil {
+			return err
+		}
+	}
+	if err := t.tell(ctx, apart, assignments, t.handle.RunPreFilterExtensionAddPod); err != nil {
+		return err
+	}
+	if fits, err := t.allFit(ctx, assignments); err != nil || !fits {
+		return err
+	}
+	if known, err := t.isKnown(ctx, assignments); err != nil || !known {
+		return err
+	}
+	for _, one := range marked {
+		one.apart = true
+	}
+	return nil
+}

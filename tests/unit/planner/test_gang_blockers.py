@@ -1,0 +1,98 @@
+"""Plans for groups where pods on nodes of no member keep a rack closed by anti-affinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from makeway.bus.messages import ClosedDomain
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import NOW
+from unit.planner.manifests import anti_affinity, cluster, node, pod, term
+from unit.planner.test_gang_plan import members_of, nodes, victims
+
+RACK = "example.com/rack"
+JOB = {"job": "old"}
+
+
+def racks(*sizes: int, **more: Any) -> Snapshot:
+    """Racks r1, r2 and so on, of so many nodes of 4 CPUs; on each node a pod of 3 CPUs of job old."""
+    names = [(f"r{rack}-{n}", f"r{rack}") for rack, size in enumerate(sizes, 1) for n in range(size)]
+    made = [node(name, more={RACK: rack}) for name, rack in names]
+    pods = [pod(f"old-{name}", name, cpu="3", labels=JOB, **more.get(name, {})) for name, _ in names]
+    return cluster(*made, *pods)
+
+
+def exclusive(snapshot: Snapshot, count: int, cpu: str = "3") -> Any:
+    """Ask for a gang that shares no rack with pods of job old, as JobSet's exclusive placement does."""
+    return members_of(
+        snapshot, pod("m", priority=100, cpu=cpu, affinity=anti_affinity(term(RACK, JOB))), count
+    )
+
+
+def test_all_pods_go_that_keep_a_rack_closed_and_the_plan_says_why() -> None:
+    snapshot = racks(3)
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert victims(found) == {"old-r1-0", "old-r1-1", "old-r1-2"}
+    closed = {one.pod.node: one.closes for one in found.victims if one.pod.node not in nodes(found)}
+    assert list(closed.values()) == [ClosedDomain(rule="podAntiAffinity", key=RACK, value="r1")]
+    assert all(one.closes is None for one in found.victims if one.pod.node in nodes(found))
+
+
+def test_the_rack_is_taken_that_fewest_pods_keep_closed() -> None:
+    snapshot = racks(5, 3, 4)
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert {one.pod.node[:2] for one in found.victims} == {"r2"}
+    assert len(found.victims) == 3
+
+
+def test_racks_are_opened_together_where_one_has_not_room_for_all() -> None:
+    snapshot = racks(2, 2, 2)
+
+    found = plan_gang(snapshot, exclusive(snapshot, 4), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 4
+    assert sum(nodes(found).values()) == 4
+
+
+def test_small_members_go_where_each_node_of_the_rack_has_one_pod_that_keeps_it_closed() -> None:
+    snapshot = racks(2)
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2, cpu="500m"), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 2
+
+
+def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
+    blocked = racks(3, **{"r1-1": {"priority": 100}})
+
+    found = plan_gang(blocked, exclusive(blocked, 2), NOW)
+
+    assert isinstance(found, GangRefusal), found
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_pods_whose_own_anti_affinity_keeps_the_rack_closed_go_as_well(own: bool) -> None:
+    made = [node(f"r1-{n}", more={RACK: "r1"}) for n in range(3)]
+    theirs = anti_affinity(term(RACK, {"app": "gang"}))
+    pods = [pod(f"p{n}", f"r1-{n}", cpu="3", affinity=theirs if n == 2 or own else {}) for n in range(3)]
+    snapshot = cluster(*made, *pods)
+    asked = members_of(snapshot, pod("m", priority=100, cpu="3", labels={"app": "gang"}), 2)
+
+    found = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(found, GangPlan), found
+    closed = [one.closes for one in found.victims if one.closes is not None]
+    assert all(one == ClosedDomain(rule="existingPodAntiAffinity", key=RACK, value="r1") for one in closed)
+    assert "p2" in victims(found)
