@@ -7,7 +7,6 @@ package queuegate
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
-	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -50,17 +47,27 @@ type Gate struct {
 	none    atomic.Bool               // there are no queues: the way past without the lock
 	decided chan struct{}             // closed when it is no longer undecided
 
-	mu          sync.Mutex
-	limitsKnown limitsState
-	controlSeen bool        // a control state has said what holds
-	why         string      // in the state missing: for people
-	usage       *queueUsage // nil: as tree
-	recount     *recount    // nil: none is under way
-	reserved    map[types.UID]wire.PodRef
-	held        map[types.UID]wire.PodRef
-	waiting     *waitingPods
+	mu sync.Mutex
+	knowledge
+	counts
+	waiting *waitingPods
 
 	conditionUpdates *conditionUpdates // of pods whose condition is to say that their queue holds them
+}
+
+// knowledge is what the gate knows of limits.
+type knowledge struct {
+	limitsKnown limitsState
+	controlSeen bool   // a control state has said what holds
+	why         string // in the state missing: for people
+}
+
+// counts are what queues hold, and the pods that hold a place without a node.
+type counts struct {
+	usage    *queueUsage // nil: no limits are in force
+	recount  *recount    // nil: none is under way
+	reserved map[types.UID]wire.PodRef
+	held     map[types.UID]wire.PodRef
 }
 
 // ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
@@ -73,10 +80,9 @@ func New(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies
 	return &Gate{
 		waiting: newWaitingPods(updates.add), conditionUpdates: updates,
 		clock: clock, pods: pods, applies: applies,
-		changed:  make(chan struct{}, 1),
-		decided:  make(chan struct{}),
-		reserved: map[types.UID]wire.PodRef{},
-		held:     map[types.UID]wire.PodRef{},
+		changed: make(chan struct{}, 1),
+		decided: make(chan struct{}),
+		counts:  counts{reserved: map[types.UID]wire.PodRef{}, held: map[types.UID]wire.PodRef{}},
 	}
 }
 
@@ -266,177 +272,6 @@ func (g *Gate) CycleFailed(uid types.UID) {
 	g.removeWaiting(uid)
 }
 
-// check reports what keeps a pod out of its queue; nil where nothing does. A pod that is kept out waits in
-// line. O(depth × resources); where there are no queues it is one read.
-func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
-	if g.none.Load() {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.checkLocked(pod, profileMode)
-}
-
-func (g *Gate) checkLocked(pod *v1.Pod, profileMode string) *Rejection {
-	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		g.removeWaiting(pod.UID)
-		return nil
-	}
-	wanted := demandOf(pod)
-	if g.limitsKnown != inForce {
-		return g.awaitLimits(pod, wanted, profileMode)
-	}
-	wanted.place(g.usage.tree)
-	return g.checkDemand(pod, wanted, profileMode)
-}
-
-// awaitLimits keeps a pod out until it is known whether there are limits, and which.
-func (g *Gate) awaitLimits(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
-	w := newWaitingPod(pod, wanted, profileMode)
-	w.unchecked = true
-	w.about, w.message = unknownLimits, unknownLimits+g.reason()
-	g.addWaiting(w)
-	if g.limitsKnown == missing {
-		g.waiting.holdBack(w)
-	}
-	return &Rejection{gate: g, reason: rejectedUnknown, message: w.message}
-}
-
-// unknownLimits begins what is said while the limits are not known.
-const unknownLimits = "the limits of queues are not known: "
-
-// Admit reports why a pod is not to come to a cycle now; nil where it may. One that its queue has room for is
-// promised the room until it is reserved or the cycle fails, so that not more come to their cycles than fit: one
-// that is rejected there looks unschedulable, and to a cluster autoscaler like a lack of nodes. One that its queue
-// has no room for may come where evictions from within the queue may make some, and not again until something
-// changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
-func (g *Gate) Admit(pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.admit(pod, profileMode)
-	if rejected != nil {
-		rejected.count()
-	}
-	return rejected
-}
-
-func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
-	if g.none.Load() {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(pod.Spec.SchedulingGates) > 0 || pod.DeletionTimestamp != nil || g.limitsKnown == noQueues ||
-		!g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
-		g.removeWaiting(pod.UID)
-		return nil
-	}
-	wanted := demandOf(pod)
-	if g.limitsKnown != inForce {
-		return g.awaitLimits(pod, wanted, profileMode)
-	}
-	wanted.place(g.usage.tree)
-	if w := g.waiting.pods[pod.UID]; g.usage.members[pod.UID] != nil || w != nil && w.promised && w.like(&wanted) {
-		return nil // it has its place
-	}
-	if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
-		w := g.waiting.pods[pod.UID]
-		if rejected.reason == rejectedMayHelp && !w.tried {
-			return nil
-		}
-		g.waiting.holdBack(w)
-		return rejected
-	}
-	if !minor.InGroup(pod) && limits(wanted.leaf, wanted.needs) {
-		// Pods of a group come to their cycle together, and once all are there.
-		g.removeWaiting(pod.UID)
-		w := newWaitingPod(pod, wanted, profileMode)
-		w.admitted = true
-		g.waiting.enter(w)
-		g.waiting.grant(w, g.clock.Now())
-		g.notify() // for the promise to end in time
-	}
-	return nil
-}
-
-// limits reports whether a queue or one above it limits what a pod needs.
-func limits(leaf *queue, needs []need) bool {
-	for _, q := range leaf.line {
-		for _, n := range needs {
-			if q.max[n.index] != unlimited {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// PreemptionTried notes that a cycle has found no victims whose eviction makes room in a pod's queue.
-func (g *Gate) PreemptionTried(uid types.UID) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w := g.waiting.pods[uid]; w != nil && !w.promised {
-		w.tried = true
-		g.waiting.holdBack(w)
-	}
-}
-
-// AllowCycle lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
-func (g *Gate) AllowCycle(uid types.UID) {
-	if g.none.Load() {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w := g.waiting.pods[uid]; w != nil {
-		w.tried = false
-	}
-}
-
-// checkDemand is check where limits are in force.
-func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
-	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
-	var promised promisedAmount
-	if own == nil {
-		// Room that others were promised is theirs, unless this pod is more important, or was promised room too.
-		least := int64(wanted.priority)
-		if before != nil && before.promised {
-			least++
-		}
-		promised = g.waiting.promisedTo(least, before)
-	}
-	short := g.usage.shortages(wanted.leaf, wanted.needs, own, promised)
-	if len(short) == 0 {
-		g.waiting.passes(pod.UID)
-		return nil
-	}
-	w := newWaitingPod(pod, wanted, profileMode)
-	w.blockedBy(short)
-	w.tried = before != nil && before.tried && !g.waiting.isFreed(before)
-	w.flushAt = g.clock.Now().Add(heldFlush)
-	g.addWaiting(w)
-	rejected := g.rejection(wanted, own, w.message)
-	if g.usage.mayPreempt(&wanted, own, w.rank) {
-		rejected.reason = rejectedMayHelp
-	} else {
-		g.waiting.holdBack(w)
-	}
-	return rejected
-}
-
-// rejection is that of a pod whose queue is full, with the room in each queue that it would enter. O(depth × resources).
-func (g *Gate) rejection(w demand, own *member, message string) *Rejection {
-	r := &Rejection{gate: g, reason: rejectedFull, message: message, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
-	for i, q := range w.leaf.line {
-		r.free[i] = make([]int64, len(w.needs))
-		for j, n := range w.needs {
-			r.free[i][j] = unlimited
-			if most := q.max[n.index]; most != unlimited {
-				r.free[i][j] = most - g.usage.without(q, n.index, own)
-			}
-		}
-	}
-	return r
-}
-
 // Counts reports whether a pod counts in a queue.
 func (g *Gate) Counts(uid types.UID) bool { return g.memberAt(uid) != nil }
 
@@ -501,15 +336,6 @@ func (g *Gate) noteFreed(leaf *queue) {
 // ended reports whether a pod has ended and uses nothing.
 func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
-// sentence names what is short, nearest queue first.
-func sentence(short []shortage) string {
-	parts := make([]string, 0, len(short))
-	for _, s := range short {
-		parts = append(parts, s.String())
-	}
-	return strings.Join(parts, "; ")
 }
 
 // due takes the waiting pods that may be tried now, and returns when to ask again (zero: when something changes).

@@ -1,6 +1,9 @@
 package queuegate
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // The orders in which waiting pods are checked.
 const (
@@ -8,6 +11,20 @@ const (
 	byAge          // longest not checked first
 	orders
 )
+
+// before compares waiting pods as they are to be tried.
+func before(a, b *waitingPod) int {
+	switch {
+	case a.priority != b.priority:
+		if a.priority > b.priority {
+			return -1
+		}
+		return 1
+	case !a.created.Equal(b.created):
+		return a.created.Compare(b.created)
+	}
+	return strings.Compare(a.pod.UID, b.pod.UID)
+}
 
 // heapLinks are a waiting pod's place in one heap.
 type heapLinks struct {

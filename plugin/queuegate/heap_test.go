@@ -20,7 +20,7 @@ func TestPodsComeOutOfAHeapInOrderWhicheverWereTakenOutBefore(t *testing.T) {
 				at := random.IntN(2)
 				switch action := random.IntN(8); {
 				case action < 5:
-					w := &waitingPod{demand: demand{priority: int32(random.IntN(5))}, checked: uint64(random.IntN(5)), pod: wire.PodRef{UID: fmt.Sprintf("%03d", i)}}
+					w := &waitingPod{demand: demand{priority: int32(random.IntN(5))}, turn: turn{checked: uint64(random.IntN(5))}, pod: wire.PodRef{UID: fmt.Sprintf("%03d", i)}}
 					heaps[at].push(w)
 					in[at][w] = true
 				case action < 7:

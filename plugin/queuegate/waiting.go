@@ -3,7 +3,6 @@ package queuegate
 import (
 	"container/heap"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,31 +15,6 @@ import (
 // its cycle, unless the scheduler has thousands before it.
 const promiseLasts = 10 * time.Second
 
-// A pod that was activated is not activated again before activationBackoffInitial is over; that doubles with each time up to
-// activationBackoffMax, as the scheduler's own back-off does (podInitialBackoff, podMaxBackoff).
-const (
-	activationBackoffInitial = time.Second
-	activationBackoffMax     = 10 * time.Second
-)
-
-// activationBackoff is how often a pod has been activated in vain, and until when it is left in peace.
-type activationBackoff struct {
-	activations int
-	until       time.Time
-}
-
-// over reports whether the pod may be activated.
-func (p activationBackoff) over(now time.Time) bool { return !now.Before(p.until) }
-
-// next is the activationBackoff after one more activation.
-func (p activationBackoff) next(now time.Time) activationBackoff {
-	if now.After(p.until.Add(activationBackoffMax)) {
-		p.activations = 0
-	}
-	pause := min(activationBackoffInitial<<min(p.activations, 10), activationBackoffMax)
-	return activationBackoff{activations: p.activations + 1, until: now.Add(pause)}
-}
-
 // heldFlush is after how long a pod that is kept out is checked again, whatever has happened: as the scheduler
 // does with unschedulable pods, though not with those that PreEnqueue holds.
 const heldFlush = 5 * time.Minute
@@ -52,22 +26,31 @@ const maxChecks = 1000
 // waitingPod is a pod that the gate keeps out, or that was promised room.
 type waitingPod struct {
 	demand
-	pod           wire.PodRef
-	rank          int64 // below which pods may be its victims
-	profileMode   string
-	created       time.Time
-	blocked       *queue    // where it does not fit, as last checked; nil: that is not known
-	promised      bool      // the room for it is spoken for
-	admitted      bool      // promised as it came, and not activated by a round
-	passed        bool      // it has passed the gate since
-	unchecked     bool      // kept out before the limits were known
-	tried         bool      // a cycle of its own has found no victims that make room; others are not run until something changes
+	pod         wire.PodRef
+	rank        int64 // below which pods may be its victims
+	profileMode string
+	created     time.Time
+	blocked     *queue // where it does not fit, as last checked; nil: that is not known
+	standing
 	flushAt       time.Time // when it is checked again in any case
-	held          bool      // PreEnqueue holds it, or would: its condition is to say so
 	unschedulable bool      // its condition says so, and cluster autoscalers add nodes for it
 	message       string    // why, for people
 	about         string    // what every message that says so contains
+	turn
+}
 
+// standing is how far a waiting pod has come.
+type standing struct {
+	promised  bool // the room for it is spoken for
+	admitted  bool // promised as it came, and not activated by a round
+	passed    bool // it has passed the gate since
+	unchecked bool // kept out before the limits were known
+	tried     bool // a cycle of its own has found no victims that make room; others are not run until something changes
+	held      bool // PreEnqueue holds it, or would: its condition is to say so
+}
+
+// turn is where a waiting pod is in the heaps.
+type turn struct {
 	checked    uint64 // when it was last checked, in ticks; it may not change while the pod is in a heap
 	waits      bool   // it is in a heap: of those that are due, or of those that are blocked in the same queue
 	links      [orders]heapLinks
@@ -76,7 +59,7 @@ type waitingPod struct {
 }
 
 func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
-	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), timerIndex: none}
+	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), turn: turn{timerIndex: none}}
 }
 
 // waitingPods are the pods that the gate keeps out, and those that it has let in and that have no place yet. They are
@@ -456,17 +439,4 @@ func (l *waitingPods) promisedTo(least int64, own *waitingPod) promisedAmount {
 		}
 		return total
 	}
-}
-
-func before(a, b *waitingPod) int {
-	switch {
-	case a.priority != b.priority:
-		if a.priority > b.priority {
-			return -1
-		}
-		return 1
-	case !a.created.Equal(b.created):
-		return a.created.Compare(b.created)
-	}
-	return strings.Compare(a.pod.UID, b.pod.UID)
 }
