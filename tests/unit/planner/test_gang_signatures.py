@@ -16,6 +16,7 @@ from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.snapshot.changes import PutNode, PutPod, RemovePod
+from makeway.planner.snapshot.columns import SIGNATURE
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.records import node_record, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -143,7 +144,7 @@ def test_what_was_weighed_before_signatures_were_numbered_anew_is_not_used() -> 
     with pytest.raises(StaleSignaturesError, match="serial"):
         layer.use.total(snapshot, (snapshot.pods["p"],))
     with pytest.raises(StaleSignaturesError, match="serial"):
-        layer.use.of(snapshot.columns.signature)
+        layer.use.of(snapshot.columns.cells[SIGNATURE])
 
 
 def test_a_number_that_is_anothers_by_now_counts_nothing_after_a_pause() -> None:
@@ -161,4 +162,4 @@ def test_a_number_that_is_anothers_by_now_counts_nothing_after_a_pause() -> None
     snapshot.apply(PutPod(pod_record(pod("r", "a", labels={"job": "other", "app": "y"}))))
 
     assert snapshot.signature("r") == number
-    assert layer.use.as_known(snapshot.columns.signature[:2, 0]).tolist() == [0, 0]
+    assert layer.use.as_known(snapshot.columns.signatures(np.array([0]))[0]).tolist() == [0, 0]

@@ -232,7 +232,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
 
     def counting(batch: Any, *args: Any, **more: Any) -> Any:
-        sizes.append(int(batch.nodes.size))
+        sizes.append(int(batch.rows.size))
         return evaluate(batch, *args, **more)
 
     monkeypatch.setattr("makeway.planner.plan.planner.evaluate", counting)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from makeway.planner.snapshot.changes import (
     RemovePod,
     RemovePriorityClass,
 )
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -83,12 +85,13 @@ def state(snapshot: Snapshot) -> dict[str, Any]:
             name: (
                 [pod.uid for pod in snapshot.slots[row]],
                 columns.requested[layers, row].tolist(),
-                columns.requests[layers][:, :, row].tolist(),
-                columns.exempt_below[:, row].tolist(),
-                columns.exempt_until[:, row].tolist(),
+                slots.requests(np.array(layers))[:, :, 0].tolist(),
+                slots.exempt_below[:, 0].tolist(),
+                slots.exempt_until[:, 0].tolist(),
                 int(columns.exempt_count[row]),
             )
             for name, row in snapshot.rows.items()
+            for slots in [NodeSlots.of(columns, np.array([row]))]
         },
     }
     if book.tree is not None and book.held is not None:
@@ -151,7 +154,7 @@ def test_a_class_that_says_the_same_again_ends_no_visit_to_its_pods() -> None:
 
     settle(snapshot)
     row = snapshot.rows["n1"]
-    assert snapshot.columns.exempt_below[:2, row].tolist() == [50, 50]
+    assert NodeSlots.of(snapshot.columns, np.array([row])).exempt_below[:, 0].tolist() == [50, 50]
 
 
 def test_what_is_still_being_applied_is_named() -> None:

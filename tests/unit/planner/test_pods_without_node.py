@@ -51,7 +51,7 @@ ELSEWHERE = "no-such-node"
 
 def test_two_thousand_pods_on_no_node_take_no_more_than_their_records() -> None:
     snapshot = make_snapshot([f"n{number}" for number in range(50)])
-    slots = snapshot.columns.slots
+    size = snapshot.columns.size
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -68,7 +68,7 @@ def test_two_thousand_pods_on_no_node_take_no_more_than_their_records() -> None:
 
     assert full - before <= 20 * 2**20
     assert after - before <= 2 * 2**20
-    assert snapshot.columns.slots == slots
+    assert snapshot.columns.size == size
     assert len(snapshot.without_node.of(ELSEWHERE)) == 0
 
 

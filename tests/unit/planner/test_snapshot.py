@@ -18,7 +18,8 @@ from makeway.planner.snapshot.changes import (
     RemoveNode,
     RemovePod,
 )
-from makeway.planner.snapshot.columns import BASE_RESOURCES, VACANT
+from makeway.planner.snapshot.columns import BASE_RESOURCES
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, LOW, S, make_budget, make_node, make_pod, make_snapshot, settle
@@ -88,6 +89,10 @@ def apply(snapshot: Snapshot, event: tuple[Any, ...], left: dict[str, dict[str, 
         left["budgets"].pop(key, None)
 
 
+def slots_of(snapshot: Snapshot, *nodes: str) -> NodeSlots:
+    return NodeSlots.of(snapshot.columns, np.array([snapshot.rows[node] for node in nodes]))
+
+
 def seen(snapshot: Snapshot) -> dict[str, Any]:
     """Everything a plan can read, by name instead of by place."""
     columns = snapshot.columns
@@ -99,8 +104,8 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
         assert [pod.uid for pod in snapshot.slots[row]] == [
             pod.uid for pod in sorted(snapshot.slots[row], key=lambda pod: pod.importance)
         ]
-        assert (columns.priority[used:, row] == VACANT).all()
-        assert not columns.requests[:, used:, row].any()
+        slots = NodeSlots.of(columns, np.array([row]))
+        assert slots.depth == used
         found[name] = (
             bool(snapshot.present[row]),
             {key: int(columns.allocatable[at, row]) for key, at in layers if columns.allocatable[at, row]},
@@ -108,17 +113,17 @@ def seen(snapshot: Snapshot) -> dict[str, Any]:
             [
                 (
                     pod.uid,
-                    int(columns.priority[slot, row]),
-                    int(columns.start[slot, row]),
+                    int(slots.priority[slot, 0]),
+                    int(slots.start[slot, 0]),
                     {
-                        key: int(columns.requests[at, slot, row])
+                        key: int(slots.request(at)[slot, 0])
                         for key, at in layers
-                        if columns.requests[at, slot, row]
+                        if slots.request(at)[slot, 0]
                     },
-                    snapshot.budgets.members(int(columns.budgets[slot, row])),
-                    bool(snapshot.budgets.exhausted(columns.budgets[slot, row], {})),
-                    int(columns.signature[slot, row]) == snapshot.signature(pod.uid),
-                    (int(columns.exempt_below[slot, row]), int(columns.exempt_until[slot, row])),
+                    snapshot.budgets.members(int(slots.budgets[slot, 0])),
+                    bool(snapshot.budgets.exhausted(slots.budgets[slot, 0], {})),
+                    int(slots.signature[slot, 0]) == snapshot.signature(pod.uid),
+                    (int(slots.exempt_below[slot, 0]), int(slots.exempt_until[slot, 0])),
                 )
                 for slot, pod in enumerate(snapshot.slots[row])
             ],
@@ -169,7 +174,7 @@ def test_a_budget_that_is_there_again_before_its_pods_are_let_go_counts_only_as_
     assert snapshot.pending_updates.pending
     settle(snapshot)
 
-    sets = snapshot.columns.budgets[:3, snapshot.rows["a"]]
+    sets = slots_of(snapshot, "a").budgets[:, 0]
     assert [snapshot.budgets.members(int(held)) for held in sets] == [(("default", "u"),)] * 3
     assert not snapshot.budgets.exhausted(sets, {}).any()
 
@@ -235,7 +240,8 @@ def test_pods_are_counted_for_a_resource_that_a_preemptor_asks_for_or_a_queue_li
     columns, row = snapshot.columns, snapshot.rows["a"]
     for name, amount in (("x.io/gpu", 2), ("y.io/net", 3)):
         layer = columns.resources[name]
-        assert (int(columns.requested[layer, row]), int(columns.requests[layer, 0, row])) == (amount, amount)
+        requests = slots_of(snapshot, "a").request(layer)
+        assert (int(columns.requested[layer, row]), int(requests[0, 0])) == (amount, amount)
     snapshot.apply(RemovePod("p"))
     assert not columns.requested[:, row].any()
 
@@ -258,15 +264,15 @@ def test_resources_that_come_one_by_one_are_all_counted_and_few_of_them_move_wha
         snapshot.apply(PutPod(make_pod(f"p{slot}", "a", requests=requests)))
     columns, row, moved = snapshot.columns, snapshot.rows["a"], 0
     for number in range(len(names)):
-        before = columns.priority
+        before = columns.cells
         snapshot.apply(PutNode(make_node("a", **dict.fromkeys(names[: number + 1], 100))))
         assert snapshot.count(names[number])
-        moved += not np.shares_memory(before, columns.priority)
+        moved += not np.shares_memory(before, columns.cells)
 
     snapshot.apply(RemovePod("p0"))
 
     layers = [columns.resources[name] for name in names]
-    assert columns.requests[layers][:, :2, row].T.tolist() == [
+    assert slots_of(snapshot, "a").requests(np.array(layers))[:, :, 0].T.tolist() == [
         [slot + number for number in range(len(names))] for slot in (1, 2)
     ]
     assert columns.requested[layers, row].tolist() == [3 + 2 * number for number in range(len(names))]
@@ -293,3 +299,26 @@ def test_who_applies_the_changes_that_were_told_of_has_the_same_snapshot() -> No
 
     assert [type(change) for change in told] == [PutNode, PutPod, PutPod, RemovePod]
     assert (again.revision, again.pods, again.nodes) == (snapshot.revision, snapshot.pods, snapshot.nodes)
+
+
+def test_one_full_node_takes_cells_for_its_own_pods_alone_and_gives_them_back() -> None:
+    nodes = [f"n{number}" for number in range(100)]
+    pods = [make_pod(f"p{number}", f"n{number % 100}", start=number) for number in range(2_000)]
+    even = make_snapshot(nodes, [*pods, *(make_pod(f"q{n}", f"n{n % 100}", start=n) for n in range(1_000))])
+    snapshot = make_snapshot(nodes, pods)
+    before = snapshot.columns.size
+    for number in range(1_000):
+        snapshot.apply(PutPod(make_pod(f"q{number}", "n7", start=number)))
+
+    assert snapshot.columns.size <= 1.3 * even.columns.size
+
+    for number in range(1_000):
+        snapshot.apply(RemovePod(f"q{number}"))
+    assert snapshot.columns.size <= 2 * before
+    for number in range(1_900):
+        snapshot.apply(RemovePod(f"p{number}"))
+
+    assert snapshot.columns.size < before / 2
+    assert [pod.uid for pod in snapshot.slots[snapshot.rows["n7"]]] == ["p1907"]
+    starts = slots_of(snapshot, "n7").start[:, 0].tolist()
+    assert starts == [pod.start_micros for pod in snapshot.slots[snapshot.rows["n7"]]]

@@ -16,42 +16,51 @@ import numpy as np
 from makeway.core.policy.exemption import DELETE_REFUSED, exempt_from_all
 from makeway.planner.plan.in_flight import InFlightPods
 from makeway.planner.plan.request import Question
-from makeway.planner.snapshot.columns import Columns, Flags, Ints
+from makeway.planner.snapshot.columns import Flags, Ints
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 BATCH_NODES = 512
 """So many nodes that have changed are looked at together with the best ones: about 1 ms with 30 pods each."""
 
+_EMPTY_SLOTS = 2**16
+"""So many empty slots, beside as many as are in use, are looked at rather than a batch more is made."""
+
 
 @dataclass(slots=True)
 class NodeBatch:
     """Nodes to be looked at together: their columns, and what the request adds to them.
 
-    * `nodes`: int64[M], which columns; `rows`: int64[M], the same nodes' rows in the snapshot.
+    * `rows`: int64[M], the nodes' rows in the snapshot. `of_rows`: the pods of each row there, as its columns
+      have them; `moved`: by place, where the request changes which there are. An awaited pod keeps its
+      slot, which the columns show empty.
     * `reserved`: int64[resources, M], what nominated pods will take.
     * `leaving`: int64[resources, M], what awaited pods take as long as they are there; they are no
       longer in the columns. `awaited`: those pods, most important first, by place in `nodes`.
     * `nominated`: the pods that are to come, by place.
-    * `slots`: the pods of a node, as its columns have them, by column; an awaited pod keeps its slot, which
-      the columns show empty.
-    * `order`: int64[slots, M], where the columns are in another order than `slots`: each pod's place there.
+    * `order`: int64[slots, M], where the columns are in another order than the pods: each pod's place there.
     """
 
-    columns: Columns
-    nodes: Ints
+    columns: NodeSlots
     rows: Ints
-    slots: list[list[PodRecord]]
+    of_rows: list[list[PodRecord]]
     reserved: Ints
     leaving: Ints
     awaited: dict[int, list[PodRecord]] = field(default_factory=dict)
     nominated: dict[int, list[PodRecord]] = field(default_factory=dict)
+    moved: dict[int, list[PodRecord]] = field(default_factory=dict)
     order: Ints | None = None
 
     @property
     def depth(self) -> int:
         """How many slots are in use on the fullest of the nodes."""
-        return int(self.columns.count[self.nodes].max()) if self.nodes.size else 0
+        return self.columns.depth
+
+    def records(self, place: int) -> list[PodRecord]:
+        """Return the pods of the node at `place`."""
+        moved = self.moved.get(place)
+        return self.of_rows[int(self.rows[place])] if moved is None else moved
 
     @property
     def awaits(self) -> Flags:
@@ -71,24 +80,23 @@ class NodeBatch:
     def close_gaps(self) -> None:
         """Move pods up into the slots that awaited pods have left empty. O(slots) a pod that leaves."""
         for place, pods in self.awaited.items():
-            node = int(self.nodes[place])
-            here = self.slots[node]
+            here = self.records(place)
             left = sorted((here.index(pod) for pod in pods if pod.node), reverse=True)
             for slot in left:
-                self.columns.remove(node, slot)
-            self.slots[node] = [pod for slot, pod in enumerate(here) if slot not in left]
+                self.columns.remove(place, slot)
+            self.moved[place] = [pod for slot, pod in enumerate(here) if slot not in left]
 
     def pods(self, place: int, chosen: Flags) -> list[tuple[int, PodRecord]]:
         """Return (slot, pod) of the chosen slots of the node at `place`. `chosen`: bool[slots]."""
-        pods = self.slots[int(self.nodes[place])]
+        pods = self.records(place)
         at = range(len(pods)) if self.order is None else self.order[:, place].tolist()
         return [(slot, pods[at[slot]]) for slot in np.flatnonzero(chosen).tolist()]
 
 
 def plain_batch(snapshot: Snapshot, rows: Ints) -> NodeBatch:
-    """Return nodes as the snapshot has them. O(1)."""
+    """Return nodes as the snapshot has them. O(slots · nodes)."""
     nothing = np.zeros((len(snapshot.columns.resources), 1), np.int64)
-    return NodeBatch(snapshot.columns, rows, rows, snapshot.slots, nothing, nothing)
+    return NodeBatch(NodeSlots.of(snapshot.columns, rows), rows, snapshot.slots, nothing, nothing)
 
 
 _REFUSED = exempt_from_all(DELETE_REFUSED)
@@ -107,7 +115,7 @@ class Overlay:
     placed: Sequence[tuple[int, PodRecord]]
 
     def batch(self, rows: Ints) -> NodeBatch:
-        """Return nodes as the request changes them. O(nodes · slots), O(1) where it touches none of them."""
+        """Return nodes as the request changes them. O(nodes · slots)."""
         touched = [
             (place, self.in_flight_pods[row])
             for place, row in enumerate(rows.tolist())
@@ -116,19 +124,17 @@ class Overlay:
         return _changed(self.snapshot, rows, touched) if touched else plain_batch(self.snapshot, rows)
 
     def batches(self, rows: Ints) -> Iterator[NodeBatch]:
-        """Return nodes as `batch` does, those that the request does not touch apart where they are many.
+        """Return nodes as `batch` does, those with many more pods than the others apart.
 
-        To look at nodes costs by the batch, hardly by the node, and to copy untouched ones is for nothing.
+        To look at nodes costs by the batch and by its slots, empty ones too, hardly by the node.
         """
-        if rows.size > BATCH_NODES and self.in_flight_pods:
-            among = np.zeros(self.snapshot.columns.nodes, np.bool_)
-            among[list(self.in_flight_pods)] = True
-            touched = among[rows]
-            if touched.any():
-                yield self.batch(rows[touched])
-            yield plain_batch(self.snapshot, rows[~touched])
-        elif rows.size:
-            yield self.batch(rows)
+        while rows.size:
+            count = self.snapshot.columns.count[rows]
+            deep = count > int(count.max()) // 2
+            if count.size * int(count.max()) - int(count.sum()) <= _EMPTY_SLOTS or deep.all():
+                deep[:] = True
+            yield self.batch(rows[deep])
+            rows = rows[~deep]
 
 
 def overlay(snapshot: Snapshot, question: Question) -> Overlay:
@@ -214,19 +220,18 @@ def _apart(snapshot: Snapshot, question: Question) -> Iterator[tuple[int, tuple[
 
 def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPods]]) -> NodeBatch:
     """Copy nodes out of the columns and change the touched ones, named by place in `rows`, in the copy."""
-    columns = snapshot.columns.pick(rows, max(len(in_flight.assumed) for _, in_flight in touched))
-    slots = [snapshot.slots[row] for row in rows.tolist()]
+    columns, moved = NodeSlots.of(snapshot.columns, rows), {}
     reserved = np.zeros((len(columns.resources), rows.size), np.int64)
     leaving = np.zeros_like(reserved)
     gone: list[tuple[int, int]] = []
     for place, in_flight in touched:
         order = snapshot.order[int(rows[place])]
         if in_flight.assumed:
-            order, slots[place] = list(order), list(slots[place])
+            order, moved[place] = list(order), list(snapshot.slots[int(rows[place])])
         for pod in in_flight.assumed:
             slot = bisect_left(order, pod.importance)
             order.insert(slot, pod.importance)
-            slots[place].insert(slot, pod)
+            moved[place].insert(slot, pod)
             columns.insert(
                 place,
                 slot,
@@ -255,7 +260,7 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPo
         place: sorted(in_flight.awaited, key=_importance) for place, in_flight in touched if in_flight.awaited
     }
     nominated = {place: in_flight.nominated for place, in_flight in touched if in_flight.nominated}
-    return NodeBatch(columns, np.arange(rows.size), rows, slots, reserved, leaving, awaited, nominated)
+    return NodeBatch(columns, rows, snapshot.slots, reserved, leaving, awaited, nominated, moved)
 
 
 def _importance(pod: PodRecord) -> tuple[int, int, str]:

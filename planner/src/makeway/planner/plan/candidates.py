@@ -19,7 +19,7 @@ from makeway.planner.plan.ranking import ONLY_CANDIDATE, Scores, count_awaited, 
 from makeway.planner.plan.refusal.exempt import exempt_pods_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import ExemptPods, PlanCandidate, RemovablePod
-from makeway.planner.snapshot.columns import Flags, Ints
+from makeway.planner.snapshot.columns import BUDGETS, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.units import MOST_PODS
@@ -77,8 +77,7 @@ class EvaluatedBatch:
     def _without_removable(self, places: Ints) -> CandidateBatch:
         """Return nodes as if all removable pods went, and all awaited ones, none of them as a victim."""
         removable = self.found.removable[:, places]
-        slots = removable.shape[0]
-        sets = np.where(removable, self.batch.columns.budgets[:slots, self.batch.nodes[places]], 0)
+        sets = np.where(removable, self.batch.columns.at(BUDGETS, places), 0)
         if self.found.groups is None:
             violating = self.snapshot.budgets.violating(sets, self.debits)
         else:
@@ -171,7 +170,7 @@ class EvaluatedBatch:
         names = self.snapshot.name_rank()[self.batch.rows[places]]
         return score(
             self.batch.columns,
-            self.batch.nodes[places],
+            places,
             victims,
             violating,
             name_rank=names,

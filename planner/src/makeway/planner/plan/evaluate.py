@@ -18,7 +18,8 @@ from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueC
 from makeway.planner.plan.groups import BatchGroups
 from makeway.planner.plan.ranking import RemoteVictims
 from makeway.planner.snapshot.budgets import BudgetTable, Key
-from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
+from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
+from makeway.planner.snapshot.node_slots import NodeSlots
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +105,12 @@ def evaluate(
     `devices`: asked resources that a node without any of them may serve by dynamic allocation: the room there
     is not limited.
     """
-    columns, nodes = batch.columns, batch.nodes
+    columns = batch.columns
     vector = columns.amounts(needs)
     asked = np.flatnonzero(vector > 0)
     need = vector[asked][:, None]
-    slots = batch.depth
 
-    removable = removable_pods(
-        columns, nodes, slots, preemptor_priority=preemptor_priority, now_micros=now_micros
-    )
+    removable = removable_pods(columns, preemptor_priority=preemptor_priority, now_micros=now_micros)
     lower = removable
     if groups is not None:
         removable = groups.whole(removable & ~groups.kept)
@@ -120,11 +118,11 @@ def evaluate(
     under_budget = np.zeros_like(removable)
     hard = under_budget
     if limits.hard_budgets and covered:
-        sets = columns.budgets[:slots, nodes]
+        sets = columns.budgets
         hard = budgets.hard(sets)
         under_budget = removable & hard & budgets.exhausted(sets, debits)
     if undecided is not None:
-        under_budget = under_budget | (removable & undecided[columns.signature[:slots, nodes]])
+        under_budget = under_budget | (removable & undecided[columns.signature])
     removable &= ~under_budget
     if groups is not None:
         removable = groups.whole(removable)
@@ -140,8 +138,8 @@ def evaluate(
         grouped = lower & ~removable & ~under_budget & ~guaranteed
     room = resource_room(batch, asked, need, devices)
     leaving = np.broadcast_to(batch.leaving[asked], room.shape)
-    uses = columns.requests[asked[:, None, None], np.arange(slots)[:, None], nodes]
-    too_small = (need > columns.allocatable[asked[:, None], nodes]) & (room != MOST)
+    uses = columns.requests(asked)
+    too_small = (need > columns.allocatable[asked]) & (room != MOST)
     if layers.names:
         room = np.concatenate([room, layers.room])
         leaving = np.concatenate([leaving, layers.leaving])
@@ -150,7 +148,7 @@ def evaluate(
     if groups is not None:
         uses = groups.joined(uses, layers, queues, batch)
     emptied = room + np.einsum("rsn,sn->rn", uses, removable.astype(np.int64))
-    breaks_affinity = np.zeros(nodes.size, np.bool_)
+    breaks_affinity = np.zeros(batch.rows.size, np.bool_)
     if layers.required_affinity is not None:
         elsewhere = None
         if groups is not None:
@@ -167,7 +165,7 @@ def evaluate(
     chosen = np.flatnonzero(helps)
     if chosen.size:
         if covered:
-            sets = np.where(removable[:, chosen], columns.budgets[:slots, nodes[chosen]], 0)
+            sets = np.where(removable[:, chosen], columns.at(BUDGETS, chosen), 0)
             if groups is None:
                 violating[:, chosen] = budgets.violating(sets, debits)
             else:
@@ -179,7 +177,7 @@ def evaluate(
             victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)
     if hard.any() or (limits.hard_budgets and groups is not None and groups.covered.any()):
-        sets = np.where(removable & hard, columns.budgets[:slots, nodes], 0)
+        sets = np.where(removable & hard, columns.budgets, 0)
         beyond = violating_beyond(sets, victims, budgets, debits)
         over_budget = np.asarray((victims & beyond).any(axis=0))
         under_budget |= beyond
@@ -223,9 +221,9 @@ def resource_room(batch: NodeBatch, asked: Ints, need: Ints, devices: frozenset[
 
     `asked`: the resources' layers; `need`: int64[R, 1]. MOST where a node may serve one of `devices`.
     """
-    columns, nodes = batch.columns, batch.nodes
-    allocatable = columns.allocatable[asked[:, None], nodes]
-    room: Ints = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked] - need
+    columns = batch.columns
+    allocatable = columns.allocatable[asked]
+    room: Ints = allocatable - columns.requested[asked] - batch.reserved[asked] - need
     if devices:
         served = np.isin(asked, [columns.resources[name] for name in devices])
         room = np.where(served[:, None] & (allocatable == 0), MOST, room)
@@ -255,18 +253,13 @@ def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> 
     return removable & ~back
 
 
-def removable_pods(
-    columns: Columns, nodes: Ints, slots: int, *, preemptor_priority: int, now_micros: int
-) -> Flags:
-    """Return bool[slots, len(nodes)]: the pods that every rule allows to go; False in empty slots.
+def removable_pods(columns: NodeSlots, *, preemptor_priority: int, now_micros: int) -> Flags:
+    """Return bool[slots, M]: the pods that every rule allows to go; False in empty slots.
 
     The same as `makeway.core.policy.rules.rules_in_force` asks of one pod: `lower-priority` from the
     priorities, every rule that looks at the victim alone from its exemption, which the columns hold.
     """
-    lower = columns.priority[:slots, nodes] < preemptor_priority
-    if not columns.exempt_count[nodes].any():
+    lower = columns.priority < preemptor_priority
+    if not columns.exempt_count.any():
         return lower
-    return lower & (
-        (columns.exempt_below[:slots, nodes] <= preemptor_priority)
-        | (columns.exempt_until[:slots, nodes] < now_micros)
-    )
+    return lower & ((columns.exempt_below <= preemptor_priority) | (columns.exempt_until < now_micros))

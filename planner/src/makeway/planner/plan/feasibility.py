@@ -118,7 +118,7 @@ def _never(evaluated: EvaluatedBatch, excluded: dict[str, int]) -> Flags:
     The filters are asked in the scheduler's order, and the first that says no on a node decides.
     """
     found, batch, layers = evaluated.found, evaluated.batch, evaluated.layers
-    never = np.zeros(batch.nodes.size, np.bool_)
+    never = np.zeros(batch.rows.size, np.bool_)
     decided = never.copy()
 
     def exclude(reason: str, flags: Flags) -> None:
@@ -129,7 +129,7 @@ def _never(evaluated: EvaluatedBatch, excluded: dict[str, int]) -> Flags:
         decided[fresh] = True
 
     leaving = [
-        np.broadcast_to(batch.leaving[found.asked], (found.asked.size, batch.nodes.size)),
+        np.broadcast_to(batch.leaving[found.asked], (found.asked.size, batch.rows.size)),
         layers.leaving,
     ]
     lacking = found.room - np.concatenate(leaving) < 0
@@ -153,12 +153,12 @@ def _never(evaluated: EvaluatedBatch, excluded: dict[str, int]) -> Flags:
 
 
 def _free(evaluated: EvaluatedBatch, chosen: Flags) -> NDArray[np.float64]:
-    columns, nodes = evaluated.batch.columns, evaluated.batch.nodes[chosen]
+    columns = evaluated.batch.columns
     shares = []
     for resource in ("cpu", "memory"):
         layer = columns.resources[resource]
-        allocatable = columns.allocatable[layer, nodes]
+        allocatable = columns.allocatable[layer, chosen]
         asked = evaluated.question.needs.get(resource, 0)
-        left = allocatable - columns.requested[layer, nodes] - asked
+        left = allocatable - columns.requested[layer, chosen] - asked
         shares.append(left / np.maximum(allocatable, 1))
     return np.asarray(sum(shares) / len(shares), np.float64)

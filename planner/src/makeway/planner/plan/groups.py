@@ -130,8 +130,8 @@ class BatchGroups:
     def above_guarantees(self, removable: Flags, queues: QueueConstraints, batch: NodeBatch) -> Flags:
         """Return the pods of units that would take a queue below its guarantee with what else may go."""
         keep = np.zeros_like(removable)
-        columns, nodes, slots = batch.columns, batch.nodes, removable.shape[0]
-        numbers = queues.queue_numbers(columns, nodes, slots)
+        columns = batch.columns
+        numbers = queues.queue_numbers(columns)
         for margin in queues.margins:
             layer = columns.resources.get(margin.resource)
             taken = np.array(
@@ -141,7 +141,7 @@ class BatchGroups:
             if layer is None or not at_lead.any():
                 continue
             inside = (numbers >= margin.queue.number) & (numbers < margin.queue.below) & (self.unit == 0)
-            alone = np.where(removable & inside, columns.requests[layer, :slots][:, nodes], 0)
+            alone = np.where(removable & inside, columns.request(layer), 0)
             over = at_lead.sum(axis=0) + alone.sum(axis=0) > margin.spare
             keep |= self.spread((at_lead > 0) & over[None, :])
         return keep
@@ -253,13 +253,9 @@ class PlanGroups:
         groups = snapshot.groups
         if not len(groups) or not depth:
             return batch, None
-        numbers = batch.columns.group[:depth, batch.nodes]
+        columns, numbers = batch.columns, batch.columns.group
         if not numbers.any():
             return batch, None
-        columns, slots = batch.columns, batch.slots
-        if columns is snapshot.columns:
-            columns = columns.pick(batch.nodes)
-            slots = [snapshot.slots[row] for row in batch.rows.tolist()]
         found, inverse = np.unique(groups.unit_of[numbers], return_inverse=True)
         units: list[PlannedUnit | None] = [self.planned(one) if one else None for one in found.tolist()]
         if units[0] is not None:
@@ -293,15 +289,15 @@ class PlanGroups:
         order = np.lexsort(
             (
                 place[unit],
-                np.where(alone, columns.start[:depth], start[unit]),
+                np.where(alone, columns.start, start[unit]),
                 -size[unit],
                 -np.where(alone, by_itself, rank[unit]),
-                -columns.priority[:depth],
+                -columns.priority,
                 ~in_use,
             ),
             axis=0,
         )
-        columns.reorder(order)
+        columns = columns.reordered(order)
         unit, numbers = (np.take_along_axis(one, order, axis=0) for one in (unit, numbers))
         follows = np.zeros(unit.shape, np.bool_)
         follows[1:] = (unit[1:] == unit[:-1]) & (unit[1:] > 0)
@@ -313,7 +309,7 @@ class PlanGroups:
         for slot, at in np.argwhere(exempt).tolist() if exempt.any() else ():
             if (planned := units[int(unit[slot, at])]) is not None:
                 columns.set_exemption(at, slot, planned.exemption)
-        batch = replace(batch, columns=columns, nodes=np.arange(batch.rows.size), slots=slots, order=order)
+        batch = replace(batch, columns=columns, order=order)
         return batch, BatchGroups(
             plan=self,
             units=units,

@@ -83,8 +83,7 @@ class NodeScoreCache:
 
     def put(self, snapshot: Snapshot, batch: NodeBatch, found: Evaluation, now_micros: int) -> None:
         """Keep what was found on the nodes of a batch. O(slots · nodes)."""
-        columns, nodes, rows = batch.columns, batch.nodes, batch.rows
-        slots = found.removable.shape[0]
+        columns, rows = batch.columns, batch.rows
         ordered, helps = batch.awaits_orders, helped_places(batch, found)
         self.helps[rows] = helps
         self.open[rows] = (found.fits & (found.removable.any(axis=0) | batch.awaits)) | (
@@ -93,16 +92,16 @@ class NodeScoreCache:
         if helps.any():
             helped = np.flatnonzero(helps)
             victims, violating = found.victims[:, helped], found.violating[:, helped]
-            scores = score(columns, nodes[helped], victims, violating, remote=found.remote(helped))
+            scores = score(columns, helped, victims, violating, remote=found.remote(helped))
             self._keys[:, rows[helped]] = scores.keys()
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)
-        self._covered[rows] = columns.budgets[:slots, nodes].any(axis=0)
+        self._covered[rows] = columns.budgets.any(axis=0)
         self._until[rows] = FOREVER
-        exempt = columns.exempt_count[nodes] > 0
+        exempt = columns.exempt_count > 0
         if exempt.any():
-            until = columns.exempt_until[:slots, nodes[exempt]]
+            until = columns.exempt_until[:, exempt]
             self._until[rows[exempt]] = np.where(until >= now_micros, until, FOREVER).min(
                 axis=0, initial=FOREVER
             )

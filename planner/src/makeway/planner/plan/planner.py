@@ -276,10 +276,10 @@ class Evaluator:
     def evaluate_batch(self, batch: NodeBatch) -> EvaluatedBatch:
         """Look at the nodes of a batch in full. O(slots · nodes · asked resources and layers)."""
         batch, groups = self._groups.ordered(batch)
-        required = self._layers.for_batch(self._snapshot, batch, batch.depth)
+        required = self._layers.for_batch(self._snapshot, batch)
         if self.queues.maxima:
             reasons = tuple(limit.reason for limit in self.queues.maxima)
-            required = required.with_more(reasons, *self.queues.layers(self._snapshot, batch, batch.depth))
+            required = required.with_more(reasons, *self.queues.layers(self._snapshot, batch))
         found = evaluate(
             batch,
             self.question.preemptor.priority,
@@ -387,13 +387,12 @@ class Evaluator:
         """
         near = stats.nearest(self._snapshot, rows, diagnosis.NEAREST)
         sample = stats.sample(self._snapshot, rows, others, self.question.turn)
-        places = [
-            (evaluated, place)
-            for evaluated in self.evaluate(np.concatenate([near, sample]))
-            for place in range(evaluated.batch.rows.size)
-        ]
-        told = [diagnosis.near_node(evaluated, place) for evaluated, place in places[: near.size]]
-        return told, places[-1][0].sample(places[-1][1]) if sample.size else None
+        looked_at = np.concatenate([near, sample])
+        if not looked_at.size:
+            return [], None
+        evaluated = self.evaluate_batch(self._overlay.batch(looked_at))
+        told = [diagnosis.near_node(evaluated, place) for place in range(near.size)]
+        return told, evaluated.sample(near.size) if sample.size else None
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:

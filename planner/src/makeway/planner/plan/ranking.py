@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from makeway.core import comparison
 from makeway.core.k8s.importance import NOT_STARTED
-from makeway.planner.snapshot.columns import Columns, Flags, Ints
+from makeway.planner.snapshot.columns import PRIORITY, START, Flags, Ints
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 
 RULES = (
@@ -99,25 +100,26 @@ class RemoteVictims:
 
 
 def score(
-    columns: Columns,
-    nodes: Ints,
+    columns: NodeSlots,
+    places: Ints,
     victims: Flags,
     violating: Flags,
     *,
     name_rank: Ints | None = None,
     remote: RemoteVictims | None = None,
 ) -> Scores:
-    """Return the numbers for some nodes. `nodes`, `name_rank`: int64[M]; the flags: bool[slots, M].
+    """Return the numbers for some nodes.
+
+    `places`, which ascend, and `name_rank`: int64[M]; the flags: bool[slots, M].
 
     The victims stand in order of importance, so the first is of the highest priority, and the longest
     running of that priority. A pod that has not started counts as NOT_STARTED, later than all: upstream
     takes the present.
     """
-    slots = victims.shape[0]
-    priority = columns.priority[:slots, nodes]
+    priority = columns.at(PRIORITY, places)
     count = victims.sum(axis=0, dtype=np.int64)
     highest = np.where(victims, priority, _LOWEST).max(axis=0, initial=_LOWEST)
-    start = columns.start[:slots, nodes]
+    start = columns.at(START, places)
     violations = (victims & violating).sum(axis=0, dtype=np.int64)
     priority_sum = np.where(victims, priority + _SHIFT, 0).sum(axis=0, dtype=np.int64)
     if remote is not None:

@@ -1,13 +1,14 @@
-"""The arrays under the snapshot: a column per node, a row per slot, a layer per resource.
+"""The arrays under the snapshot: of each node what it can hold, and of its pods a layer for each number.
 
-On every node the pods stand in slots 0, 1, 2 … in order of importance, so "reprieve the most
-important first" is a walk over the slots with all nodes side by side, and no plan sorts pods.
+On every node the pods are in slots 0, 1, 2 … in order of importance, so "reprieve the most important first"
+is a walk over the slots with all nodes side by side, and no plan sorts pods.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,25 +26,27 @@ VACANT = 2**40
 MOST = 2**53
 """Amounts above this are cut to it (8 PiB), so that sums over a thousand pods stay within int64."""
 
+PRIORITY, START, BUDGETS, SIGNATURE, EXEMPT_BELOW, EXEMPT_UNTIL, GROUP = range(7)
+"""Layers of the pods; those of the resources follow."""
+
+RESOURCES: Final = 7
+"""The first layer that is a resource's."""
+
+VACANT_CELL: Final = 0
+"""The cell that empty slots read."""
+
 _REMEMBERED_VECTORS = 4096
 """Different sets of requests whose vectors are remembered."""
 
-_VACANCY = {0: VACANT, 4: NO_PREEMPTOR}
-"""What empty slots hold in the layers of the array of pods where it is not 0: `priority`, `exempt_below`."""
-
-_SLOTS_AHEAD = 128
-"""Slots for which the array of pods is made at first, beyond Kubernetes' 110 pods a node. Memory of
-such arrays comes in pages of 2 MiB, which the kernel clears: what is in use should lie together."""
-
-_SLOTS_AT_ONCE = 8
-"""Slots by which those shown become more: with 8,192 nodes 5 MiB that the kernel clears, some 5 ms."""
-
 _LAYERS_AHEAD = 6
-"""Layers for which the array of pods is made beyond those in use: a resource more is no copy of the whole,
-which holds the event loop for 15 to 70 ms with 150,000 pods. Each takes 8 bytes a slot."""
+"""Layers for which room is made beyond those in use: a resource more is no copy of the whole, which holds the
+event loop for 15 to 70 ms with 150,000 pods. What is never touched costs no memory."""
 
-_RESOURCES = 7
-"""The first layer of the array of pods that is a resource's."""
+_LEAST_SLOTS = 8
+"""The fewest slots of a node with pods."""
+
+_CELLS = 256
+"""Cells for which room is made at first."""
 
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
@@ -54,42 +57,32 @@ class Columns:
     * `resources`: name to layer; `add_layers` adds one. What no plan has asked for has none: a node may have
       a thousand different ones, and a pod name them.
     * `allocatable`, `requested`: int64[resources, nodes].
-    * `requests`: int64[resources, slots, nodes]; 0 in empty slots.
-    * `priority`: int64[slots, nodes]; VACANT in empty slots.
-    * `start`: int64[slots, nodes], microseconds since 1970 or NOT_STARTED.
-    * `budgets`: int64[slots, nodes], the set of disruption budgets that cover the pod; 0 for none.
-    * `exempt_below`, `exempt_until`: int64[slots, nodes], the pod's exemption: preemptors of lower priority
-      may not remove it up to that microsecond. `exempt_count`: int64[nodes], pods that have one.
-    * `signature`: int64[slots, nodes], what others' constraints see of the pod; 0 in empty slots.
-    * `group`: int64[slots, nodes], the number of the pod's PodGroup; 0 for none.
-    * `count`: int64[nodes], slots in use; they are the first ones.
+    * `count`: int64[nodes], slots in use. `exempt_count`: int64[nodes], pods that have an exemption.
+    * `cells`: int64[layers, cells], the numbers of pods; one in VACANT_CELL is an empty slot's. `first`:
+      int64[nodes], the cell of a node's slot 0; those of its other slots follow.
 
-    All that has slots lies in one array, slot by slot and a layer each, so that pods move up and down in one
-    copy, and slots that no node has used are memory that is never touched.
-    Room grows by doubling, the slots shown a few at a time. Putting a pod in, or taking one out, costs
-    O(slots of its node).
+    `NodeSlots` has what the layers mean, and reads them for some nodes side by side.
+
+    A node has as many cells as its own pods need, an eighth or some eight more, whatever the fullest node
+    has; it moves to more of them when they are full, and to fewer when a quarter is in use. All are moved
+    together when there is a quarter between them that no node has, in place of making room, and when half
+    of them are none's. Putting a pod in, or taking one out, costs O(slots of its node) beside that.
     """
 
-    priority: Ints
-    start: Ints
-    budgets: Ints
-    signature: Ints
-    exempt_below: Ints
-    exempt_until: Ints
-    group: Ints
-    requests: Ints
-
-    def __init__(self, nodes: int = 8, slots: int = 8) -> None:
+    def __init__(self, nodes: int = 8) -> None:
         self.resources = {name: layer for layer, name in enumerate(BASE_RESOURCES)}
         layers = len(self.resources)
         self.allocatable: Ints = np.zeros((layers, nodes), np.int64)
         self.requested: Ints = np.zeros((layers, nodes), np.int64)
-        self._room: Ints = np.zeros((0, 0, 0), np.int64)
-        self._pods = self._room  # without the layers that are not in use
-        self._shown = 0
-        self._grow(layers, slots, nodes)
         self.exempt_count: Ints = np.zeros(nodes, np.int64)
         self.count: Ints = np.zeros(nodes, np.int64)
+        self.first: Ints = np.zeros(nodes, np.int64)
+        self._room: Ints = np.zeros(nodes, np.int64)
+        self._all: Ints = _cells(RESOURCES + layers + _LAYERS_AHEAD, _CELLS)
+        self.cells: Ints = self._all[: RESOURCES + layers]
+        self._end = VACANT_CELL + 1
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        self._held = 0
         self._vectors: dict[int, tuple[Mapping[str, int], Ints]] = {}
 
     @property
@@ -98,9 +91,9 @@ class Columns:
         return int(self.count.shape[0])
 
     @property
-    def slots(self) -> int:
-        """How many slots a node has room for."""
-        return int(self.priority.shape[0])
+    def size(self) -> int:
+        """How many bytes the cells have that were ever in use since all were moved; others are no memory."""
+        return self._end * len(self.cells) * self.cells.itemsize
 
     def add_layers(self, names: Iterable[str]) -> list[str]:
         """Add an empty layer for each resource that has none; return the names of those."""
@@ -110,7 +103,11 @@ class Columns:
                 self.resources[name] = len(self.resources)
             self.allocatable = extended(self.allocatable, len(new), axis=0)
             self.requested = extended(self.requested, len(new), axis=0)
-            self._grow(len(self.resources), self.slots, self.nodes)
+            layers = RESOURCES + len(self.resources)
+            if layers > len(self._all):
+                before, self._all = self._all, _cells(layers + _LAYERS_AHEAD, self._all.shape[1])
+                self._all[: len(before), : self._end] = before[:, : self._end]
+            self.cells = self._all[:layers]
         return new
 
     def set_allocatable(self, node: int, amounts: Mapping[str, int]) -> None:
@@ -131,21 +128,16 @@ class Columns:
         group: int = 0,
     ) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
-        amounts = self.vector(requests)
         used = self.count.item(node)
-        if used == self._shown:
-            self._grow_slots()
+        self.make_room(node, used + 1)
+        first = self.first.item(node)
         if slot < used:
-            self._pods[slot + 1 : used + 1, :, node] = self._pods[slot:used, :, node]
-        self.priority[slot, node] = priority
-        self.start[slot, node] = start
-        self.budgets[slot, node] = budgets
-        self.signature[slot, node] = signature
-        self.group[slot, node] = group
-        self.exempt_below[slot, node], self.exempt_until[slot, node] = exemption
-        if exemption != NOT_EXEMPT:
-            self.exempt_count[node] += 1
-        self.requests[:, slot, node] = amounts
+            self.cells[:, first + slot + 1 : first + used + 1] = self.cells[:, first + slot : first + used]
+        amounts = self.vector(requests)
+        cell = self.cells[:, first + slot]
+        cell[:RESOURCES] = priority, start, budgets, signature, *exemption, group
+        cell[RESOURCES:] = amounts
+        self.exempt_count[node] += exemption != NOT_EXEMPT
         self.requested[:, node] += amounts
         self.count[node] = used + 1
 
@@ -162,91 +154,52 @@ class Columns:
     ) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
         self.recount(node, slot, requests)
-        self.budgets[slot, node] = budgets
-        self.signature[slot, node] = signature
-        self.group[slot, node] = group
+        self.set_layer(BUDGETS, node, slot, budgets)
+        self.set_layer(SIGNATURE, node, slot, signature)
+        self.set_layer(GROUP, node, slot, group)
         self.set_exemption(node, slot, exemption)
+
+    def set_layer(self, layer: int, node: int, slot: int, number: int) -> None:
+        """Put down one number of the pod in a slot."""
+        self.cells[layer, self.first.item(node) + slot] = number
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
         """Put down anew what the pod in a slot requests; report whether that is new."""
+        known = self.cells[RESOURCES:, self.first.item(node) + slot]
         amounts = self.vector(requests)
-        more = amounts - self.requests[:, slot, node]
+        more = amounts - known
         if not more.any():
             return False
         self.requested[:, node] += more
-        self.requests[:, slot, node] = amounts
+        known[:] = amounts
         return True
 
     def remove(self, node: int, slot: int) -> None:
         """Take the pod out of a slot; the pods behind it move down by one."""
-        last = self.count.item(node) - 1
-        self.requested[:, node] -= self.requests[:, slot, node]
-        if self.exempt_below[slot, node] != NO_PREEMPTOR:
-            self.exempt_count[node] -= 1
-        if slot < last:
-            self._pods[slot:last, :, node] = self._pods[slot + 1 : last + 1, :, node]
-        self._empty(last, node)
-        self.count[node] = last
+        left, first = self.count.item(node) - 1, self.first.item(node)
+        self.requested[:, node] -= self.cells[RESOURCES:, first + slot]
+        self.exempt_count[node] -= int(self.cells[EXEMPT_BELOW, first + slot]) != NO_PREEMPTOR
+        if slot < left:
+            self.cells[:, first + slot : first + left] = self.cells[:, first + slot + 1 : first + left + 1]
+        self.count[node] = left
+        if left <= self._room.item(node) // 4:
+            self._settle(node, _rounded(2 * left))
 
     def clear(self, node: int) -> None:
-        """Take out all pods of a node, and what it can hold. O(slots)."""
-        used = self.count.item(node)
-        self._empty(np.arange(used), node)
+        """Take out all pods of a node, and what it can hold. O(layers)."""
         self.allocatable[:, node] = self.requested[:, node] = 0
         self.count[node] = self.exempt_count[node] = 0
-
-    def vacate(self, nodes: Ints, slots: Ints) -> Ints:
-        """Empty some slots where they are; return int64[resources, n], what their pods took.
-
-        The pods behind them do not move up: for columns that are looked at once. O(slots emptied).
-        """
-        taken = self.requests[:, slots, nodes]
-        for layer, amounts in enumerate(taken):
-            np.subtract.at(self.requested[layer], nodes, amounts)
-        np.subtract.at(self.exempt_count, nodes, self.exempt_below[slots, nodes] != NO_PREEMPTOR)
-        self._empty(slots, nodes)
-        return taken
-
-    def _empty(self, slots: int | Ints, nodes: int | Ints) -> None:
-        self._pods[slots, :, nodes] = 0
-        for layer, vacant in _VACANCY.items():
-            self._pods[slots, layer, nodes] = vacant
+        self._settle(node, 0)
 
     def set_exemption(self, node: int, slot: int, exemption: Exemption) -> bool:
         """Put down which preemptors may not remove the pod in a slot; report whether that is new. O(1)."""
-        if (self.exempt_below[slot, node], self.exempt_until[slot, node]) == exemption:
+        known = self.cells[EXEMPT_BELOW : EXEMPT_UNTIL + 1, self.first.item(node) + slot]
+        below, until = known.tolist()
+        if (below, until) == exemption:
             return False
-        self.exempt_count[node] += (exemption != NOT_EXEMPT) - int(
-            self.exempt_below[slot, node] != NO_PREEMPTOR
-        )
-        self.exempt_below[slot, node], self.exempt_until[slot, node] = exemption
+        self.exempt_count[node] += (exemption != NOT_EXEMPT) - (below != NO_PREEMPTOR)
+        known[:] = exemption
         return True
-
-    def pick(self, nodes: Ints, more: int = 0) -> Columns:
-        """Return a copy that holds only these nodes, in this order, to be changed at will.
-
-        `more`: how many pods a node will get at the most. O(nodes · slots).
-        """
-        copy = Columns(0, 0)
-        copy.resources = dict(self.resources)
-        copy._vectors = self._vectors
-        copy.count = self.count[nodes]
-        used = min(int(copy.count.max(initial=0)) + more, self.slots)
-        copy.allocatable = self.allocatable[:, nodes]
-        copy.requested = self.requested[:, nodes]
-        copy.exempt_count = self.exempt_count[nodes]
-        copy._pods = copy._room = self._pods[:used, :, nodes]
-        copy._shown = used
-        copy._name_layers()
-        return copy
-
-    def reorder(self, order: Ints) -> None:
-        """Put the first pods of every node into another order: of each slot, which slot its pod was in.
-
-        `order`: int64[slots, nodes]. Not for columns that pods are put into. O(slots · nodes).
-        """
-        slots = order.shape[0]
-        self._pods[:slots] = np.take_along_axis(self._pods[:slots], order[:, None, :], axis=0)
 
     def amounts(self, requests: Mapping[str, int]) -> Ints:
         """Return requests as int64[resources]; those without a layer are left out."""
@@ -255,15 +208,6 @@ class Columns:
             if name in self.resources:
                 vector[self.resources[name]] = min(amount, MOST)
         return vector
-
-    def grow_nodes(self) -> None:
-        """Make room for twice as many nodes."""
-        more = max(8, self.nodes)
-        self.allocatable = extended(self.allocatable, more)
-        self.requested = extended(self.requested, more)
-        self._grow(len(self.resources), self.slots, self.nodes + more)
-        self.exempt_count = extended(self.exempt_count, more)
-        self.count = extended(self.count, more)
 
     def vector(self, requests: Mapping[str, int]) -> Ints:
         """Return requests as `amounts` does. Remembered: most pods share theirs."""
@@ -276,35 +220,98 @@ class Columns:
         self._vectors[id(requests)] = requests, vector
         return vector
 
-    def _grow_slots(self) -> None:
-        self._grow(len(self.resources), self.slots + _SLOTS_AT_ONCE, self.nodes)
+    def signatures(self, nodes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return of all pods of some nodes the signature, the place in `nodes` and the slot, node by node."""
+        places, slots, cells = self._in_use(nodes)
+        return self.cells[SIGNATURE].take(cells), places, slots
 
-    def _grow(self, resources: int, slots: int, nodes: int) -> None:
-        """Make room. It has more slots than are shown: what is never touched costs no memory."""
-        before, shown = self._pods, self._shown
-        rows, layers, width = self._room.shape
-        used = _RESOURCES + resources
-        if slots > rows:
-            rows = max(slots, 2 * rows, _SLOTS_AHEAD)
-        if used > layers:
-            layers = used + _LAYERS_AHEAD
-        if (rows, layers, nodes) != self._room.shape:
-            self._room = np.zeros((rows, layers, nodes), np.int64)
-            self._room[:shown, : before.shape[1], :width] = before[:shown]
-        self._pods = self._room[:, :used]
-        for layer, vacant in _VACANCY.items():
-            self._pods[shown:slots, layer] = vacant
-            self._pods[:slots, layer, width:] = vacant
-        self._shown = slots
-        self._name_layers()
+    def summed(self, values: Ints, nodes: Ints) -> Ints:
+        """Return int64[len(nodes)], the sum over the pods of each of a value by signature. O(their pods)."""
+        _, _, cells = self._in_use(nodes)
+        sums = np.concatenate([[0], np.cumsum(values.take(self.cells[SIGNATURE].take(cells)))])
+        ends = np.cumsum(self.count[nodes])
+        return np.asarray(sums[ends] - sums[ends - self.count[nodes]])
 
-    def _name_layers(self) -> None:
-        """Name the layers of the array of pods; they are views of it."""
-        pods = self._pods[: self._shown].swapaxes(0, 1)
-        self.priority, self.start, self.budgets = pods[0], pods[1], pods[2]
-        self.signature, self.exempt_below, self.exempt_until = pods[3], pods[4], pods[5]
-        self.group = pods[6]
-        self.requests = pods[_RESOURCES:]
+    def grow_nodes(self) -> None:
+        """Make room for twice as many nodes."""
+        more = max(8, self.nodes)
+        self.allocatable, self.requested = extended(self.allocatable, more), extended(self.requested, more)
+        self.exempt_count, self.count = extended(self.exempt_count, more), extended(self.count, more)
+        self.first, self._room = extended(self.first, more), extended(self._room, more)
+
+    def make_room(self, node: int, slots: int) -> None:
+        """Have at least so many slots for a node, so that to fill them moves nothing."""
+        if slots > self._room.item(node):
+            self._settle(node, _rounded(slots))
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _settle(self, node: int, room: int) -> None:
+        """Move the pods of a node to another number of cells."""
+        before, held, used = self.first.item(node), self._room.item(node), self.count.item(node)
+        if room == held:
+            return
+        if not self._free[room] and room > self._all.shape[1] - self._end:
+            self._make_cells(room)
+            before = self.first.item(node)
+        if room == 0:
+            first = VACANT_CELL
+        elif self._free[room]:
+            first = self._free[room].pop()
+        else:
+            first, self._end = self._end, self._end + room
+        self.cells[:, first : first + used] = self.cells[:, before : before + used]
+        if held:
+            self._free[held].append(before)
+        self.first[node], self._room[node] = first, room
+        self._held += room - held
+        if self._end > _CELLS and 2 * self._held < self._end:
+            self._move_together(self._held)
+
+    def _make_cells(self, more: int) -> None:
+        """Have cells at the end for so many more."""
+        if 4 * (self._held + more) > 3 * self._all.shape[1]:
+            before = self._all
+            self._all = _cells(len(before), before.shape[1] * 3 // 2 + more)
+            self._all[:, : self._end] = before[:, : self._end]
+            self.cells = self._all[: len(self.cells)]
+        else:
+            self._move_together(self._all.shape[1] - _CELLS)
+
+    def _move_together(self, cells: int) -> None:
+        """Give every node its cells anew, with none between them, in as many cells. O(pods)."""
+        _, slots, old = self._in_use(np.arange(self.nodes))
+        self.first = np.where(self._room > 0, VACANT_CELL + 1 + np.cumsum(self._room) - self._room, 0)
+        new = np.repeat(self.first, self.count) + slots
+        before, self._all = self.cells, _cells(len(self._all), cells + cells // 8 + _CELLS)
+        self.cells = self._all[: len(before)]
+        for layer, numbers in enumerate(before):
+            self.cells[layer, new] = numbers.take(old)
+        self._end = VACANT_CELL + 1 + self._held
+        self._free.clear()
+
+    def _in_use(self, nodes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return place in `nodes`, slot and cell of all their pods, node by node."""
+        count = self.count[nodes]
+        places = np.repeat(np.arange(nodes.size), count)
+        slots = np.arange(places.size) - np.repeat(np.cumsum(count) - count, count)
+        return places, slots, np.repeat(self.first[nodes], count) + slots
+
+
+def _cells(layers: int, cells: int) -> Ints:
+    """Return cells that no node has."""
+    made = np.zeros((layers, cells), np.int64)
+    made[PRIORITY, VACANT_CELL] = VACANT
+    made[EXEMPT_BELOW, VACANT_CELL] = NO_PREEMPTOR
+    return made
+
+
+def _rounded(slots: int) -> int:
+    """Return for how many slots there is room with so many in use: some more, in few different sizes."""
+    if slots <= 0:
+        return 0
+    step = max(_LEAST_SLOTS, 1 << max(0, slots.bit_length() - 3))
+    return -(-slots // step) * step
 
 
 def extended(array: NDArray[_D], more: int, filler: int = 0, *, axis: int = -1) -> NDArray[_D]:

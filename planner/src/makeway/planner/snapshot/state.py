@@ -51,7 +51,7 @@ from makeway.planner.snapshot.changes import (
     RemovePriorityClass,
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
-from makeway.planner.snapshot.columns import BASE_RESOURCES, MOST, Columns, Flags, Ints
+from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, MOST, SIGNATURE, Columns, Flags, Ints
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.node_resources import NodeResources
@@ -402,6 +402,7 @@ class Snapshot:
         touched = self.groups.settle(pods, row)
         self.slots[row][:] = pods
         self.order[row][:] = [pod.importance for pod in pods]
+        self.columns.make_room(row, len(pods))
         for slot, pod in enumerate(pods):
             self._fill(row, slot, pod, self.groups.number_of(pod))
         self._moved(pods, touched)
@@ -671,7 +672,7 @@ class Snapshot:
         number = self._signatures[uid] = self.signatures.acquire(pod.signature)
         self.signatures.release(before)
         if (row := self.rows.get(pod.node)) is not None and number != before:
-            self.columns.signature[self._slot(row, pod), row] = number
+            self.columns.set_layer(SIGNATURE, row, self._slot(row, pod), number)
 
     def _forget_name(self, pod: PodRecord) -> None:
         names = self._uids[pod.namespace]
@@ -821,7 +822,7 @@ class Snapshot:
         self.queues.renew(pod.uid)
         row = self.rows.get(pod.node)
         if row is not None:
-            self.columns.budgets[self._slot(row, pod), row] = budgets
+            self.columns.set_layer(BUDGETS, row, self._slot(row, pod), budgets)
             # Plans may have looked at the node at this revision.
             self.changed[row] = self.revision + 1
         if pod.node:

@@ -136,11 +136,11 @@ class Layers:
                 differs[:known] |= mine.may_come[:known]
         return differs
 
-    def for_batch(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> BatchLayers:
+    def for_batch(self, snapshot: Snapshot, batch: NodeBatch) -> BatchLayers:
         """Apply them to the nodes of a batch. O(layers · slots · nodes)."""
-        signatures = batch.columns.signature[:slots, batch.nodes]
-        uses = np.zeros((len(self.layers), slots, batch.nodes.size), np.int64)
-        room = np.zeros((len(self.layers), batch.nodes.size), np.int64)
+        signatures = batch.columns.signature
+        uses = np.zeros((len(self.layers), *signatures.shape), np.int64)
+        room = np.zeros((len(self.layers), batch.rows.size), np.int64)
         leaving = np.zeros_like(room)
         for number, layer in enumerate(self.layers):
             uses[number] = layer.use.of(signatures)
@@ -164,7 +164,7 @@ class Layers:
         if affinity is None:
             return None
         there = affinity.there[:, batch.rows]
-        anywhere = np.full(batch.nodes.size, affinity.anywhere, np.int64)
+        anywhere = np.full(batch.rows.size, affinity.anywhere, np.int64)
         for place, pods in batch.awaited.items():
             gone = affinity.use.total(snapshot, pods)
             there[:, place] -= gone

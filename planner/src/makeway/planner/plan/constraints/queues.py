@@ -33,7 +33,8 @@ from makeway.planner.plan.constraints.layers import Placed
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.terminating import overdue_at
-from makeway.planner.snapshot.columns import MOST, Columns, Flags, Ints
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -109,11 +110,11 @@ class QueueConstraints:
             self.on_its_way is not None,
         )
 
-    def queue_numbers(self, columns: Columns, nodes: Ints, slots: int) -> Ints:
+    def queue_numbers(self, columns: NodeSlots) -> Ints:
         """Return int64[slots, M], the numbers of the pods' queues; -1 in empty slots."""
         if self.numbers is None:
-            return np.full((slots, nodes.size), -1, np.int64)
-        return self.numbers.of(columns.signature[:slots, nodes]) - 1
+            return np.full(columns.signature.shape, -1, np.int64)
+        return self.numbers.of(columns.signature) - 1
 
     def kept(self, batch: NodeBatch, removable: Flags) -> Flags:
         """Return bool[slots, M]: removable pods that guarantees keep.
@@ -125,8 +126,8 @@ class QueueConstraints:
         keep = np.zeros_like(removable)
         if not self.margins:
             return keep
-        columns, nodes, slots = batch.columns, batch.nodes, removable.shape[0]
-        queues = self.queue_numbers(columns, nodes, slots)
+        columns = batch.columns
+        queues = self.queue_numbers(columns)
         for resource in dict.fromkeys(margin.resource for margin in self.margins):
             layer = columns.resources.get(resource)
             if layer is None:
@@ -137,7 +138,7 @@ class QueueConstraints:
             for margin in margins:
                 subtree = most[margin.queue.number : margin.queue.below]
                 np.minimum(subtree, margin.spare, out=subtree)
-            uses = np.where(removable & ~keep, columns.requests[layer, :slots][:, nodes], 0)
+            uses = np.where(removable & ~keep, columns.request(layer), 0)
             keep |= uses > most[queues]
             uses[keep] = 0
             for margin in margins:
@@ -151,20 +152,20 @@ class QueueConstraints:
                     uses[keep] = 0
         return keep
 
-    def layers(self, snapshot: Snapshot, batch: NodeBatch, slots: int) -> tuple[Ints, Ints, Ints]:
+    def layers(self, snapshot: Snapshot, batch: NodeBatch) -> tuple[Ints, Ints, Ints]:
         """Return what pods use of each limit, its room, and what the awaited use: as in `BatchLayers`."""
-        columns, nodes = batch.columns, batch.nodes
-        uses = np.zeros((len(self.maxima), slots, nodes.size), np.int64)
-        room = np.zeros((len(self.maxima), nodes.size), np.int64)
+        columns = batch.columns
+        uses = np.zeros((len(self.maxima), columns.depth, batch.rows.size), np.int64)
+        room = np.zeros((len(self.maxima), batch.rows.size), np.int64)
         leaving = np.zeros_like(room)
         if not self.maxima:
             return uses, room, leaving
-        queues = self.queue_numbers(columns, nodes, slots)
+        queues = self.queue_numbers(columns)
         for number, maximum in enumerate(self.maxima):
             layer = columns.resources.get(maximum.resource)
             if layer is not None and self.on_its_way is None:
                 inside = (queues >= maximum.queue.number) & (queues < maximum.queue.below)
-                uses[number] = np.where(inside, columns.requests[layer, :slots][:, nodes], 0)
+                uses[number] = np.where(inside, columns.request(layer), 0)
             room[number] = maximum.room
             for at, pods in batch.awaited.items():
                 leaving[number, at] = sum(

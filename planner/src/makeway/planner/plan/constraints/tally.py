@@ -101,7 +101,7 @@ class Tally:
         self._revision = -1
 
     def update(self, snapshot: Snapshot, allowance: Allowance) -> None:
-        """Bring both up to the snapshot. O(new signatures + slots of the nodes that changed).
+        """Bring both up to the snapshot. O(new signatures + pods of the nodes that changed).
 
         Raises:
             AllowanceUsedUp: the allowance did not suffice.
@@ -124,9 +124,8 @@ class Tally:
             self.held = _longer(self.held, columns.nodes)
             rows = np.flatnonzero(snapshot.changed > self._revision)
             if rows.size:
-                slots = int(columns.count[rows].max())
-                allowance.whole(rows.size * slots)
-                self.held[rows] = self._counted[columns.signature[:slots, rows]].sum(axis=0)
+                allowance.whole(rows.size + int(columns.count[rows].sum()))
+                self.held[rows] = columns.summed(self._counted, rows)
             self._revision = snapshot.revision
 
         self.use = Weights(self._use, signatures, signatures.serial)

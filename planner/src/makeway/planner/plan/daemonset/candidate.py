@@ -51,12 +51,7 @@ def daemonset_candidate(node: DaemonSetNode, chosen: DaemonSetVictims) -> PlanCa
     awaited = [waiting[pod.uid] for pod in chosen.awaited]
     mask: Flags = np.zeros((len(node.pods), 1), np.bool_)
     mask[sorted(victims)] = True
-    scores = score(
-        node.batch.columns,
-        node.batch.nodes,
-        mask,
-        violating[:, None],
-    )
+    scores = score(node.batch.columns, np.zeros(1, np.int64), mask, violating[:, None])
     count_awaited(scores, 0, awaited)
     return PlanCandidate(
         node=node.name,
@@ -76,7 +71,7 @@ def _violating(node: DaemonSetNode, victims: set[int], removable: frozenset[int]
     """Return bool[slots]: pods that would violate a budget, the victims counted first."""
     flags = np.zeros(len(node.pods), np.bool_)
     order = np.array([*sorted(victims), *sorted(removable - victims)], np.int64)
-    sets = node.batch.columns.budgets[order, int(node.batch.nodes[0])]
+    sets = node.batch.columns.budgets[order, 0]
     flags[order] = node.snapshot.budgets.violating(sets[:, None], node.debits)[:, 0]
     return flags
 

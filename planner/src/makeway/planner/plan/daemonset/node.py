@@ -90,7 +90,7 @@ class DaemonSetNode:
     @property
     def pods(self) -> list[PodRecord]:
         """The pods by slot."""
-        return self.batch.slots[int(self.batch.nodes[0])]
+        return self.batch.records(0)
 
     @property
     def exempt(self) -> ExemptPods:
@@ -122,11 +122,11 @@ def daemonset_node_of(
     batch = request_overlay.batch(row)
     batch.close_gaps()
     layers = layers_of(snapshot, question.constraints, request_overlay.placed, tallies)
-    columns, node = batch.columns, int(batch.nodes[0])
-    required = layers.for_batch(snapshot, batch, batch.depth)
+    columns = batch.columns
+    required = layers.for_batch(snapshot, batch)
     resources = {name: columns.resources[name] for name, amount in question.needs.items() if amount > 0}
     for name in snapshot.served_by_devices(resources):
-        if not columns.allocatable[resources[name], node]:
+        if not columns.allocatable[resources[name], 0]:
             del resources[name]
     constraints = _named(required)
     queues = queue_constraints_of(snapshot, question, request_overlay.placed, tallies)
@@ -147,11 +147,11 @@ def daemonset_node_of(
             budgets=tuple(key for held in unit.budgets for key in snapshot.budgets.charged(held)),
         )
 
-    taken = columns.requested[:, node] + batch.reserved[:, 0] + batch.leaving[:, 0]
-    free = columns.allocatable[:, node] - taken
+    taken = columns.requested[:, 0] + batch.reserved[:, 0] + batch.leaving[:, 0]
+    free = columns.allocatable[:, 0] - taken
     # A layer's room is what is left with the pod there: 0 is as good as 1 asked for and 1 free.
     left = required.room[:, 0] - required.leaving[:, 0] + 1
-    pods = batch.slots[node]
+    pods = batch.records(0)
     taken_off = debits(snapshot, (*question.in_flight, *question.leaving))
     allowance = _allowance(snapshot, pods, taken_off)
     stay = _kept(snapshot, question, pods, allowance, now)
@@ -246,7 +246,7 @@ def _guaranteed(
     queues: QueueConstraints, snapshot: Snapshot, question: Question, batch: NodeBatch, going: set[int]
 ) -> dict[int, ExemptPod]:
     """Return which of the pods that might go their queues' guarantees keep, as in every other plan."""
-    pods = batch.slots[int(batch.nodes[0])]
+    pods = batch.records(0)
     mask: Flags = np.zeros((len(pods), 1), np.bool_)
     mask[sorted(going)] = True
     kept = {}

@@ -66,32 +66,29 @@ def part_of(
 ) -> Part:
     """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit."""
     batch, groups = planning.ordered(batch)
-    columns, nodes, depth = batch.columns, batch.nodes, batch.depth
+    columns, depth = batch.columns, batch.depth
     removable = _removable(
         snapshot, question, batch, groups=groups, taken=planning.debits, now_micros=now_micros
     )
-    allocatable = columns.allocatable[asked[:, None], nodes]
-    room = allocatable - columns.requested[asked[:, None], nodes] - batch.reserved[asked]
+    allocatable = columns.allocatable[asked]
+    room = allocatable - columns.requested[asked] - batch.reserved[asked]
     room = np.where(served[:, None] & (allocatable == 0), MOST, room)
-    group = columns.group[:depth, nodes]
+    group = columns.group
     unit = np.zeros(group.shape, np.int64) if groups is None else groups.unit
     alone = np.where(unit > 0, 0, group)
-    slots = np.arange(depth)[:, None]
-    signatures = columns.signature[:depth, nodes]
+    signatures = columns.signature
     return Part(
         rows=batch.rows,
         names=[snapshot.names[row] for row in batch.rows.tolist()],
         room=room,
         removable=removable,
-        uses=columns.requests[asked[:, None, None], slots, nodes],
+        uses=columns.requests(asked),
         requests={
-            name: columns.requests[columns.resources[name], :depth][:, nodes]
-            for name in counted
-            if name in columns.resources
+            name: columns.request(columns.resources[name]) for name in counted if name in columns.resources
         },
-        priority=columns.priority[:depth, nodes],
-        start=columns.start[:depth, nodes],
-        budgets=columns.budgets[:depth, nodes],
+        priority=columns.priority,
+        start=columns.start,
+        budgets=columns.budgets,
         group=group,
         unit=unit,
         follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
@@ -107,7 +104,7 @@ def part_of(
 
 def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
     """Return the pods of each node in the order of its columns."""
-    of_nodes = [list(batch.slots[node]) for node in batch.nodes.tolist()]
+    of_nodes = [list(batch.records(place)) for place in range(batch.rows.size)]
     if batch.order is None:
         return of_nodes
     orders = batch.order.T.tolist()
@@ -195,16 +192,14 @@ def _removable(
 ) -> Flags:
     """Return bool[D, N]: the pods that every rule about single pods and units allows to go."""
     policy = snapshot.exemptions.policy
-    columns, nodes, depth = batch.columns, batch.nodes, batch.depth
-    removable = removable_pods(
-        columns, nodes, depth, preemptor_priority=question.preemptor.priority, now_micros=now_micros
-    )
+    columns = batch.columns
+    removable = removable_pods(columns, preemptor_priority=question.preemptor.priority, now_micros=now_micros)
     if policy.hard_budgets and len(snapshot.budgets):
-        sets = columns.budgets[:depth, nodes]
+        sets = columns.budgets
         removable &= ~(snapshot.budgets.hard(sets) & snapshot.budgets.exhausted(sets, taken))
     undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
     if undecided:
-        removable &= ~snapshot.signatures.of_namespaces(undecided)[columns.signature[:depth, nodes]]
+        removable &= ~snapshot.signatures.of_namespaces(undecided)[columns.signature]
     if groups is not None:
         removable = groups.whole(removable & ~groups.kept)
     return removable
@@ -226,8 +221,8 @@ def _queues(snapshot: Snapshot, batch: NodeBatch, depth: int) -> Ints:
     queue = np.full((depth, batch.rows.size), -1, np.int64)
     for node in range(batch.rows.size):
         everyone = np.zeros(depth, np.bool_)
-        everyone[: int(batch.columns.count[batch.nodes[node]])] = True
+        everyone[: int(batch.columns.count[node])] = True
         for slot, pod in batch.pods(node, everyone):
-            if batch.columns.priority[slot, batch.nodes[node]] == pod.priority:
+            if batch.columns.priority[slot, node] == pod.priority:
                 queue[slot, node] = snapshot.queues.number_of(pod)
     return queue

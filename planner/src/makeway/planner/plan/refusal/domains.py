@@ -59,8 +59,9 @@ def _keeping(evaluated: EvaluatedBatch, layer: Layer, row: int) -> Iterator[tupl
     if domains is None or domains[row] < 0:
         return
     rows = np.flatnonzero((domains == domains[row]) & snapshot.present[: domains.size])
-    depth = int(snapshot.columns.count[rows].max(initial=0))
-    counts = layer.use.of(snapshot.columns.signature[:depth, rows]) > 0
-    for slot, place in np.argwhere(counts)[:_MOST_COUNTED].tolist():
-        pod = snapshot.slots[int(rows[place])][slot]
+    signatures, places, slots = snapshot.columns.signatures(rows)
+    counts = np.flatnonzero(layer.use.of(signatures) > 0)
+    first = counts[np.lexsort((places[counts], slots[counts]))[:_MOST_COUNTED]]
+    for slot, there in zip(slots[first].tolist(), rows[places[first]].tolist(), strict=True):
+        pod = snapshot.slots[there][slot]
         yield pod.namespace, pod.name

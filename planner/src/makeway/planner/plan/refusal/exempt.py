@@ -36,8 +36,7 @@ MOST_PODS = 8
 
 def exempt_mask(batch: NodeBatch, found: Evaluation, preemptor_priority: int) -> Flags:
     """Return bool[slots, M]: the pods of lower priority that the policy or their class exempts."""
-    slots = found.removable.shape[0]
-    lower = batch.columns.priority[:slots, batch.nodes] < preemptor_priority
+    lower = batch.columns.priority < preemptor_priority
     return np.asarray(lower & ~found.removable & ~found.under_budget & ~found.guaranteed & ~found.grouped)
 
 
@@ -46,8 +45,7 @@ def exempt_pods_of(
 ) -> ExemptPods:
     """Name the least important few of the pods that rules exempt on one node, with each one's verdict."""
     priority = question.preemptor.priority
-    slots = found.removable.shape[0]
-    lower = batch.columns.priority[:slots, int(batch.nodes[place])] < priority
+    lower = batch.columns.priority[:, place] < priority
     stays = lower & ~found.removable[:, place]
     if not stays.any():
         return ExemptPods()

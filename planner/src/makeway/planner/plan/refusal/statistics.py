@@ -148,7 +148,7 @@ class RefusalStats:
         self._relative[rows] = np.where(kept, 0.0, _relative(evaluated, exempt))
         self._ends[rows] = self._enough[rows] = FOREVER
         if exempt.any():
-            until = np.where(exempt, batch.columns.exempt_until[: exempt.shape[0], batch.nodes], FOREVER)
+            until = np.where(exempt, batch.columns.exempt_until, FOREVER)
             self._ends[rows] = until.min(axis=0, initial=FOREVER)
             self._enough[rows] = _enough(found, until)
         self._known[rows] = True
@@ -157,7 +157,7 @@ class RefusalStats:
         rows = batch.rows
         self._exempt[:, rows] = 0
         if exempt.any():
-            below = batch.columns.exempt_below[: exempt.shape[0], batch.nodes]
+            below = batch.columns.exempt_below
             numbers = np.where(exempt, np.maximum(below - ANY_PREEMPTOR, 0), -1)
             for number in range(len(RULES)):
                 self._exempt[number, rows] = (numbers == number).sum(axis=0)
@@ -167,7 +167,7 @@ class RefusalStats:
             self._exempt[_EXEMPTING_RULES.index(POD_GROUP), rows] = found.grouped.sum(axis=0)
         if found.under_budget.any():
             self._exempt[_EXEMPTING_RULES.index(HARD_BUDGET), rows] = found.under_budget.sum(axis=0)
-            sets = batch.columns.budgets[: exempt.shape[0], batch.nodes]
+            sets = batch.columns.budgets
             for place in np.flatnonzero(found.under_budget.any(axis=0)).tolist():
                 self._budgets[int(rows[place])] = frozenset(
                     sets[found.under_budget[:, place], place].tolist()

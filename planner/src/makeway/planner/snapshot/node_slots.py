@@ -1,0 +1,238 @@
+"""The slots of some nodes side by side, read out of the columns, to be looked at and changed at will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from makeway.core.policy.exemption import NO_PREEMPTOR, NOT_EXEMPT, Exemption
+from makeway.planner.snapshot.columns import (
+    BUDGETS,
+    EXEMPT_BELOW,
+    EXEMPT_UNTIL,
+    GROUP,
+    PRIORITY,
+    RESOURCES,
+    SIGNATURE,
+    START,
+    VACANT_CELL,
+    Columns,
+    Flags,
+    Ints,
+)
+
+
+class NodeSlots:
+    """Columns of some nodes as they are now: M nodes, D slots, which are those in use on the fullest of them.
+
+    * `resources`, and by node `allocatable`, `requested`, `count`, `exempt_count`: as in `Columns`.
+    * `priority`: int64[D, M]; VACANT in empty slots. `start`: int64[D, M], microseconds since 1970 or
+      NOT_STARTED. `budgets`: int64[D, M], the set of disruption budgets that cover the pod; 0 for none.
+    * `exempt_below`, `exempt_until`: int64[D, M], the pod's exemption: preemptors of lower priority may not
+      remove it up to that microsecond.
+    * `signature`: int64[D, M], what others' constraints see of the pod; 0 in empty slots. `group`:
+      int64[D, M], the number of the pod's PodGroup; 0 for none.
+
+    A layer is read, and kept, when it is asked for first: while the columns do not change. What is changed
+    here is where slots read their numbers, so that to put all slots into another order is one array.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        cells: Ints,
+        *,
+        allocatable: Ints,
+        requested: Ints,
+        count: Ints,
+        exempt_count: Ints,
+        own: Iterable[Ints] = (),
+    ) -> None:
+        self.resources = columns.resources
+        self.allocatable, self.requested = allocatable, requested
+        self.count, self.exempt_count = count, exempt_count
+        self._columns = columns
+        self._cells = cells
+        """int64[D, M], where each slot reads; below 0 in `_own`, from -1 down."""
+        self._own = list(own)
+        self._known: dict[int, Ints] = {}
+
+    @classmethod
+    def of(cls, columns: Columns, nodes: Ints) -> NodeSlots:
+        """Return the slots of some nodes. O(slots · nodes)."""
+        count = columns.count[nodes]
+        depth = int(count.max(initial=0))
+        slots = np.arange(depth)[:, None]
+        cells = columns.first[nodes] + slots
+        if (count != depth).any():
+            cells *= slots < count  # VACANT_CELL is 0
+        return cls(
+            columns,
+            cells,
+            allocatable=columns.allocatable[:, nodes],
+            requested=columns.requested[:, nodes],
+            count=count,
+            exempt_count=columns.exempt_count[nodes],
+        )
+
+    @property
+    def depth(self) -> int:
+        """How many slots are in use on the fullest of the nodes."""
+        return int(self._cells.shape[0])
+
+    @property
+    def priority(self) -> Ints:
+        """The pods' priorities."""
+        return self._layer(PRIORITY)
+
+    @property
+    def start(self) -> Ints:
+        """When the pods started."""
+        return self._layer(START)
+
+    @property
+    def budgets(self) -> Ints:
+        """The sets of budgets that cover the pods."""
+        return self._layer(BUDGETS)
+
+    @property
+    def signature(self) -> Ints:
+        """The pods' signatures."""
+        return self._layer(SIGNATURE)
+
+    @property
+    def exempt_below(self) -> Ints:
+        """Below which priority preemptors may not remove the pods."""
+        return self._layer(EXEMPT_BELOW)
+
+    @property
+    def exempt_until(self) -> Ints:
+        """How long they may not."""
+        return self._layer(EXEMPT_UNTIL)
+
+    @property
+    def group(self) -> Ints:
+        """The numbers of the pods' groups."""
+        return self._layer(GROUP)
+
+    def request(self, layer: int) -> Ints:
+        """Return int64[D, M], what pods request of one resource; 0 in empty slots."""
+        return self._layer(RESOURCES + layer)
+
+    def requests(self, layers: Ints) -> Ints:
+        """Return int64[len(layers), D, M], what pods request of some resources."""
+        found = np.empty((layers.size, *self._cells.shape), np.int64)
+        for place, layer in enumerate(layers.tolist()):
+            found[place] = self._layer(RESOURCES + layer)
+        return found
+
+    def amounts(self, requests: Mapping[str, int]) -> Ints:
+        """Return requests as `Columns.amounts` does."""
+        return self._columns.amounts(requests)
+
+    def at(self, layer: int, places: Ints) -> Ints:
+        """Return int64[D, len(places)], a layer of some of the nodes, which ascend."""
+        if places.size == self.count.size:
+            return self._layer(layer)
+        known = self._known.get(layer)
+        if known is None:
+            return self._read(layer, self._cells.take(places, axis=1))
+        return known.take(places, axis=1)
+
+    def reordered(self, order: Ints) -> NodeSlots:
+        """Return them with the slots of every node in another order: of each slot, which slot its pod was in.
+
+        `order`: int64[D, M]. Not for pods to be put into. O(slots · nodes).
+        """
+        return NodeSlots(
+            self._columns,
+            np.take_along_axis(self._cells, order, axis=0),
+            allocatable=self.allocatable,
+            requested=self.requested,
+            count=self.count,
+            exempt_count=self.exempt_count.copy(),
+            own=self._own,
+        )
+
+    # --------------------------------------------------------------------------------- changing
+
+    def insert(
+        self,
+        place: int,
+        slot: int,
+        *,
+        priority: int,
+        start: int,
+        budgets: int,
+        signature: int,
+        requests: Mapping[str, int],
+        exemption: Exemption = NOT_EXEMPT,
+        group: int = 0,
+    ) -> None:
+        """Put a pod into a slot; the pods from there on move up by one."""
+        amounts = self._columns.vector(requests)
+        used = self.count.item(place)
+        if used == self.depth:
+            more = np.full((1, self._cells.shape[1]), VACANT_CELL, np.int64)
+            self._cells = np.concatenate([self._cells, more])
+        self._cells[slot + 1 : used + 1, place] = self._cells[slot:used, place].copy()
+        numbers = np.array([priority, start, budgets, signature, *exemption, group], np.int64)
+        self._put(place, slot, np.concatenate([numbers, amounts]))
+        self.exempt_count[place] += exemption != NOT_EXEMPT
+        self.requested[:, place] += amounts
+        self.count[place] = used + 1
+
+    def remove(self, place: int, slot: int) -> None:
+        """Take the pod out of a slot; the pods behind it move down by one."""
+        self.vacate(np.array([place]), np.array([slot]))
+        used = self.count.item(place)
+        self._cells[slot : used - 1, place] = self._cells[slot + 1 : used, place].copy()
+        self._cells[used - 1, place] = VACANT_CELL
+        self.count[place] = used - 1
+        self._cells = self._cells[: int(self.count.max())]
+
+    def vacate(self, places: Ints, slots: Ints) -> Ints:
+        """Empty some slots where they are; return int64[resources, n], what their pods took.
+
+        The pods behind them do not move up. O(slots emptied).
+        """
+        cells = self._cells[slots, places]
+        taken = np.array([self._read(RESOURCES + layer, cells) for layer in range(len(self.resources))])
+        for layer, amounts in enumerate(taken):
+            np.subtract.at(self.requested[layer], places, amounts)
+        exempt = self._read(EXEMPT_BELOW, cells) != NO_PREEMPTOR
+        np.subtract.at(self.exempt_count, places, exempt.astype(np.int64))
+        self._cells[slots, places] = VACANT_CELL
+        self._known.clear()
+        return taken
+
+    def set_exemption(self, place: int, slot: int, exemption: Exemption) -> None:
+        """Put down which preemptors may not remove the pod in a slot. O(layers)."""
+        cell = self._cells[slot : slot + 1, place]
+        layers = RESOURCES + len(self.resources)
+        numbers = np.array([int(self._read(layer, cell)[0]) for layer in range(layers)], np.int64)
+        self.exempt_count[place] += (exemption != NOT_EXEMPT) - int(numbers[EXEMPT_BELOW] != NO_PREEMPTOR)
+        numbers[[EXEMPT_BELOW, EXEMPT_UNTIL]] = exemption
+        self._put(place, slot, numbers)
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _put(self, place: int, slot: int, numbers: Ints) -> None:
+        self._own.append(numbers)
+        self._cells[slot, place] = -len(self._own)
+        self._known.clear()
+
+    def _layer(self, layer: int) -> Ints:
+        known = self._known.get(layer)
+        if known is None:
+            known = self._known[layer] = self._read(layer, self._cells)
+        return known
+
+    def _read(self, layer: int, cells: Ints) -> Ints:
+        """Return what a layer has in some cells. Cells of its own are cut to VACANT_CELL first."""
+        found: Ints = self._columns.cells[layer].take(cells, mode="clip")
+        if self._own:
+            own: Flags = cells < 0
+            found[own] = np.array([numbers[layer] for numbers in self._own], np.int64)[-1 - cells[own]]
+        return found
