@@ -217,3 +217,13 @@ def node_record(node: Node) -> NodeRecord:
         taints=node.spec.taints or (),
         unschedulable=bool(node.spec.unschedulable),
     )
+
+
+class Departure:
+    """A pod that left, or began to, and the revision at which the watch saw it."""
+
+    __slots__ = ("pod", "revision")
+
+    def __init__(self, pod: PodRecord, revision: int) -> None:
+        self.pod = pod
+        self.revision = revision

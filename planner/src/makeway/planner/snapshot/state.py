@@ -60,7 +60,7 @@ from makeway.planner.snapshot.owner_index import OwnerIndex
 from makeway.planner.snapshot.pending_updates import PendingUpdates
 from makeway.planner.snapshot.pod_groups import NO_GROUP, PodGroups
 from makeway.planner.snapshot.queue_usage import QueueUsage
-from makeway.planner.snapshot.records import NodeRecord, PodRecord
+from makeway.planner.snapshot.records import Departure, NodeRecord, PodRecord
 from makeway.planner.snapshot.signatures.label_keys import LabelKeysInUse
 from makeway.planner.snapshot.signatures.table import SignatureTable
 from makeway.planner.snapshot.topology import Topology
@@ -83,16 +83,6 @@ _NO_PODS: Mapping[str, str] = {}
 
 def _nothing(_: Change) -> None:
     """Do nothing."""
-
-
-class Departure:
-    """A pod that left, or began to, and the revision at which the watch saw it."""
-
-    __slots__ = ("pod", "revision")
-
-    def __init__(self, pod: PodRecord, revision: int) -> None:
-        self.pod = pod
-        self.revision = revision
 
 
 class Snapshot:
