@@ -1,8 +1,8 @@
 """Everything in the repository that is generated from code, written or checked in one go.
 
-`python dev/reference.py` writes it, `--check` fails where a file is stale: golden files, JSON Schemas
-and the AsyncAPI document (from `makeway.dev.contract_reference`), what of the chart is generated, and the
-pages on metrics, on commands and on the plugin's arguments.
+`python dev/reference.py` writes it, `--check` fails where a file is stale: golden files, JSON Schemas,
+Go's messages and the AsyncAPI document (from `makeway.dev.contract_reference`), what of the chart is
+generated, and the pages on metrics, on commands and on the plugin's arguments.
 """
 
 from __future__ import annotations

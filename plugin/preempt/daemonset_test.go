@@ -105,7 +105,7 @@ func TestNoMorePodsGoThanThePlanAllowsWhateverTheFiltersNeed(t *testing.T) {
 		p := onlyOn(pod("p", "", high, whole).Obj(), "n1")
 		w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, medium).Obj(), pod("b", "n1", mid, medium).Obj())
 		c := by(ruleDaemonSetMultiple, candidate("n1", "b", "!a"))
-		c.MaxVictims = most
+		c.MaxVictims = int64(most)
 		w.bus.plan = answers(c)
 
 		result, _ := w.cycle(p)

@@ -102,7 +102,7 @@ func TestModeObserveWaitsForNoAnswer(t *testing.T) {
 	}
 	close(answer)
 	w.eventually("the planner is asked", func() bool { return len(w.bus.planRequests()) == 1 })
-	if asked := w.bus.planRequests()[0]; asked.MaxCandidates != w.plugin.args.MaxCandidates {
+	if asked := w.bus.planRequests()[0]; asked.MaxCandidates != int64(w.plugin.args.MaxCandidates) {
 		t.Errorf("asked for %d candidates", asked.MaxCandidates)
 	}
 	if failures := w.plugin.engine.retry.unplanned(p.UID); failures != 0 {

@@ -29,7 +29,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		ClusterUID:          clusterUID,
 		Mode:                mode,
 		TimeoutMilliseconds: pl.args.PlanTimeout.Milliseconds(),
-		MaxCandidates:       candidates,
+		MaxCandidates:       int64(candidates),
 		Profile:             pl.Profile(),
 		Pod:                 raw,
 		Nodes:               nodes,

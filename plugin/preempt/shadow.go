@@ -174,7 +174,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "no candidate stands before the scheduler's own filters: "+summary(failed)), nil
 	}
 	verified := *reply
-	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, request.MaxCandidates), nil, 0, nil
+	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil
 	return &verified, nil
 }
 
@@ -288,7 +288,7 @@ func asCandidates(passed []*verifiedCandidate, reply *wire.PlanReply, most int) 
 		for _, one := range found.awaited {
 			awaited = append(awaited, one.onTheWire())
 		}
-		candidate.Removable, candidate.Awaited, candidate.PDBViolations = removable, awaited, violations
+		candidate.Removable, candidate.Awaited, candidate.PDBViolations = removable, awaited, int64(violations)
 		candidates = append(candidates, candidate)
 	}
 	return candidates

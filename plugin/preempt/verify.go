@@ -261,7 +261,7 @@ func (v *verifier) check(ctx context.Context, candidate wire.Candidate, all bool
 	if len(result.victims)+len(result.awaited) == 0 {
 		return nil, failure{cause: causeNoNeed}
 	}
-	if candidate.MaxVictims > 0 && len(result.victims) > candidate.MaxVictims {
+	if candidate.MaxVictims > 0 && int64(len(result.victims)) > candidate.MaxVictims {
 		return nil, failure{cause: causeTooMany}
 	}
 	result.asPlanned = !all && len(result.victims)+len(result.awaited)-plannedAwaited == plannedCount

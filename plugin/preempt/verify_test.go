@@ -211,7 +211,7 @@ func TestAFewCandidatesAreAskedForAndAllOnlyWhereTheBestIsNotAsPlanned(t *testin
 	changed.Removable = append(changed.Removable, wire.Removable{UID: "not-there", Rule: ruleLowerPriority, Victim: true})
 	all := []wire.Candidate{changed, candidate("n2", "!b"), candidate("n3", "!c"), candidate("n4", "!d")}
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		return &wire.PlanReply{Candidates: all[:min(len(all), request.MaxCandidates)]}, nil
+		return &wire.PlanReply{Candidates: all[:min(len(all), int(request.MaxCandidates))]}, nil
 	}
 
 	w.nominated(p, "n4")

@@ -66,7 +66,7 @@ func ranksByName(nodes []*v1.Node) func(*wire.PlanRequest) (*wire.PlanReply, err
 	return func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		reply, named := &wire.PlanReply{}, set(request.Nodes.Names)
 		for _, n := range nodes {
-			if named[n.Name] == request.Nodes.AllBut || len(reply.Candidates) == request.MaxCandidates {
+			if named[n.Name] == request.Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
 				continue
 			}
 			reply.Candidates = append(reply.Candidates, candidate(n.Name, "!on-"+n.Name))

@@ -1,3 +1,7 @@
+// Package wire holds the messages of the bus as Go structs. The structs and their checks are generated from the JSON
+// Schemas of the Python structs in bus/src/makeway/bus, which are the source of the contract; the golden files in
+// bus/testdata hold both sides to it, byte for byte. It imports nothing of Kubernetes but its JSON decoder, so that it
+// can be fuzzed.
 package wire
 
 import (
@@ -60,9 +64,9 @@ func Encode(message any) ([]byte, error) {
 }
 
 // Decode reads one message within the bounds. Fields that it does not know are ignored, also those whose name
-// differs in case alone; a field that is there twice is refused, and so is what Validate finds. into is a
-// pointer to an empty one of this package's structs. Where the Python side differs: docs/consumers.md.
-func Decode(data []byte, into any) error {
+// differs in case alone; a field that is there twice is refused, and so is what a check of the contract finds. into is
+// empty. Where the Python side differs: docs/consumers.md.
+func Decode(data []byte, into Message) error {
 	if err := checkBounds(data); err != nil {
 		return err
 	}
@@ -79,7 +83,10 @@ func Decode(data []byte, into any) error {
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return malformed(ReasonInvalid, "%v", err)
 	}
-	return Validate(into)
+	if problem := into.problem(); problem != "" {
+		return malformed(ReasonInvalid, "$%s", problem)
+	}
+	return nil
 }
 
 // DecodePlanReply reads a planner's answer and refuses another major version.
@@ -98,7 +105,10 @@ func DecodeGroupPlanReply(data []byte) (*GroupPlanReply, error) {
 	return decodeVersioned[GroupPlanReply](data)
 }
 
-func decodeVersioned[M any](data []byte) (*M, error) {
+func decodeVersioned[M any, P interface {
+	*M
+	Message
+}](data []byte) (*M, error) {
 	if err := checkBounds(data); err != nil {
 		return nil, err
 	}
@@ -106,7 +116,7 @@ func decodeVersioned[M any](data []byte) (*M, error) {
 		return nil, err
 	}
 	message := new(M)
-	if err := Decode(data, message); err != nil {
+	if err := Decode(data, P(message)); err != nil {
 		return nil, err
 	}
 	return message, nil
@@ -122,6 +132,9 @@ func checkAPIVersion(data []byte) error {
 	}
 	return nil
 }
+
+// SpecVersion is the CloudEvents version of every envelope.
+const SpecVersion = "1.0"
 
 // Source names a writer in an envelope, such as makeway/scheduler/node-1_4711_ab12.
 func Source(component, identity string) string { return "makeway/" + component + "/" + identity }
@@ -169,7 +182,7 @@ func WrapOrder(order *EvictionOrder, source string, sign func(*Envelope) error) 
 
 // Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of
 // CloudEvents too, is refused with ReasonUnknownVersion, any other type with ReasonUnknownType.
-func Unwrap(data []byte, eventType string, into any) (*Envelope, error) {
+func Unwrap(data []byte, eventType string, into Message) (*Envelope, error) {
 	envelope := &Envelope{}
 	if err := Decode(data, envelope); err != nil {
 		return nil, err

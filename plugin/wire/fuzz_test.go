@@ -32,22 +32,22 @@ func FuzzDecodeGroupPlanReply(f *testing.F) {
 }
 
 func FuzzUnwrapOrder(f *testing.F) {
-	fuzzUnwrap(f, "order", TypeOrder, func() any { return &EvictionOrder{} })
+	fuzzUnwrap(f, "order", TypeOrder, func() Message { return &EvictionOrder{} })
 }
 
 func FuzzUnwrapOutcome(f *testing.F) {
-	fuzzUnwrap(f, "outcome", TypeOutcome, func() any { return &Outcome{} })
+	fuzzUnwrap(f, "outcome", TypeOutcome, func() Message { return &Outcome{} })
 }
 
 func FuzzUnwrapDecision(f *testing.F) {
-	fuzzUnwrap(f, "decision", TypeDecision, func() any { return &DecisionRecord{} })
+	fuzzUnwrap(f, "decision", TypeDecision, func() Message { return &DecisionRecord{} })
 }
 
 func FuzzUnwrapControl(f *testing.F) {
-	fuzzUnwrap(f, "control", TypeControl, func() any { return &ControlState{} })
+	fuzzUnwrap(f, "control", TypeControl, func() Message { return &ControlState{} })
 }
 
-func fuzzUnwrap(f *testing.F, kind, eventType string, empty func() any) {
+func fuzzUnwrap(f *testing.F, kind, eventType string, empty func() Message) {
 	fuzz(f, kind+"-envelope", func(data []byte) (any, error) {
 		message := empty()
 		envelope, err := Unwrap(data, eventType, message)

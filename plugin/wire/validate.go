@@ -6,44 +6,117 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
-// What a decoder cannot know of a message is in the tags of its structs: without omitempty a field is required,
-// and a text, time, map or raw value that is required must be there and not be empty. check is "token", an id
-// that can stand in a subject; "count", a number that is not negative; "<=" and a number, the elements that a
-// list may have; or the values that a text may have. It holds for the elements of a map too.
-
-var (
-	timeType = reflect.TypeFor[Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
-	tokens   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-)
-
-// rule is what the tags of one field say.
-type rule struct {
-	index    int
-	name     string
-	check    string
-	required bool
+// Message is a pointer to one of this package's structs. What a decoder cannot know of it is in its checks, which are
+// generated.
+type Message interface {
+	// problem returns the path to what is wrong and what it is, or nothing.
+	problem() string
 }
 
-var rules sync.Map // of []rule by reflect.Type
+var (
+	rawType = reflect.TypeFor[json.RawMessage]()
+	tokens  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+)
 
-func rulesOf(t reflect.Type) []rule {
-	if known, ok := rules.Load(t); ok {
-		return known.([]rule)
+// present wants a required text not to be empty, a required list, map or raw value to be there.
+func present(name string, is bool) string {
+	if is {
+		return ""
 	}
-	found := make([]rule, 0, t.NumField())
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
-		name, options, _ := strings.Cut(tag.Get("json"), ",")
-		found = append(found, rule{index: i, name: name, check: tag.Get("check"), required: options != "omitempty"})
+	return "." + name + " is missing or empty"
+}
+
+// moment wants a required time to be there.
+func moment(name string, t Time) string {
+	if t.IsZero() {
+		return "." + name + " is missing or the zero time"
 	}
-	known, _ := rules.LoadOrStore(t, found)
-	return known.([]rule)
+	return ""
+}
+
+// token wants an id to be one that can be part of a subject, or empty.
+func token(name, id string) string {
+	if id == "" || tokens.MatchString(id) {
+		return ""
+	}
+	return fmt.Sprintf(".%s: %q cannot be part of a subject", name, id)
+}
+
+// oneOf wants a text to be one of the values, or empty.
+func oneOf(name, text string, values ...string) string {
+	if text == "" || slices.Contains(values, text) {
+		return ""
+	}
+	return fmt.Sprintf(".%s: %q is none of %s", name, text, strings.Join(values, "|"))
+}
+
+// within wants a number to be neither below least nor above most.
+func within(name string, number, least, most int64) string {
+	switch {
+	case number < least:
+		return fmt.Sprintf(".%s: %d is less than %d", name, number, least)
+	case number > most:
+		return fmt.Sprintf(".%s: %d is more than %d", name, number, most)
+	}
+	return ""
+}
+
+// valueOr returns a number that may be missing, or another where it is.
+func valueOr(number *int64, missing int64) int64 {
+	if number == nil {
+		return missing
+	}
+	return *number
+}
+
+// atMost wants a list not to be longer than most.
+func atMost(name string, length, most int) string {
+	if length <= most {
+		return ""
+	}
+	return fmt.Sprintf(".%s: more than %d elements", name, most)
+}
+
+// inside checks a struct in a field, if it is there.
+func inside[T any, P interface {
+	*T
+	Message
+}](name string, one P) string {
+	if one == nil {
+		return ""
+	}
+	if problem := one.problem(); problem != "" {
+		return "." + name + problem
+	}
+	return ""
+}
+
+// each checks the elements of a list.
+func each[T any, P interface {
+	*T
+	Message
+}](name string, list []T) string {
+	for i := range list {
+		if problem := P(&list[i]).problem(); problem != "" {
+			return "." + name + "[" + strconv.Itoa(i) + "]" + problem
+		}
+	}
+	return ""
+}
+
+// values checks the values of a map; check gets their keys for names.
+func values[V any](name string, of map[string]V, check func(key string, value V) string) string {
+	for key, value := range of {
+		if problem := check(key, value); problem != "" {
+			return "." + name + problem
+		}
+	}
+	return ""
 }
 
 // nullAt returns the path to a null in the JSON value of a type where the contract has no null, and what it is, or
@@ -67,9 +140,10 @@ func nullAt(data []byte, t reflect.Type) string {
 	case reflect.Struct:
 		fields := map[string]json.RawMessage{}
 		_ = json.Unmarshal(data, &fields) // the decoder says what is no object
-		for _, r := range rulesOf(t) {
-			if problem := nullAt(fields[r.name], t.Field(r.index).Type); problem != "" {
-				return "." + r.name + problem
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if problem := nullAt(fields[name], t.Field(i).Type); problem != "" {
+				return "." + name + problem
 			}
 		}
 	case reflect.Map:
@@ -112,112 +186,4 @@ func hasNull(data []byte) bool {
 		}
 	}
 	return false
-}
-
-// Validate holds a decoded message, a pointer to one of this package's structs, to the rules in its tags.
-func Validate(message any) error {
-	if problem := problemOf(reflect.ValueOf(message).Elem(), ""); problem != "" {
-		return malformed(ReasonInvalid, "$%s", problem)
-	}
-	return nil
-}
-
-// problemOf returns the path to what is wrong in a value and what it is, or nothing.
-func problemOf(v reflect.Value, check string) string {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return problemOf(v.Elem(), check)
-		}
-	case reflect.Struct:
-		if v.Type() != timeType {
-			return problemOfFields(v)
-		}
-	case reflect.Slice:
-		if v.Type() != rawType {
-			return problemOfElements(v, check)
-		}
-	case reflect.Map:
-		for entries := v.MapRange(); check != "" && entries.Next(); {
-			if problem := problemOf(entries.Value(), check); problem != "" {
-				return "." + entries.Key().String() + problem
-			}
-		}
-	case reflect.String:
-		return problemOfText(v.String(), check)
-	case reflect.Int64:
-		most, counted := strings.CutPrefix(check, "count")
-		if counted && v.Int() < 0 {
-			return fmt.Sprintf(": %d is negative", v.Int())
-		}
-		most, bounded := strings.CutPrefix(most, "<=")
-		if limit, _ := strconv.ParseInt(most, 10, 64); counted && bounded && v.Int() > limit {
-			return fmt.Sprintf(": %d is more than %d", v.Int(), limit)
-		}
-	}
-	return ""
-}
-
-func problemOfFields(v reflect.Value) string {
-	for _, r := range rulesOf(v.Type()) {
-		field := v.Field(r.index)
-		if empty(field) {
-			switch {
-			case !r.required:
-				continue
-			case field.Type() == timeType:
-				return "." + r.name + " is missing or the zero time"
-			}
-			return "." + r.name + " is missing or empty"
-		}
-		if problem := problemOf(field, r.check); problem != "" {
-			return "." + r.name + problem
-		}
-	}
-	return ""
-}
-
-// empty reports whether a field is as it is where a message does not have it. A number or bool is not: 0 and
-// false are values like others.
-func empty(field reflect.Value) bool {
-	switch field.Kind() {
-	case reflect.String, reflect.Slice, reflect.Map:
-		return field.IsZero()
-	case reflect.Struct:
-		return field.Type() == timeType && field.IsZero()
-	}
-	return false
-}
-
-func problemOfElements(v reflect.Value, check string) string {
-	if most, bounded := strings.CutPrefix(check, "<="); bounded {
-		if n, _ := strconv.Atoi(most); v.Len() > n {
-			return ": more than " + most + " elements"
-		}
-		check = ""
-	}
-	for i := range v.Len() {
-		if problem := problemOf(v.Index(i), check); problem != "" {
-			return "[" + strconv.Itoa(i) + "]" + problem
-		}
-	}
-	return ""
-}
-
-func problemOfText(text, check string) string {
-	switch check {
-	case "":
-		return ""
-	case "token":
-		if !tokens.MatchString(text) {
-			return fmt.Sprintf(": %q cannot be part of a subject", text)
-		}
-		return ""
-	}
-	for one := range strings.SplitSeq(check, "|") {
-		if one == text {
-			return ""
-		}
-	}
-	return fmt.Sprintf(": %q is none of %s", text, check)
 }

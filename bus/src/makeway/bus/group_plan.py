@@ -1,7 +1,6 @@
 """Question and answer about a pod group: what would have to go for its members to fit, all in one plan.
 
-Bare JSON like a pod's plan request and reply, under the same version. The Go structs are in
-`plugin/wire/group_plan.go`.
+Bare JSON like a pod's plan request and reply, under the same version.
 """
 
 from __future__ import annotations

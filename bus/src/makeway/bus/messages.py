@@ -10,8 +10,9 @@ Rules that hold for all of them:
 * Plan request and reply are bare JSON; everything that goes into a stream travels in the `data`
   of a `CloudEvent` (see `makeway.bus.envelope`).
 
-The Go structs in `plugin/wire` mirror these and are tested against the same golden files. What each side
-takes beyond the contract is listed in `docs/consumers.md`.
+The Go structs in `plugin/wire` and their checks are generated from the schemas of these (`make reference`),
+and both sides are tested against the same golden files. What each side takes beyond the contract is listed in
+`docs/consumers.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generated side of the contract: golden files, JSON Schemas and the AsyncAPI document.
+"""The generated side of the contract: golden files, JSON Schemas, the AsyncAPI document, the structs in Go.
 
 `generated` returns every file's content by its path in the repository; writing and checking them is
 the caller's. The same messages give the same bytes.
@@ -19,6 +19,7 @@ from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
+    API_VERSION,
     TYPE_BEGUN,
     TYPE_CONTROL,
     TYPE_DECISION,
@@ -35,10 +36,12 @@ from makeway.bus.messages import (
     RepairProposal,
 )
 from makeway.bus.subjects import Subjects
+from makeway.dev import go_messages
 from makeway.dev.samples import ENVELOPES, MALFORMED, MESSAGES
 
 GOLDEN: Final = "bus/testdata"
 SCHEMAS: Final = "docs/reference/schemas"
+GO: Final = "plugin/wire"
 ASYNCAPI: Final = "docs/reference/asyncapi.yaml"
 
 _SCHEMA_BASE: Final = "https://makeway.dev/schemas/v1"
@@ -60,6 +63,18 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
 }
 """Every kind of message and the struct that defines it."""
 
+NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal")
+"""Kinds that the scheduler neither reads nor writes."""
+
+GO_CONSTANTS: Final = {
+    "APIVersion": API_VERSION,
+    "TypeOrder": TYPE_ORDER,
+    "TypeOutcome": TYPE_OUTCOME,
+    "TypeDecision": TYPE_DECISION,
+    "TypeControl": TYPE_CONTROL,
+}
+"""What Go takes of the contract besides the schemas: the version of bare JSON and the types of events."""
+
 
 def generated() -> dict[str, bytes]:
     """Every generated file, by its path from the root of the repository."""
@@ -71,6 +86,9 @@ def generated() -> dict[str, bytes]:
         files[f"{GOLDEN}/malformed/{name}.json"] = data + b"\n"
     for kind, struct in KINDS.items():
         files[f"{SCHEMAS}/{kind}.json"] = _pretty(schema(kind, struct))
+    definitions = go_messages.structs([schema(kind, KINDS[kind]) for kind in KINDS if kind not in NOT_IN_GO])
+    files[f"{GO}/messages_gen.go"] = go_messages.messages_file(definitions, GO_CONSTANTS).encode()
+    files[f"{GO}/checks_gen.go"] = go_messages.checks_file(definitions).encode()
     files[ASYNCAPI] = (
         _ASYNCAPI_HEAD + yaml.safe_dump(asyncapi(), sort_keys=False, allow_unicode=True, width=110).encode()
     )
