@@ -225,6 +225,10 @@ bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initi
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
 	$(PLUGIN) go test ./preempt ./queuegate -run '^$$' -bench . -benchtime 300ms
 
+.PHONY: bench-gangs
+bench-gangs: setup ## The first plan for a gang at 110 pods a node, in pieces, against its goals (ARGS="--nodes 5000 --rounds 5")
+	PYTHONPATH=tests $(BIN)/python -m bench.gangs $(ARGS)
+
 .PHONY: bench-plots
 bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
 	mkdir -p build

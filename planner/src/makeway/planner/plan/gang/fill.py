@@ -209,11 +209,12 @@ class _Filling:
         if not count.any():
             return []
         ranks = self.model.rank[nodes].tolist()
-        prices = [(term / np.maximum(count, 1)).tolist() for term in best]
+        prices = list(zip(*((term / np.maximum(count, 1)).tolist() for term in best), strict=True))
         shared, stamps = self._stairs.shared, self._stamp[nodes].tolist()
+        there = zip(prices or [()] * nodes.size, ranks, nodes.tolist(), count.tolist(), stamps, strict=True)
         return [
-            (tuple(price[at] for price in prices), ranks[at], cls, node, many, stamps[at], shared, evening)
-            for at, (node, many) in enumerate(zip(nodes.tolist(), count.tolist(), strict=True))
+            (price, rank, cls, node, many, stamp, shared, evening)
+            for price, rank, node, many, stamp in there
             if many
         ]
 

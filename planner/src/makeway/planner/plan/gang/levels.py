@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -101,6 +102,25 @@ def _most_by(model: Model, rule: RoomRule, each: Ints) -> int:
     comes, take = room >= rule.need, int(rule.take[rule.cls])
     by_rule = np.where(comes, (room - rule.need) // take + 1 if take else most, 0)
     return int(np.minimum(most, by_rule).sum() + each[~inside].sum())
+
+
+def fewest_victims(model: Model) -> int:
+    """Return how many pods go at the least in any plan for members of one class: a bound.
+
+    As if all pods that may go were as large as the largest of each resource, and every member as cheap as the
+    cheapest. 0 for several classes. O(slots · nodes + nodes · members of a node).
+    """
+    most = _each_alone(model, MOST)[0]
+    if len(model.counts) > 1 or not most.any():
+        return 0
+    asked = np.flatnonzero(model.need[0] > 0)
+    free = np.array([max(1, int((model.uses[one] * model.removable).max())) for one in asked.tolist()])
+    need, room = model.need[0][asked], model.room[asked]
+    of_member = []
+    for members in range(1, int(most.max()) + 1):
+        lack = np.maximum(need[:, None] * members - room[:, most >= members], 0)
+        of_member.append(int((-(-lack // free[:, None])).max(axis=0, initial=0).min()) / members)
+    return math.ceil(min(of_member) * model.must - 1e-6)
 
 
 def _emptied(model: Model, level: int) -> Ints:

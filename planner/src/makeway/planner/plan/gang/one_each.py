@@ -74,7 +74,7 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
         return True
     top = highest[chosen].max()
     alike = others[highest[others] == top]
-    if (highest[others] < top).any() or (alike.size < others.size and not _highest_comes_first(objective)):
+    if (highest[others] < top).any() or (alike.size < others.size and not highest_comes_first(objective)):
         return False
     topmost = chosen[highest[chosen] == top]
     pairs = (
@@ -86,7 +86,7 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
     return all(not who.size or bool(term[who].min() >= term[of].max()) for term, who, of in pairs)
 
 
-def _highest_comes_first(objective: tuple[GroupTerm, ...]) -> bool:
+def highest_comes_first(objective: tuple[GroupTerm, ...]) -> bool:
     """Report whether the highest priority of a victim counts, and before how many have it."""
     before = objective[: objective.index("highestVictims")] if "highestVictims" in objective else objective
     return "highestPriority" in before

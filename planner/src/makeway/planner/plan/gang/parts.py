@@ -98,7 +98,7 @@ def part_of(
         awaited=batch.awaited,
         nominated=batch.nominated,
         units=[None] if groups is None else groups.units,
-        spare=_spare(snapshot, question, np.unique(alone[removable]).tolist()),
+        spare=_spare(snapshot, question, np.flatnonzero(np.bincount(alone[removable])).tolist()),
     )
 
 

@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.draft import Draft, holds, places_of, slots_of, trimmed
-from makeway.planner.plan.gang.levels import fillings, usable
+from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
+from makeway.planner.plan.gang.levels import fewest_victims, fillings, usable
 from makeway.planner.plan.gang.model import Model
-from makeway.planner.plan.gang.one_each import one_each
+from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.search import improve, rank_of
 from makeway.planner.snapshot.columns import Ints
@@ -62,7 +62,7 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
         ):
             best, next_best = draft, filled.next_best
         yield
-    if first.out_of_question or (best is not None and _is_free(best, base)):
+    if first.out_of_question or (best is not None and _is_least(model, best, base, objective)):
         return Solved(best, missing if best is None else 0)
     if len(nodes) <= SEARCHED or best is None:
         chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
@@ -73,9 +73,19 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
     return Solved(best, missing if best is None else 0)
 
 
-def _is_free(draft: Draft, base: Draft) -> bool:
-    """Report whether a draft has no victims beside a base's: none costs less."""
-    return draft.singles == base.singles and draft.units == base.units
+def _is_least(model: Model, draft: Draft, base: Draft, objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether it is certain that no draft costs less by any term.
+
+    None does than one without victims beside the base's, or with as few as any, all of the least priority.
+    """
+    if draft.singles == base.singles and draft.units == base.units:
+        return True
+    price = price_of(model, draft)
+    if price.violations or price.broken or not highest_comes_first(objective):
+        return False
+    least = int(model.priority[model.removable].min())
+    alike = price.highest == least and price.victims == price.highest_victims
+    return alike and price.victims <= fewest_victims(model)
 
 
 def _part(model: Model, draft: Draft, next_best: tuple[int, ...]) -> list[int]:

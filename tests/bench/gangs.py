@@ -1,0 +1,123 @@
+"""What the first plan for a gang after one changed pod takes, against its goals: `make bench-gangs`.
+
+Clusters of full nodes with 110 pods of ten priorities. Times are of the process, in ms: the median of some
+plans, the 99th of a hundred pieces between two pauses, and the longest piece.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.gang.planner import planning_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import NOW, ask, make_node, make_pod, make_snapshot
+
+PODS_A_NODE = 110
+MEMBERS = (40, 140, 1_000)
+GOALS = {(5_000, 40): 150.0, (5_000, 1_000): 400.0}
+"""Median in ms, by nodes and members."""
+
+PIECE, LONGEST = 15.0, 30.0
+_POLICY = Policy(limits=PolicyLimits(victims_per_order=100_000))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of the table; `goal`: at most so much, None where there is none."""
+
+    name: str
+    milliseconds: float
+    goal: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the goal is reached."""
+        return self.goal is None or self.milliseconds <= self.goal
+
+    def __str__(self) -> str:
+        goal = "" if self.goal is None else f"  goal {self.goal:.0f}  {'holds' if self.holds else 'MISSED'}"
+        return f"{self.name:52} {self.milliseconds:8.1f} ms{goal}"
+
+
+def full(nodes: int) -> Snapshot:
+    """Make a cluster without any room."""
+    return make_snapshot(
+        (
+            replace(
+                make_node(f"n{node:05}", PODS_A_NODE * 100),
+                labels={"rack": f"r{node // 40}", "kubernetes.io/hostname": f"n{node:05}"},
+            )
+            for node in range(nodes)
+        ),
+        (
+            make_pod(
+                f"p{node:05}-{slot}",
+                f"n{node:05}",
+                10 * ((node + slot) % 10),
+                100,
+                start=(node * 31 + slot * 17) % 1_000,
+            )
+            for node in range(nodes)
+            for slot in range(PODS_A_NODE)
+        ),
+        policy=_POLICY,
+    )
+
+
+def figures(snapshot: Snapshot, nodes: int, members: int, rounds: int) -> Iterator[Figure]:
+    """Plan some times and yield what it took."""
+    cache, whole, pieces = PlanCache(), [], []
+    for turn in range(rounds):
+        snapshot.apply(PutPod(make_pod(f"changed{turn % 2}", "n00001", 50, 1)))
+        member = make_pod("m", "", 95, 300)
+        snapshot.apply(PutPod(member))
+        question = GangQuestion("bench/gang", (GangClass(ask(member), members),), members)
+        began, found = time.process_time(), None
+        steps = planning_gang(snapshot, question, NOW, cache)
+        while found is None:
+            piece = time.thread_time()
+            found = next(steps)
+            pieces.append(1_000 * (time.thread_time() - piece))
+        whole.append(1_000 * (time.process_time() - began))
+        assert isinstance(found, GangPlan), found
+    name = f"{nodes} nodes, {members} members"
+    goal = GOALS.get((nodes, members))
+    yield Figure(f"{name}: first plan", statistics.median(whole), goal)
+    pieces.sort()
+    yield Figure(f"{name}: 99 of 100 pieces", pieces[int(len(pieces) * 0.99)], goal and PIECE)
+    yield Figure(f"{name}: longest piece", pieces[-1], goal and LONGEST)
+
+
+def main() -> None:
+    """Print the table, and end with 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[300, 1_000, 5_000])
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    missed = False
+    for nodes in arguments.nodes:
+        snapshot = full(nodes)
+        gc.collect()
+        gc.freeze()  # as the planner does once it has read the cluster
+        for members in MEMBERS:
+            for figure in figures(snapshot, nodes, members, arguments.rounds):
+                print(figure, flush=True)
+                missed |= not figure.holds
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()
