@@ -44,7 +44,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadBounds:
     """A domain of a spread: its column, before that of its members; what it holds now; bounds in the end."""
 
     place: int
@@ -145,13 +145,13 @@ class Effects:
 
     # ------------------------------------------------------------------------------------ columns
 
-    def _spreads(self, least: tuple[int, ...]) -> Iterator[Spread]:
+    def _spreads(self, least: tuple[int, ...]) -> Iterator[SpreadBounds]:
         for place, one in enumerate(self.columns):
             if isinstance(one.key, tuple) and one.key[0] == "even":
                 rule = self.model.spreads[one.number]
                 lowest = least[one.number] if rule.exists[one.domain] and not rule.few else -MOST
                 most = least[one.number] + rule.slack + int(rule.take[rule.cls])
-                yield Spread(place, int(rule.totals[one.domain]), lowest, most)
+                yield SpreadBounds(place, int(rule.totals[one.domain]), lowest, most)
 
     def _columns(self, base: Draft, whole: list[PlannedUnit]) -> list[_Column]:
         model, nodes = self.model, self.nodes
