@@ -134,7 +134,7 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
 	case a.group.Composite:
 		return &preemptResult{kind: endPodGroup, message: "composite pod groups are left to kube-scheduler's own preemption"}, nil
-	case neverPreempts(a.group.Waiting[0]):
+	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}
 	cycle := failedCycle{stillThere: a.stillThere(), unresolvable: func(string) bool { return false }}

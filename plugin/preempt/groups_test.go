@@ -655,7 +655,7 @@ func TestEndingsOfAGangThatMayNotPreempt(t *testing.T) {
 	}{
 		"composite":            {group: func(g *minor.Group) { g.Composite = true }, code: fwk.Unschedulable, message: "composite pod groups"},
 		"mode off":             {args: func(a *MakeWayArgs) { a.Mode = wire.ModeOff }, code: fwk.Unschedulable, message: "mode off"},
-		"never preempts":       {group: func(g *minor.Group) { never := v1.PreemptNever; g.Waiting[0].Spec.PreemptionPolicy = &never }, code: fwk.Unschedulable, message: "preemptionPolicy=Never"},
+		"never preempts":       {group: func(g *minor.Group) { g.NeverPreempts = true }, code: fwk.Unschedulable, message: "preemptionPolicy=Never"},
 		"no planner":           {code: fwk.Unschedulable, message: "no planner answers"},
 		"no planner, hold":     {args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }, code: fwk.UnschedulableAndUnresolvable, message: "whenUnplanned is hold"},
 		"no member that waits": {group: func(g *minor.Group) { g.Waiting = nil }, code: fwk.Unschedulable, message: "no member"},

@@ -18,7 +18,7 @@ from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
 from makeway.planner.offline.dump import world_of
-from makeway.planner.offline.opted_in import as_nominator_asks
+from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.world import World
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import PutPod
@@ -58,7 +58,7 @@ def question(case: Case, there: World, nodes: tuple[int, ...]) -> Question:
     )
     asked = question_of(request, {})
     there.snapshot.apply(PutPod(asked.preemptor))
-    return as_nominator_asks(there.snapshot, asked, msgspec.convert(manifest, objects.Pod))
+    return as_asked(there.snapshot, asked, msgspec.convert(manifest, objects.Pod))
 
 
 def policy(case: Case) -> Policy:

@@ -14,6 +14,7 @@ type Group struct {
 	UID             types.UID
 	MinCount        int       // of its gang; 0: it is none
 	Topology        []string  // keys of node labels within whose one value all members must be
+	NeverPreempts   bool      // by its own preemptionPolicy where that counts, else by those of its pods that wait
 	Composite       bool      // it is a tree of groups; of that nothing but the names and Waiting is told
 	Waiting         []*v1.Pod // in the order in which the scheduler places them
 	Placed          []*v1.Pod // members that are assumed or bound

@@ -5,6 +5,7 @@ package minor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -92,6 +93,7 @@ func (c *groupCycle) Group() Group {
 		return group
 	}
 	group.UID = object.UID
+	group.NeverPreempts = neverPreempts(object, group.Waiting, utilfeature.DefaultFeatureGate.Enabled(features.PodGroupPreemptionPolicy))
 	if gang := object.Spec.SchedulingPolicy.Gang; gang != nil {
 		group.MinCount = int(gang.MinCount)
 	}
@@ -104,6 +106,18 @@ func (c *groupCycle) Group() Group {
 		group.Placed = state.ScheduledPods()
 	}
 	return group
+}
+
+// neverPreempts reports whether no room is made for a group. counts: its own preemptionPolicy does, whatever those of its pods are.
+// Source: resolvePreemptionPolicy in kube-scheduler's framework/preemption.
+func neverPreempts(group *schedulingv1beta1.PodGroup, waiting []*v1.Pod, counts bool) bool {
+	if counts {
+		policy := group.Spec.PreemptionPolicy
+		return policy != nil && *policy == schedulingv1beta1.PreemptNever
+	}
+	return slices.ContainsFunc(waiting, func(pod *v1.Pod) bool {
+		return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+	})
 }
 
 // Filters implements GroupCycle.

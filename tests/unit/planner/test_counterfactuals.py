@@ -259,6 +259,23 @@ def test_a_pod_that_may_not_preempt_and_has_too_low_a_priority_needs_both() -> N
     ]
 
 
+def test_a_member_whose_group_may_not_preempt_is_told_of_the_groups_own_policy() -> None:
+    def told(of_group: str | None, of_pod: str) -> list[Change]:
+        group = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "train", "namespace": "default", "uid": "G"},
+            "spec": {"preemptionPolicy": of_group, "priority": 5},
+        }
+        member = waiting("4", 5, schedulingGroup={"podGroupName": "train"}, preemptionPolicy=of_pod)
+        found = Blocked([node("a"), pod("p", "a", cpu="4", priority=1), group], member).judged()
+        return [one for unblocked in found.unblocked_by for one in unblocked.changes]
+
+    assert told("Never", "PreemptLowerPriority")[0].object == "PodGroup default/train"
+    assert told(None, "Never")[0].object == "pod"
+    assert "preemption-policy" not in {one.kind for one in told("PreemptLowerPriority", "Never")}
+
+
 def test_a_cordon_and_a_taint_are_told() -> None:
     case = Blocked(
         [

@@ -109,6 +109,28 @@ def test_a_group_of_lower_priority_than_its_pods_takes_none_above_its_own() -> N
     assert any("another priority" in warning for warning in answer.warnings)
 
 
+@pytest.mark.parametrize(
+    ("of_group", "of_pods", "result"),
+    [
+        ("Never", "PreemptLowerPriority", "refused"),
+        ("PreemptLowerPriority", "Never", "preempts"),
+        (None, "Never", "refused"),
+    ],
+)
+def test_the_preemption_policy_of_a_group_counts_before_that_of_its_pods(
+    of_group: str | None, of_pods: str, result: str
+) -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=5))
+    asking = members(1)
+    asking[0]["spec"]["preemptionPolicy"] = of_pods
+
+    answer = simulated(cluster, group(least=1, preemptionPolicy=of_group), asking)
+
+    assert answer.result == result
+    if answer.diagnosis is not None:
+        assert answer.diagnosis.reason == "PreemptionPolicyNever"
+
+
 def test_members_stay_within_a_domain() -> None:
     cluster = world(*(node(name, labels={"rack": name[0]}) for name in ("x1", "y1", "y2")))
     manifest = group(schedulingConstraints={"topology": [{"key": "rack"}]})

@@ -99,7 +99,8 @@ def unwanted(
             left = f"node {victim.node} is not in {'='.join(closed)} any more"
             message = f"{left}, or no member waits for a node there"
             return Cancelled("members-missing", message)
-    if never_preempts(record, [pod for one in waiting if (pod := members.get(one.uid)) is not None]):
+    policies = {pod.spec.preemption_policy for one in waiting if (pod := members.get(one.uid)) is not None}
+    if not record.lets_preempt(external.NEVER not in policies):
         return Refused("preemption-policy-never", "the group's preemptionPolicy is Never")
     return None
 
@@ -108,16 +109,6 @@ def _labelled(nodes: Iterable[Node | None], keys: Iterable[str]) -> set[tuple[st
     """Return the values that nodes have of labels, with their keys. O(nodes · keys)."""
     labels = [node.metadata.labels or {} for node in nodes if node is not None]
     return {(key, of_node[key]) for key in keys for of_node in labels if key in of_node}
-
-
-def never_preempts(record: GroupRecord, pods: Sequence[Pod]) -> bool:
-    """Report whether a group makes no room: by its own policy, without one by that of any of its pods.
-
-    Source: resolvePreemptionPolicy in kube-scheduler's framework/preemption.
-    """
-    if record.preemption_policy:
-        return record.preemption_policy == external.NEVER
-    return any(pod.spec.preemption_policy == external.NEVER for pod in pods)
 
 
 def _not_waiting(member: OrderMember, pod: Pod | None, node: Node | None, group: str) -> str:

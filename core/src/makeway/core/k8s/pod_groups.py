@@ -99,6 +99,13 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     leaving: bool = False
     preemption_policy: str = ""
 
+    def lets_preempt(self, own: bool) -> bool:
+        """Report whether room is made for a member: as the group says, else as the member does (`own`).
+
+        Source: resolvePreemptionPolicy in kube-scheduler's framework/preemption.
+        """
+        return self.preemption_policy != "Never" if self.preemption_policy else own
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:

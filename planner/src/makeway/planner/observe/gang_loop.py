@@ -16,7 +16,7 @@ import msgspec
 
 from makeway.bus.comparison import Comparison
 from makeway.core.k8s.objects import Pod
-from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_of
+from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.observe.comparing import Certainty
@@ -109,7 +109,7 @@ class GangComparer:
         """Return the preemptions that are to be planned for."""
 
         def priority(group: str) -> int | None:
-            record = self._record(group)
+            record = self._snapshot.groups.record_of(group)
             return record.priority if record is not None else None
 
         def waiting(group: str) -> int:
@@ -139,7 +139,7 @@ class GangComparer:
             classes = await run(reading_members(pods, cluster_uid=self._cluster_uid, request_id=around.name))
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
             return []  # the snapshot's own feed says so
-        group = self._record(seen.group)
+        group = self._snapshot.groups.record_of(seen.group)
         if classes is None or group is None:
             return []
         past = self._past.before(snapshot, seen.revision)
@@ -180,10 +180,6 @@ class GangComparer:
             return self._expect(observed_gang(snapshot, decision, certainty), now)
 
     # -------------------------------------------------------------------------------- inner work
-
-    def _record(self, group: str) -> GroupRecord | None:
-        namespace, _, name = group.partition("/")
-        return self._snapshot.groups.records.get(GroupKey(namespace, name))
 
     def _expect(self, seen: ObservedGang, now: datetime) -> list[Comparison]:
         expected = expected_gang(self._snapshot, seen.decision)

@@ -13,7 +13,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
-from makeway.planner.offline.opted_in import as_nominator_asks
+from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import Pending
 from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.unasked import gated
@@ -58,7 +58,7 @@ def asked_about(
         nodes=NodeSelection(),
         nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
     )
-    question = as_nominator_asks(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
+    question = as_asked(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
     return request, question

@@ -23,7 +23,7 @@ from makeway.planner.offline.admission_objects import AdmissionObjects, NotAdmit
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question, held
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
-from makeway.planner.offline.opted_in import as_nominator_asks
+from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
 from makeway.planner.offline.unasked import gated, group_not_admitted, not_admitted
 from makeway.planner.offline.unseen import beyond, unseen
@@ -92,7 +92,7 @@ class Simulation:
         request = self._request(admitted)
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
-        question = as_nominator_asks(snapshot, question, admitted.pod)
+        question = as_asked(snapshot, question, admitted.pod)
         if refusal := new.refusal or self._charge(admitted, warnings):
             asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
             return described(asked, not_admitted(snapshot, refusal))

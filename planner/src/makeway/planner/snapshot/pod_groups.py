@@ -147,6 +147,11 @@ class PodGroups:
         """Return the group of a pod; None where it is in none, or groups are not followed."""
         return self._groups.get(f"{pod.namespace}/{pod.group}") if pod.group else None
 
+    def record_of(self, group: str) -> GroupRecord | None:
+        """Return a PodGroup by `namespace/name`; None where it is not known."""
+        namespace, _, name = group.partition("/")
+        return self.records.get(GroupKey(namespace, name))
+
     def surplus_of(self, gang: str) -> int:
         """Return how many pods of a PodGroup, by its key as text, may go without breaking its gang."""
         group = self._groups.get(gang.partition(" ")[2])

@@ -46,10 +46,12 @@ def lift_never(case: Case) -> tuple[Change, Case] | None:
     """Let a pod preempt that may not; None where it may."""
     if case.question.may_preempt:
         return None
+    pod = case.question.preemptor
+    group = case.snapshot.groups.record_of(f"{pod.namespace}/{pod.group}")
     change = Change(
         kind="preemption-policy",
         text="preemptionPolicy PreemptLowerPriority instead of Never",
-        object="pod",
+        object="pod" if group is None or not group.preemption_policy else str(group.key),
         field="spec.preemptionPolicy",
         now="Never",
         then="PreemptLowerPriority",

@@ -134,8 +134,9 @@ def _attempt(
         refusal = refused(scope, gang, placeable, left_out=left_out, models=models, whole=whole, now=now)
         return replace(refusal, priced=in_order(priced, gang, objective))
     part, draft, domains = best
-    if (draft.singles or draft.units) and not all(one.question.may_preempt for one in gang.classes):
-        message = f"pods of group {gang.name} have preemptionPolicy Never"
+    own, record = all(one.question.may_preempt for one in gang.classes), snapshot.groups.record_of(gang.name)
+    if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):
+        message = f"group {gang.name} has preemptionPolicy Never"
         return GangRefusal(scope, NEVER, message, placeable, left_out)
     draft = yield from extra(part, draft, objective)
     found = Found(part, draft, domains, needs, left_out)
