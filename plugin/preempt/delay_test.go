@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,14 @@ func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrap
 			change(p)
 		}
 	})
-	w.eventually("the class is known", func() bool {
-		_, err := w.plugin.engine.classes.Get("patient")
-		return err == nil && w.plugin.engine.classesSynced()
+	// The lister has it before the handler has run, and a change that comes later has a pod of the class tried again.
+	w.eventually("the change of the class is taken", func() bool {
+		retry := w.plugin.engine.retry
+		retry.mu.Lock()
+		defer retry.mu.Unlock()
+		return w.plugin.engine.classesSynced() && slices.ContainsFunc(retry.recent[:], func(meant func(wire.Dependency) bool) bool {
+			return meant != nil && meant(wire.Dependency{Kind: kindPriorityClass, Name: "patient"})
+		})
 	})
 	return w, p
 }
