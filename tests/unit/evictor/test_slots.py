@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -39,7 +41,16 @@ from unit.evictor.building import (
 from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords, no_queues
 
 TURNS = 60
-"""Of the event loop, in which everything that need not wait is done."""
+"""Of the event loop at most, in which everything that need not wait is done."""
+
+
+async def let_others_run() -> None:
+    """Give the event loop to all others until each waits, for `TURNS` at most."""
+    loop: Any = asyncio.get_running_loop()
+    for _ in range(TURNS):
+        if not loop._ready:
+            return
+        await asyncio.sleep(0)
 
 
 class OrderedClock:
@@ -63,8 +74,7 @@ class OrderedClock:
         """Let so much time go by."""
         end = self.time + timedelta(seconds=seconds)
         while True:
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
+            await let_others_run()
             if not self._sleepers or self._sleepers[0][0] > end:
                 self.time = end
                 return
@@ -112,13 +122,15 @@ class Running:
         self.taking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def taking_orders(self) -> AsyncIterator[None]:
+    async def taking_orders(self, drain_seconds: float = intake.DRAIN_SECONDS) -> AsyncIterator[None]:
+        """Take orders during the block; its end waits so long, in real time, for those that are under way."""
         self.taking = asyncio.create_task(take_forever(self.stream, self.evictor.handle, self.slots))
         try:
             yield
         finally:
             self.taking.cancel()
-            await asyncio.wait([self.taking])
+            with patch.object(intake, "DRAIN_SECONDS", drain_seconds):
+                await asyncio.wait([self.taking])
 
 
 def order_of(name: str, *, namespace: str = "default", priority: int = 1000) -> EvictionOrder:
@@ -210,11 +222,8 @@ async def test_a_rollback_that_is_answered_500_for_ever_ends_and_says_what_is_le
     assert world.stream.handed[0].said[-1] == "ack"
 
 
-async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_others_are_at_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_others_are_at_work() -> None:
     """Each order has one victim that is answered 500 at once, and five whose delete hangs for ten seconds."""
-    monkeypatch.setattr(intake, "DRAIN_SECONDS", 0.1)  # the clock of those that hang goes on no more
     orders, slots = 60, 32
     world = Running(slots, *(f"{order}-{victim}" for order in range(orders) for victim in range(6)))
     hanging: Counter[str] = Counter()
@@ -232,7 +241,8 @@ async def test_an_order_keeps_its_slot_while_one_victim_waits_to_try_again_and_o
         raise UNAVAILABLE
 
     world.cluster.delete = delete  # type: ignore[method-assign]
-    async with world.taking_orders():
+    # The clock of those that hang goes on no more.
+    async with world.taking_orders(drain_seconds=0.1):
         world.stream.put(
             *(
                 make_order(
@@ -429,14 +439,11 @@ async def test_a_slot_is_free_when_the_last_of_an_orders_tasks_ends_its_work_and
     idle.cancel()
 
 
-async def test_an_order_that_waits_for_others_is_given_back_at_once_when_the_process_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(intake, "DRAIN_SECONDS", 3600.0)
+async def test_an_order_that_waits_for_others_is_given_back_at_once_when_the_process_ends() -> None:
     world = Running(4, "a", "b")
     world.policy = Policy(limits=PolicyLimits(victims_per_minute=1, victims_per_order=1))
     world.evictor.caps.count({"default": 1}, NOW)
-    async with world.taking_orders():
+    async with world.taking_orders(drain_seconds=3600.0):
         world.stream.put(order_of("a"), make_order("b", order_id="ord-b", awaited=awaiting("never")))
         await world.clock.run(3)
         assert [one.said for one in world.stream.handed] == [[], []]
