@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import ClosedDomain, EvictionOrder
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.gangs import LOOK
+from makeway.dev.checker.history import InForce
 from unit.dev.recorded_history import (
     EVICTOR,
     GANG,
@@ -113,6 +114,33 @@ def test_a_victim_on_another_node_than_the_order_says_is_found() -> None:
     ]
 
     assert recording.found() == ["victim-elsewhere"]
+
+
+CLOSES = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="a")
+
+
+def on_a_node_without_a_member(closes: ClosedDomain | None, *, most: int = 32) -> Recording:
+    """Room is made for a group of which one victim, b, runs on a node that no member comes to."""
+    recording = gang_made_room()
+    order = group_order_of("a", "b")
+    second = msgspec.structs.replace(order.members[1], node="node-1")
+    victims = (order.victims[0], msgspec.structs.replace(order.victims[1], closes=closes))
+    changed = _with(order, members=(order.members[0], second), victims=victims)
+    recording.orders = [replace(stored, message=changed) for stored in recording.orders]
+    recording.in_force = InForce(victims_apart=most)
+    return recording
+
+
+def test_a_victim_on_a_node_without_members_that_keeps_no_domain_closed_is_found() -> None:
+    assert "victim-elsewhere" in on_a_node_without_a_member(None).found()
+
+
+def test_a_victim_on_a_node_without_members_that_keeps_a_domain_closed_is_none() -> None:
+    assert not {"victim-elsewhere", "cap-exceeded"} & set(on_a_node_without_a_member(CLOSES).found())
+
+
+def test_more_victims_on_nodes_without_members_than_the_policy_allows_are_found() -> None:
+    assert "cap-exceeded" in on_a_node_without_a_member(CLOSES, most=0).found()
 
 
 def test_a_second_live_order_of_a_group_is_found() -> None:

@@ -70,7 +70,8 @@ class Invariant(StrEnum):
     VICTIM_PROTECTED = "victim-protected"
     """No victim is in a protected namespace, opted out where that is honoured, or a mirror pod."""
     VICTIM_ELSEWHERE = "victim-elsewhere"
-    """A preemptor's victim is on the order's node; one of a unit on the node that the order says."""
+    """A preemptor's victim is on the order's node; one of a unit on the node that the order says. A
+    group's victim by itself is where a member comes, or its order names the domain that it keeps closed."""
     UNIT_BROKEN = "unit-broken"
     """No pod of a group that goes whole or not at all is deleted unless all its pods stand in the order."""
     BARRIER_SKIPPED = "barrier-skipped"
@@ -93,7 +94,7 @@ class Invariant(StrEnum):
     PREEMPTOR_MAY_NOT = "preemptor-may-not"
     """No pod goes for one whose preemptionPolicy is Never."""
     CAP_EXCEEDED = "cap-exceeded"
-    """No order, and no minute, takes more pods than the policy allows."""
+    """No order, and no minute, takes more pods than the policy allows, on nodes without members neither."""
     OUTCOME_UNTRUE = "outcome-untrue"
     """An outcome tells what became of the victims."""
     OUTCOME_BEFORE_ROLLBACK = "outcome-before-rollback"

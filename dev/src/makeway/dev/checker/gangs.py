@@ -42,6 +42,7 @@ def rules(case: OrderCase) -> Iterator[Finding]:
     for event, order in first.values():
         yield from _barrier(order, event.at, looks)
         yield from _enough(case, order, event.at, groups)
+        yield from _apart(case, order, event.at)
     for event, uid, by in case.deletes:
         if by is not None and by.order.kind == "group":
             yield from _lower(case, by, uid, event.at, groups)
@@ -99,6 +100,21 @@ def _barrier(order: OrderHistory, moment: datetime, looks: _Looks) -> Iterator[F
     ):
         evidence = "no deletion was tried before"
         yield Violation(Invariant.BARRIER_SKIPPED, (order.described,), moment, evidence)
+
+
+def _apart(case: OrderCase, order: OrderHistory, moment: datetime) -> Iterator[Finding]:
+    """A victim by itself on no member's node names the domain that it keeps closed; few victims are so."""
+    comes = {member.node for member in order.order.members}
+    apart = [one for one in order.order.victims if not one.unit and one.node not in comes]
+    for victim in apart:
+        if victim.closes is None:
+            evidence = (
+                f"no member comes to {victim.node}, and {victim.namespace}/{victim.name} closes no domain"
+            )
+            yield Violation(Invariant.VICTIM_ELSEWHERE, (order.described,), moment, evidence)
+    if len(apart) > (most := case.history.in_force.victims_apart):
+        evidence = f"{len(apart)} victims are on nodes without members, the policy allows {most}"
+        yield Violation(Invariant.CAP_EXCEEDED, (order.described,), moment, evidence)
 
 
 def _enough(case: OrderCase, order: OrderHistory, moment: datetime, groups: Groups) -> Iterator[Finding]:

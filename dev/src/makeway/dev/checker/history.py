@@ -109,6 +109,7 @@ class InForce:
     one. daemonset_namespaces: whose DaemonSets may take pods of equal priority, where the simple preemptor is
     on. brakes: from when the brake was stored until it was released. cluster_uid: empty where it is not
     known. victims_per_order, victims_per_minute: the policy's limits; None: not judged.
+    victims_apart: its `crossNode.mostVictims`, or the most that a policy may say.
     """
 
     protected_namespaces: frozenset[str] = frozenset()
@@ -119,6 +120,7 @@ class InForce:
     cluster_uid: str = ""
     victims_per_order: int | None = None
     victims_per_minute: int | None = None
+    victims_apart: int = 32
 
 
 @dataclass(frozen=True)
