@@ -39,6 +39,13 @@ class BusReader:
     async def decisions(self, preemptor_uid: str = "") -> list[DecisionRecord]:
         """All decision records, or those about one preemptor, oldest first."""
         subject = self._subjects.decision(preemptor_uid) if preemptor_uid else self._subjects.decisions
+        return await self._decisions(subject)
+
+    async def group_decisions(self, group_uid: str) -> list[DecisionRecord]:
+        """All decision records about one PodGroup, oldest first."""
+        return await self._decisions(self._subjects.group_decision(group_uid))
+
+    async def _decisions(self, subject: str) -> list[DecisionRecord]:
         read = [unwrap(data)[1] async for data in self._read(self._subjects.decisions_stream, subject)]
         return [one for one in read if isinstance(one, DecisionRecord)]
 

@@ -80,6 +80,7 @@ def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
     found = plan_gang(blocked, exclusive(blocked, 2), NOW)
 
     assert isinstance(found, GangRefusal), found
+    assert f"anti-affinity by {RACK}" in found.message
 
 
 @pytest.mark.parametrize("own", [True, False])
