@@ -176,8 +176,8 @@ differential: setup ## The planner against kube-scheduler's own code on random c
 	PYTHONPATH=tests $(BIN)/python -m differential.run --count $(N) $(if $(FIRST),--first $(FIRST)) --constraints "$(CONSTRAINTS)" $(ARGS)
 
 .PHONY: gang-differential
-gang-differential: setup ## Plans for pod groups against an exact solver on random clusters of 3 to 40 nodes (N=10000, FIRST=seed)
-	PYTHONPATH=tests $(BIN)/python -m differential.gangs --cases $(N) --first $(if $(FIRST),$(FIRST),0) $(ARGS)
+gang-differential: setup ## Plans for pod groups against an exact solver, 2,000 fixed draws (N=20000: fresh ones, FIRST=seed)
+	PYTHONPATH=tests $(BIN)/python -m differential.gangs $(if $(filter file,$(origin N)),,--cases $(N)) $(if $(FIRST),--first $(FIRST)) $(ARGS)
 
 .PHONY: pairs
 pairs: setup ## Features of the policy two by two in drawn clusters: planner, evictor and simulate (N=20000, FIRST=seed)

@@ -15,7 +15,7 @@ from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.planner.plan.constraints.pods import constraints_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.snapshot.changes import Adopt, KnowPodGroups, PutNode, PutPod, PutPodGroup
+from makeway.planner.snapshot.changes import Adopt, KnowPodGroups, PutNode, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import ask, make_budget, make_snapshot
@@ -104,7 +104,8 @@ class Case:
 
     `units`: groups that go whole; `gangs`: minCount of the others. `domain`: the key of the group's topology
     constraint. `queues`: by name; the members are in `own`. `elsewhere`: victims may be on nodes without
-    members where they keep a member out of a domain. `changes`: unimportant changes come while it is planned.
+    members where they keep a member out of a domain. `changes`: pods come and go while it is planned.
+    `chunked`: the snapshot is updated a few pods at a time, as by a process that serves.
     """
 
     theme: str
@@ -119,6 +120,7 @@ class Case:
     queues: Mapping[str, Queue] | None = None
     elsewhere: bool = True
     changes: bool = False
+    chunked: bool = False
 
     def place(self, key: str, node: int) -> str:
         """Return the domain of a node; empty where it is in none."""
@@ -147,11 +149,15 @@ _ROLES: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def loaded(case: Case, *, chunk: int | None = None) -> tuple[Snapshot, GangQuestion]:
+CHUNK: Final = 4
+"""Pods of a chunk: fewer than most clusters have, so that updates are left for the pauses of a plan."""
+
+
+def loaded(case: Case) -> tuple[Snapshot, GangQuestion]:
     """Return the case as the planner has it: every change after the other, all of the gang's pods in it."""
     policy = Policy(limits=PolicyLimits(victims_per_order=1_000))
     budgets = [make_budget(name, {"app": name}, allowed) for name, allowed in case.budgets.items()]
-    snapshot = make_snapshot((), (), budgets, policy=policy, chunk=chunk)
+    snapshot = make_snapshot((), (), budgets, policy=policy, chunk=CHUNK if case.chunked else None)
     if case.queues is not None:
         snapshot.apply(
             Adopt(_tree(case.queues), "queues-1", ("ConfigMap", "makeway-system", "makeway-queues"))
@@ -172,6 +178,9 @@ def loaded(case: Case, *, chunk: int | None = None) -> tuple[Snapshot, GangQuest
         usable = [f"n{node}" for node in sorted(members.nodes)] if members.nodes else None
         question = ask(records.record(pods[0]), nodes=usable)
         classes.append(GangClass(replace(question, constraints=constraints_of(pods[0], ())), members.count))
+    while snapshot.pending_updates.pending:
+        snapshot.pending_updates.apply_chunk()
+    snapshot.serving = case.chunked
     topology = (case.domain,) if case.domain else ()
     return snapshot, GangQuestion("default/gang", tuple(classes), case.must, topology)
 
@@ -180,6 +189,25 @@ def unimportant(turn: int) -> Callable[[Snapshot], None]:
     """Return a change that no plan for the gang depends on."""
     pod = _pod(f"other-{turn}", {"app": "other"}, (100, 100), 0)
     return lambda snapshot: snapshot.apply(PutPod(PodRecords().record(pod)))
+
+
+def changed(case: Case) -> tuple[Case, Callable[[Snapshot], None]]:
+    """Return the case after a change on which plans do depend, and the change itself.
+
+    Of the pods without a group the first may go no more, and the last has ended.
+    """
+    single = [number for number, one in enumerate(case.pods) if not one.group]
+    if len(single) < 2:
+        return case, unimportant(0)
+    first, last = single[0], single[-1]
+    kept = replace(case.pods[first], priority=PRIORITY)
+    pods = [kept if number == first else one for number, one in enumerate(case.pods) if number != last]
+
+    def apply(snapshot: Snapshot) -> None:
+        snapshot.apply(PutPod(PodRecords().record(_running(first, kept))))
+        snapshot.apply(RemovePod(case.pods[last].uid))
+
+    return replace(case, pods=tuple(pods)), apply
 
 
 def _groups(case: Case) -> Iterator[GroupRecord]:

@@ -26,7 +26,9 @@ BANDS: Final = {SMALL: (3, 8), MIDDLE: (9, 20), LARGE: (21, 40)}
 """Numbers of nodes."""
 
 SHARES: Final = {SMALL: 750, MIDDLE: 225, LARGE: 25}
-"""Of a thousand seeds."""
+"""Of a thousand seeds. Each BLOCK of seeds has just these parts, in an order of its own."""
+
+BLOCK: Final = 40
 
 PLAIN, CLASSES, RULES, BUDGETS, QUEUES = "plain", "classes", "rules", "budgets", "queues"
 UNITS, WIDE, FULL_QUEUE, DOMAIN = "units", "wide", "units-in-full-queue", "domain"
@@ -34,20 +36,23 @@ THEMES: Final = (PLAIN, CLASSES, RULES, BUDGETS, QUEUES, UNITS, WIDE, FULL_QUEUE
 """`rules`: of members among themselves and towards pods of their nodes. `wide`: over zones and racks, towards
 pods that may go. The others are called by what they have."""
 
+GOALS: Final = (CLASSES, RULES, BUDGETS, QUEUES, UNITS)
+"""Themes of which each has a goal of its own, and twice as many draws as others."""
+
+TURNS: Final = (*THEMES, *GOALS)
+
 
 def band_of(seed: int) -> str:
     """Return the size of a seed's cluster."""
-    place = random.Random(f"band {seed}").randrange(sum(SHARES.values()))
-    for band, share in SHARES.items():
-        place -= share
-        if place < 0:
-            return band
-    raise AssertionError
+    block, place = divmod(seed, BLOCK)
+    bands = [band for band, share in SHARES.items() for _ in range(share * BLOCK // sum(SHARES.values()))]
+    random.Random(f"bands {block}").shuffle(bands)
+    return bands[place]
 
 
 def draw(seed: int, theme: str = "", band: str = "") -> Case:
     """Make a case."""
-    theme = theme or THEMES[seed % len(THEMES)]
+    theme = theme or TURNS[seed % len(TURNS)]
     return _Draw(random.Random(f"{theme} {seed}"), theme, band or band_of(seed)).case()
 
 
@@ -84,6 +89,7 @@ class _Draw:
             domain=pick.choice([ZONE, RACK]) if self.theme == DOMAIN else "",
             queues=self._queues(classes),
             changes=pick.random() < 0.3,
+            chunked=pick.random() < 0.5,
         )
 
     def _units(self) -> int:
