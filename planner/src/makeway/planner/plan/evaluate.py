@@ -21,6 +21,9 @@ from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 
+_SLOTS_TOGETHER = 32
+"""So many slots of one node, or fewer of some nodes, are reprieved together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
@@ -164,14 +167,16 @@ def evaluate(
     victims = np.zeros_like(removable)
     chosen = np.flatnonzero(helps)
     if chosen.size:
+        may_go, against = removable.take(chosen, axis=1), violating.take(chosen, axis=1)
         if covered:
-            sets = np.where(removable[:, chosen], columns.at(BUDGETS, chosen), 0)
+            sets = np.where(may_go, columns.at(BUDGETS, chosen), 0)
             if groups is None:
-                violating[:, chosen] = budgets.violating(sets, debits)
+                against = budgets.violating(sets, debits)
             else:
-                violating[:, chosen] = groups.violating(sets, removable, chosen, budgets, debits)
+                against = groups.violating(sets, removable, chosen, budgets, debits)
+            violating[:, chosen] = against
         victims[:, chosen] = reprieve(
-            uses[:, :, chosen], emptied[:, chosen], removable[:, chosen], violating[:, chosen]
+            uses.take(chosen, axis=2), emptied.take(chosen, axis=1), may_go, against
         )
         if groups is not None:
             victims = groups.spread(victims & ~groups.follows)
@@ -239,18 +244,36 @@ def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> 
     """Reprieve removed pods where there is room: first those under a violated budget, then by importance.
 
     `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
-    placed. Returns bool[slots, M], the pods that found no place.
+    placed. Returns bool[slots, M], the pods that found no place. On few nodes, slots of which all pods have
+    room are passed over together, and those of which none has.
     """
     left = room.copy()
     back = np.zeros(removable.shape, np.bool_)
+    together = _SLOTS_TOGETHER // max(removable.shape[1], 1)
     turns = [violating, removable & ~violating] if violating.any() else [removable]
     for turn in turns:
-        for slot in np.flatnonzero(turn.any(axis=1)).tolist():
-            pods = requests[:, slot]
-            stays = _all(pods <= left) & turn[slot]
-            np.subtract(left, pods, out=left, where=stays)
-            back[slot] |= stays
+        slots = np.flatnonzero(turn.any(axis=1))
+        while together > 1 and slots.size > together:
+            first, slots = slots[:together], slots[together:]
+            pods, asked = requests[:, first], turn[first]
+            total = (pods * asked).sum(axis=1)
+            if (total <= left).all():
+                left -= total
+                back[first] |= asked
+                continue
+            some = (_all(pods <= left[:, None]) & asked).any(axis=1)
+            _reprieve_in_turn(first[some], requests, turn, left, back)
+        _reprieve_in_turn(slots, requests, turn, left, back)
     return removable & ~back
+
+
+def _reprieve_in_turn(slots: Ints, requests: Ints, turn: Flags, left: Ints, back: Flags) -> None:
+    """Reprieve pods of some slots, one slot after the other. `left` and `back` are changed."""
+    for slot in slots.tolist():
+        pods = requests[:, slot]
+        stays = _all(pods <= left) & turn[slot]
+        left -= pods * stays
+        back[slot] |= stays
 
 
 def removable_pods(columns: NodeSlots, *, preemptor_priority: int, now_micros: int) -> Flags:

@@ -1,0 +1,37 @@
+"""Pods that are put back where there is room: many slots of few nodes together, as one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from makeway.planner.plan.evaluate import reprieve
+from makeway.planner.snapshot.columns import Flags, Ints
+
+
+def one_after_the_other(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+    """Reprieve by the words of the rule, pod by pod."""
+    needed = removable.copy()
+    left = room.copy()
+    for turn in (removable & violating, removable & ~violating):
+        for slot, node in np.argwhere(turn).tolist():
+            if (requests[:, slot, node] <= left[:, node]).all():
+                left[:, node] -= requests[:, slot, node]
+                needed[slot, node] = False
+    return needed
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 7, 40])
+@pytest.mark.parametrize("seed", range(25))
+def test_slots_that_are_reprieved_together_leave_the_same_victims(nodes: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    slots = int(draw.integers(1, 300))
+    requests = draw.integers(0, 4, (2, slots, nodes))
+    removable = draw.random((slots, nodes)) < 0.8
+    violating = removable & (draw.random((slots, nodes)) < draw.choice([0.0, 0.1, 0.6]))
+    most = (requests * removable).sum(axis=1)
+    room = (most * draw.choice([0.0, 0.05, 0.5, 0.95, 1.0])).astype(np.int64)
+
+    found = reprieve(requests, room, removable, violating)
+
+    assert np.array_equal(found, one_after_the_other(requests, room, removable, violating))
