@@ -248,6 +248,10 @@ bench-guards: setup ## What signatures and admission policies cost a preemption:
 bench-past: setup ## What following every preemption costs the planner, at 5,000 nodes and 150,000 pods (ARGS="--rounds 3")
 	PYTHONPATH=tests $(BIN)/python -m bench.short_past $(ARGS)
 
+.PHONY: bench-large
+bench-large: setup ## The planner's memory and plans with uneven nodes, and with 65,000 nodes and 1.5 million pods, beside their goals
+	PYTHONPATH=tests $(BIN)/python -m bench.large $(ARGS)
+
 .PHONY: bench-forms
 bench-forms: setup ## 200 preemptors on 100 full nodes by DefaultPreemption, the plugin and the nominator (ARGS="--rounds 3")
 	PYTHONPATH=tests $(BIN)/python -m bench.forms $(ARGS)
