@@ -67,9 +67,9 @@ def room_for(model: Model, level: int) -> int:
     return int(min(_each_alone(model, level).sum(), sum(model.counts)))
 
 
-def usable(model: Model) -> tuple[int, ...]:
-    """Return the nodes on which a member has room where all pods are gone that may go. O(slots · nodes)."""
-    return tuple(np.flatnonzero(_each_alone(model, MOST).any(axis=0)).tolist())
+def most_alone(model: Model) -> Ints:
+    """Return int64[C, N], the members of each class that a node holds by itself with all gone that may go."""
+    return _each_alone(model, MOST)
 
 
 def bound_of(model: Model) -> tuple[int, str]:
@@ -104,13 +104,13 @@ def _most_by(model: Model, rule: RoomRule, each: Ints) -> int:
     return int(np.minimum(most, by_rule).sum() + each[~inside].sum())
 
 
-def fewest_victims(model: Model) -> int:
+def fewest_victims(model: Model, each: Ints) -> int:
     """Return how many pods go at the least in any plan for members of one class: a bound.
 
     As if all pods that may go were as large as the largest of each resource, and every member as cheap as the
-    cheapest. 0 for several classes. O(slots · nodes + nodes · members of a node).
+    cheapest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes + nodes · members of a node).
     """
-    most = _each_alone(model, MOST)[0]
+    most = each[0]
     if len(model.counts) > 1 or not most.any():
         return 0
     asked = np.flatnonzero(model.need[0] > 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
-from makeway.planner.plan.gang.levels import fewest_victims, fillings, usable
+from makeway.planner.plan.gang.levels import fewest_victims, fillings, most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
 from makeway.planner.plan.gang.price import SHIFT
@@ -43,7 +43,8 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
     `base`: pods and units that go whatever else does, without members. Pauses now and then. O(slots · nodes ·
     members of a node) to begin with, and then a number of elements that no cluster exceeds.
     """
-    nodes = usable(model)
+    each = most_alone(model)
+    nodes = tuple(np.flatnonzero(each.any(axis=0)).tolist())
     if not base.singles and not base.units and (cheapest := one_each(model, nodes, objective)) is not None:
         return Solved(cheapest)
     yield
@@ -62,7 +63,9 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
         ):
             best, next_best = draft, filled.next_best
         yield
-    if first.out_of_question or (best is not None and _is_least(model, best, base, objective)):
+    if first.out_of_question or (
+        best is not None and _is_least(model, each, best, base=base, objective=objective)
+    ):
         return Solved(best, missing if best is None else 0)
     if len(nodes) <= SEARCHED or best is None:
         chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
@@ -73,7 +76,9 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
     return Solved(best, missing if best is None else 0)
 
 
-def _is_least(model: Model, draft: Draft, base: Draft, objective: tuple[GroupTerm, ...]) -> bool:
+def _is_least(
+    model: Model, each: Ints, draft: Draft, *, base: Draft, objective: tuple[GroupTerm, ...]
+) -> bool:
     """Report whether it is certain that no draft costs less by any term.
 
     None does than one without victims beside the base's, or with as few as any, all of the least priority.
@@ -85,7 +90,7 @@ def _is_least(model: Model, draft: Draft, base: Draft, objective: tuple[GroupTer
         return False
     least = int(model.priority[model.removable].min())
     alike = price.highest == least and price.victims == price.highest_victims
-    return alike and price.victims <= fewest_victims(model)
+    return alike and price.victims <= fewest_victims(model, each)
 
 
 def _part(model: Model, draft: Draft, next_best: tuple[int, ...]) -> list[int]:
