@@ -26,8 +26,8 @@ const groupPlans = 2
 // kube-scheduler's own preemption knows no policy, so what it takes is more than a plan's delay is worth.
 const plansBeforeFallback = 3
 
-// reasonPlacesNotFound is the planner's where it has found no places for a group's members of several kinds, or in an even spread, and
-// does not know that there are none: the scheduler's own algorithm may find some.
+// reasonPlacesNotFound is the planner's where it has found no places for a group's members, and does not know that there are none: they
+// are of several kinds, or a rule wider than a node or a group that goes whole ties them. The scheduler's own algorithm may find some.
 const reasonPlacesNotFound = "PlacesNotFound"
 
 // groupAttempt is one group's preemption in one cycle.

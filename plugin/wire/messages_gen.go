@@ -526,9 +526,10 @@ type DecisionRecord struct {
 // GroupDecision: What was decided for a group: who goes where, and what it costs by the terms of Objective, in order.
 //
 // Members: how many wait for a node. Priced: where there are topology constraints, the domains that were
-// looked at, the best first. Of a refusal: Placeable, how many members would have room, and Missing,
-// what the nearest domain lacks for the others even without all that may go, by resource; empty where there
-// is enough in all, but not where members would fit.
+// looked at, the best first. Of a refusal: Placeable, for NotEnoughRoom how many members would have room
+// at the most, else for how many places were found; and Missing, what the nearest domain lacks for the
+// others even without all that may go, by resource; empty where there is enough in all, but not where
+// members would fit.
 type GroupDecision struct {
 	Members    int64             `json:"members"`
 	Objective  []string          `json:"objective,omitempty"`

@@ -685,9 +685,10 @@ class GroupDecision(Message, frozen=True):
     """What was decided for a group: who goes where, and what it costs by the terms of `objective`, in order.
 
     `members`: how many wait for a node. `priced`: where there are topology constraints, the domains that were
-    looked at, the best first. Of a refusal: `placeable`, how many members would have room, and `missing`,
-    what the nearest domain lacks for the others even without all that may go, by resource; empty where there
-    is enough in all, but not where members would fit.
+    looked at, the best first. Of a refusal: `placeable`, for NotEnoughRoom how many members would have room
+    at the most, else for how many places were found; and `missing`, what the nearest domain lacks for the
+    others even without all that may go, by resource; empty where there is enough in all, but not where
+    members would fit.
     """
 
     members: MemberCount

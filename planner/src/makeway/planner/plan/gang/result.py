@@ -70,8 +70,9 @@ class GangPlan:
 class GangRefusal:
     """Why no removal makes room for the group: a constant, and a sentence with the numbers.
 
-    `placeable`: how many members the plan found room for at the most, in the best of `priced` where there are
-    topology constraints; `missing`: what that one lacks for the others, by resource. `node_reasons`,
+    `placeable`: for NotEnoughRoom how many members have room at the most, else for how many places were
+    found, in the best of `priced` where there are topology constraints; `missing`: what that one lacks for
+    the others, by resource. `node_reasons`,
     `retry_at` and `depends_on` as of a refusal for a pod; `changed` as of a plan.
     """
 
