@@ -49,8 +49,7 @@ class Program:
         Raises:
             UnprovenError: that took too long.
         """
-        left = until - time.monotonic()
-        if left <= 0:
+        if until <= time.monotonic():
             raise UnprovenError
         cost = np.zeros(len(self.mosts))
         for name, count in goal.items():
@@ -59,13 +58,21 @@ class Program:
         names = [name for total, _ in self.rows for name in total]
         values = [count for total, _ in self.rows for count in total.values()]
         matrix = csr_matrix((values, (numbers, names)), shape=(len(self.rows), len(self.mosts)))
-        found = milp(
-            cost,
-            integrality=np.ones(len(self.mosts)),
-            bounds=Bounds(0, np.array(self.mosts, np.float64)),
-            constraints=LinearConstraint(matrix, ub=np.array([most for _, most in self.rows])),
-            options={"time_limit": left, "mip_rel_gap": 0},
-        )
+        # HiGHS takes a program for infeasible in rare cases, by its presolve: it must say so without, too.
+        for presolve in (True, False):
+            found = milp(
+                cost,
+                integrality=np.ones(len(self.mosts)),
+                bounds=Bounds(0, np.array(self.mosts, np.float64)),
+                constraints=LinearConstraint(matrix, ub=np.array([most for _, most in self.rows])),
+                options={
+                    "time_limit": max(until - time.monotonic(), 0),
+                    "mip_rel_gap": 0,
+                    "presolve": presolve,
+                },
+            )
+            if found.status != INFEASIBLE:
+                break
         if found.status == INFEASIBLE:
             return None
         if found.status != OPTIMAL:
