@@ -77,7 +77,7 @@ def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_
     assert (row.result, row.reason) == ("failed", "delete-refused")
     shown = cells(row, AT)
     assert shown[2] == "group shop/train-7 (2 members)"
-    assert shown[4] == "2 nodes"
+    assert shown[4] == "3 nodes"
 
 
 def test_a_decision_its_order_and_its_outcome_are_one_row_in_whatever_order_they_come() -> None:
