@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import PolicyLimits
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.records import PodRecord
@@ -32,6 +31,10 @@ namespace is that of the orders that have to end, empty where any will do."""
 
 LATELY: Final = timedelta(minutes=2)
 """How long a refused preemptor counts as waiting: longer than the refusal has it wait."""
+
+ASKED_AGAIN: Final = timedelta(seconds=15)
+"""When a refused preemptor asks again at the latest: the last of the outcomes that made room may have reached
+its scheduler before it reached the planner, and then no other order has to end."""
 
 UNSTORED: Final = timedelta(seconds=5)
 """Within what time an order that no stream has yet is stored, or is over."""
@@ -105,9 +108,9 @@ def limit_reached(
 
 def _reached(reason: str, why: str, held: Sequence[HeldOrder], now: datetime, namespace: str = "") -> NotNow:
     until = min((one.until for one in held if one.until is not None), default=now)
-    retry_at = max(until, now + UNSTORED)
+    retry_at = min(max(until, now + UNSTORED), now + ASKED_AGAIN)
     kind, name = DEPENDS_ON_ORDERS
-    message = f"{why}; the next try is when one of them ends, and at {api_time(retry_at)} at the latest"
+    message = f"{why}; the next try is when one of them ends"
     return NotNow(reason, message, retry_at, ((kind, namespace, name),))
 
 
