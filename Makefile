@@ -49,7 +49,7 @@ ROUNDS ?= 3
 MINUTES ?= 30
 SEED ?=
 ARGS ?=
-INTEGRATION := -v tests/integration -m "not slow" --tools=changed -n 2 --dist loadgroup --no-loadscope-reorder
+INTEGRATION := -v tests/integration -m "not slow" --tools=changed -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
