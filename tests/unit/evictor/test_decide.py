@@ -50,6 +50,10 @@ FAR_AHEAD = Fence(kind="lease", namespace="kube-system", name="makeway-scheduler
 COUNTER = Fence(kind="kv", name="makeway-scheduler", epoch=EPOCH)
 
 
+def _waits_for(pod: Pod | None, node: str) -> bool:
+    return decide.is_nominated(pod, preemptor_pod().build().metadata.uid, node)
+
+
 def admit(
     order: EvictionOrder = ORDER,
     *,
@@ -288,14 +292,12 @@ class TestNominations:
         # A patch then would have kube-apiserver delete whatever has the pod's name next.
         leaving = preemptor_pod().terminating(grace=0)
 
-        assert not decide.nomination_is_ours(make_order("v"), leaving.build())
-        assert decide.nomination_is_ours(make_order("v"), leaving.finalizer("example.com/held").build())
+        assert not _waits_for(leaving.build(), "node-a")
+        assert _waits_for(leaving.finalizer("example.com/held").build(), "node-a")
 
-    def test_a_nomination_is_ours_until_the_preemptor_is_bound_moved_or_replaced(self) -> None:
-        order = make_order("v")
-
-        assert decide.nomination_is_ours(order, preemptor_pod().build())
-        assert not decide.nomination_is_ours(order, preemptor_pod().on("node-a").build())
-        assert not decide.nomination_is_ours(order, preemptor_pod().nominated("node-b").build())
-        assert not decide.nomination_is_ours(order, preemptor_pod().uid("another").build())
-        assert not decide.nomination_is_ours(order, None)
+    def test_a_pod_is_nominated_until_it_is_bound_moved_or_replaced(self) -> None:
+        assert _waits_for(preemptor_pod().build(), "node-a")
+        assert not _waits_for(preemptor_pod().on("node-a").build(), "node-a")
+        assert not _waits_for(preemptor_pod().nominated("node-b").build(), "node-a")
+        assert not _waits_for(preemptor_pod().uid("another").build(), "node-a")
+        assert not _waits_for(None, "node-a")

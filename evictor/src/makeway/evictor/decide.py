@@ -398,11 +398,6 @@ def marked_by_scheduler(pod: Pod, message: str) -> bool:
     )
 
 
-def nomination_is_ours(order: EvictionOrder, preemptor: Pod | None) -> bool:
-    """Whether the preemptor still waits for the room this order was to make."""
-    return order.preemptor is not None and is_nominated(preemptor, order.preemptor.uid, order.node)
-
-
 def is_nominated(pod: Pod | None, uid: str, node: str) -> TypeGuard[Pod]:
     """Whether this incarnation of a pod waits for that node, and its nomination can be cleared."""
     return (

@@ -186,8 +186,3 @@ async def comparisons(bus: Bus, since: datetime | None = None) -> list[Compariso
         if isinstance(content, Comparison):
             found.append(content)
     return found
-
-
-async def compared_since(bus: Bus, since: datetime | None = None) -> Summary:
-    """Sum up what was compared since a time; raises as `comparisons`."""
-    return summed(await comparisons(bus, since))

@@ -36,15 +36,6 @@ async def decision_by_id(bus: Bus, decision_id: str) -> DecisionRecord | None:
     return None
 
 
-async def order_by_id(bus: Bus, order_id: str) -> EvictionOrder | None:
-    """Find an order. Reads the stream from when the id was made. Raises BusError."""
-    async with aclosing(orders(bus, since=_made(order_id))) as found:
-        async for order in found:
-            if order.order_id == order_id:
-                return order
-    return None
-
-
 async def decision_named(bus: Bus, prefix: str) -> DecisionRecord | None:
     """Find the decision record whose id begins so, as `makeway history` shows it.
 
