@@ -136,6 +136,18 @@ def test_where_places_were_not_found_it_is_not_said_that_there_are_none() -> Non
     assert (too_many.reason, too_large.reason) == (NO_ROOM, NO_ROOM)
 
 
+def test_a_refusal_counts_the_room_of_pods_that_leave_much_later() -> None:
+    names = [f"n{n}" for n in range(12)]
+    leaving = [make_pod(f"p{name}", name, HIGH, 500, ends=300) for name in names]
+    snapshot = make_snapshot(names, leaving)
+
+    too_many = refused(snapshot, gang(snapshot, 500, 13))
+    uncertain = refused(snapshot, of_two_sizes(snapshot, 19, 11))
+
+    assert (too_many.reason, too_many.placeable) == (NO_ROOM, 12)
+    assert uncertain.reason == NOT_FOUND
+
+
 def test_pods_of_higher_priority_stay_where_lower_ones_do() -> None:
     pods = [make_pod("important", "a", MID, 500), *(make_pod(f"p{n}", "b", LOW, 100) for n in range(5))]
     snapshot = make_snapshot(["a", "b"], pods)

@@ -88,9 +88,9 @@ def planning_gang(
         soon = cache.awaited.at(snapshot, now)
         plan = yield from _attempt(snapshot, gang.awaiting(soon), now, cache, terms)
         if isinstance(plan, GangRefusal) and not soon.complete:
+            # A refusal, too: what it says of the room at most holds for all pods that leave.
             room = cache.awaited.at(snapshot, now, patient=True)
-            later = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
-            plan = plan if isinstance(later, GangRefusal) else later
+            plan = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
         if plan is not None:
             yield replace(plan, changed=snapshot.revision != revision)
             return
