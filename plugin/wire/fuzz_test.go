@@ -140,7 +140,7 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 var mayBeNull = map[string]bool{
 	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
-	"rollback": true, "rules": true, "sameNodesAs": true, "sample": true, "until": true, "victimsPerOrder": true,
+	"rollback": true, "rules": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
 	"order.group": true, "decision.group": true, "groupPlan": true,
 }
 

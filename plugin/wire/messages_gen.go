@@ -631,7 +631,7 @@ type Spared struct {
 // holds. Settled is the planner's own memory: a planner that begins to lead starts no timer for a queue
 // whose terms are as they are there. Enforcing, its own memory as well: the processes that had not ended.
 // Pods: about how many there are, bound to a node, for limits that are
-// a share of them; 0 where that is not known.
+// a share of them; 0 where that is not known. Without Unplanned it is not known what restricts preemption.
 type ControlState struct {
 	Revision         int64             `json:"revision"`
 	Mode             string            `json:"mode"`
@@ -642,6 +642,7 @@ type ControlState struct {
 	QueuesRevision   string            `json:"queuesRevision,omitempty"`
 	Queues           []QueueLimit      `json:"queues,omitempty"`
 	Rules            *Rules            `json:"rules,omitempty"`
+	Unplanned        *Unplanned        `json:"unplanned,omitempty"`
 	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
 	Settled          []SettledQuota    `json:"settled,omitempty"`
 	Enforcing        []EnforcedQuota   `json:"enforcing,omitempty"`
@@ -702,6 +703,16 @@ type SettledQuota struct {
 	Max               map[string]int64 `json:"max"`
 	DelayMicroseconds int64            `json:"delayMicroseconds"`
 	Mode              string           `json:"mode"`
+}
+
+// Unplanned: What restricts preemption, which says what becomes of a pod that there is no plan for, in mode enforce.
+//
+// By the names that the policy has for it. Protecting: hard budgets, and rules by which pods are never
+// victims. Restricting: queues, limits, PriorityClasses that tolerate preemption. Where both are empty
+// kube-scheduler's own preemption, which knows no policy, acts as it is.
+type Unplanned struct {
+	Protecting  []string `json:"protecting,omitempty"`
+	Restricting []string `json:"restricting,omitempty"`
 }
 
 // ComponentStatus: One running component.

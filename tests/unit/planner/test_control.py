@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota, Unplanned
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.brake import Brake, braked
 from makeway.core.policy.document import Policy, PolicyLimits, Protection, QueueRules
@@ -23,7 +24,9 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.processes import QuotaMemory
 from makeway.planner.service.configuration import control
 from makeway.planner.service.configuration.control import (
+    MOST_NOTE,
     Control,
+    lease_note,
     next_revision,
     remembering,
     state_of,
@@ -293,6 +296,38 @@ def test_what_the_policy_says_of_victims_is_told() -> None:
         when_unplanned="hold",
     )
     assert state_of(Policy(), "", mode="enforce", cluster_uid="c").rules == Rules()
+
+
+def test_what_restricts_preemption_is_told_with_policy_queues_and_classes() -> None:
+    policy = Policy(protection=Protection(namespaces=("a",)))
+
+    told = state_of(
+        policy, "r", mode="enforce", cluster_uid="c", queues=("q", ()), tolerating=["sticky", "calm"]
+    )
+
+    assert told.unplanned == Unplanned(
+        protecting=("protection.namespaces",), restricting=("queues", "PriorityClass calm")
+    )
+    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").unplanned == Unplanned()
+
+
+def test_the_lease_says_what_becomes_of_a_pod_without_a_plan_and_no_more() -> None:
+    policy = Policy(namespace_modes={"a": "observe"}, limits=PolicyLimits(victims_per_order=3))
+    queues = ("q", (QueueLimit(path="root"),))
+    state = state_of(policy, "r", mode="enforce", cluster_uid="c", queues=queues, own_namespace="m")
+
+    note = msgspec.json.decode(lease_note(state), type=ControlState)
+
+    assert note == replace(state, limits=None, queues=(), rules=None, exempt_namespaces=())
+    assert note.unplanned == Unplanned(restricting=("limits", "queues"))
+
+
+def test_a_lease_that_cannot_say_it_all_says_nothing() -> None:
+    modes: dict[str, Mode] = {f"namespace-{n:06}": "observe" for n in range(4000)}
+    state = state_of(Policy(namespace_modes=modes), "r", mode="enforce", cluster_uid="c")
+
+    assert len(codec.encode(state)) > MOST_NOTE
+    assert not lease_note(state)
 
 
 def test_rules_that_nats_cannot_carry_leave_schedulers_holding_what_has_no_plan() -> None:

@@ -95,6 +95,25 @@ def test_a_class_that_goes_exempts_its_pods_no_more_unless_it_is_on_record() -> 
     assert chosen(snapshot) == ["a", "b"]
 
 
+def test_a_class_may_exempt_pods_while_it_is_annotated_or_gone_with_pods_left() -> None:
+    snapshot = two_nodes(make_class("steady", HIGH + 1, 60), make_class("calm", HIGH + 1, 60))
+    known = snapshot.exemptions
+    snapshot.apply(
+        PutTolerationRecord((make_class("steady", HIGH + 1, 60), make_class("calm", HIGH + 1, 60)))
+    )
+    assert sorted(known.tolerating_classes()) == ["calm", "steady"]
+
+    snapshot.apply(RemovePriorityClass("steady"))
+    snapshot.apply(RemovePriorityClass("calm"))
+    assert known.tolerating_classes() == ["steady"]
+
+    snapshot.apply(PutTolerationRecord(()))
+    assert known.tolerating_classes() == []
+
+    snapshot.apply(PutTolerationRecord(None))
+    assert known.tolerating_classes() == ["steady"]
+
+
 def test_a_refusal_for_a_class_that_is_gone_depends_on_the_record_too() -> None:
     snapshot = make_snapshot(["a"], [make_pod("steady", "a", LOW, 400, facts=scheduled(10, "steady"))])
     snapshot.apply(PutTolerationRecord((make_class("steady", HIGH + 1, -1),)))

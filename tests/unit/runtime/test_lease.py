@@ -436,3 +436,21 @@ async def test_work_that_steps_down_gives_the_lease_up_and_ends_nothing() -> Non
     assert tried[1] - tried[0] >= SETTINGS.duration
     assert not task.done()
     await end(task)
+
+
+@in_virtual_time
+async def test_a_renewal_writes_the_holders_annotations_and_leaves_others() -> None:
+    leases, said = FakeLeases(), {"makeway.dev/one": "a"}
+    leadership = Leadership(leases, SETTINGS, "a", annotations=lambda: said)
+    task = asyncio.create_task(leadership.run(Worker()))
+    await asyncio.sleep(5)
+    assert leases.stored is not None
+    assert leases.stored["metadata"]["annotations"] == said
+
+    leases.stored["metadata"]["annotations"]["example.com/other"] = "kept"
+    said["makeway.dev/one"] = "b"
+    await asyncio.sleep(5)
+    await end(task)
+
+    assert not leases.holder
+    assert leases.stored["metadata"]["annotations"] == {"makeway.dev/one": "b", "example.com/other": "kept"}

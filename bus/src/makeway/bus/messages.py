@@ -794,6 +794,18 @@ class Rules(Message, frozen=True):
     group_preemptors: GroupPreemptors = "upstream"
 
 
+class Unplanned(Message, frozen=True):
+    """What restricts preemption, which says what becomes of a pod that there is no plan for, in mode enforce.
+
+    By the names that the policy has for it. `protecting`: hard budgets, and rules by which pods are never
+    victims. `restricting`: queues, limits, PriorityClasses that tolerate preemption. Where both are empty
+    kube-scheduler's own preemption, which knows no policy, acts as it is.
+    """
+
+    protecting: tuple[str, ...] = ()
+    restricting: tuple[str, ...] = ()
+
+
 class SettledQuota(Message, frozen=True):
     """A queue whose quota has nothing left to enforce: no timer and no process runs for it on these terms.
 
@@ -830,7 +842,7 @@ class ControlState(Message, frozen=True):
     holds. `settled` is the planner's own memory: a planner that begins to lead starts no timer for a queue
     whose terms are as they are there. `enforcing`, its own memory as well: the processes that had not ended.
     `pods`: about how many there are, bound to a node, for limits that are
-    a share of them; 0 where that is not known.
+    a share of them; 0 where that is not known. Without `unplanned` it is not known what restricts preemption.
     """
 
     revision: Int64
@@ -842,6 +854,7 @@ class ControlState(Message, frozen=True):
     queues_revision: str = ""
     queues: tuple[QueueLimit, ...] = ()
     rules: Rules | None = None
+    unplanned: Unplanned | None = None
     exempt_namespaces: tuple[str, ...] = ()
     settled: tuple[SettledQuota, ...] = ()
     enforcing: tuple[EnforcedQuota, ...] = ()

@@ -70,6 +70,7 @@ from makeway.bus.messages import (
     SettledQuota,
     Spared,
     TopologyDomain,
+    Unplanned,
     Victim,
     VictimOutcome,
 )
@@ -582,6 +583,10 @@ _CONTROL_FULL: Final = ControlState(
         hard_budget_namespaces=("*",),
         when_unplanned="hold",
         group_preemptors="hold",
+    ),
+    unplanned=Unplanned(
+        protecting=("protection.namespaces", "hardBudgetNamespaces"),
+        restricting=("limits", "queues", "PriorityClass <low>"),
     ),
     exempt_namespaces=("kube-system", "makeway-system"),
     settled=(

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -64,6 +64,7 @@ class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -136,7 +137,8 @@ class Leadership:
     """One candidate for one lease.
 
     `unfit()` says why this candidate cannot do the work at the moment, `impaired()` why another would do it
-    better; each is empty where nothing is wrong. See `may_take`.
+    better; each is empty where nothing is wrong. See `may_take`. `annotations()`: what to write on the lease
+    with each renewal; others that it has stay.
     """
 
     def __init__(
@@ -146,10 +148,13 @@ class Leadership:
         identity: str,
         unfit: Callable[[], str] = lambda: "",
         impaired: Callable[[], str] = lambda: "",
+        *,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._api = api
         self._unfit = unfit
         self._impaired = impaired
+        self._annotations = annotations
         self._troubles = (
             # One that is unfit takes no lease, so it need not be patient.
             _LastingCondition(unfit, settings.unfit_for, settings.unfit_for),
@@ -268,7 +273,9 @@ class Leadership:
             renew_time=now,
             lease_transitions=(spec.lease_transitions or 0) + (0 if mine or spec.renew_time is None else 1),
         )
-        if not await self._put(lease, renewed):
+        noted = {**lease.metadata.annotations, **self._annotations()}
+        annotated = _Lease(msgspec.structs.replace(lease.metadata, annotations=noted))
+        if not await self._put(annotated, renewed):
             return False
         self.holder = self._identity
         self.epoch = renewed.lease_transitions or 0

@@ -27,7 +27,7 @@ from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.service.configuration.class_warnings import ClassWarnings
-from makeway.planner.service.configuration.control import Control
+from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
 from makeway.planner.service.configuration.queue_warnings import QueueWarnings
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.decisions import Decisions
@@ -267,7 +267,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
     control = Control(
         bus,
         cluster_uid,
-        lambda: configuration.control_state(context.mode, cluster_uid),
+        lambda: _control_state(context, seen),
         seen.metrics,
         quotas.memory,
         pods=lambda: len(seen.snapshot.pods),
@@ -347,7 +347,16 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
         return watch.unhealthy() or bus.signatures.unpublished()
 
     lease = context.lease
-    leadership = Leadership(context.api, lease, context.identity, unfit, impaired) if lease else None
+
+    def annotations() -> dict[str, str]:
+        state = _control_state(context, seen)
+        return {} if state is None else {UNPLANNED_ANNOTATION: lease_note(state)}
+
+    leadership = (
+        Leadership(context.api, lease, context.identity, unfit, impaired, annotations=annotations)
+        if lease
+        else None
+    )
     _watch_state(seen)
     return Parts(
         seen=seen,
@@ -372,6 +381,14 @@ def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionPart
         ),
         checks=checks,
     )
+
+
+def _control_state(context: PlannerContext, seen: ClusterState) -> ControlState | None:
+    """Return what is to be in force; None while policy, queues or PriorityClasses are not known."""
+    if not seen.watch.synced:
+        return None
+    tolerating = seen.snapshot.exemptions.tolerating_classes()
+    return seen.configuration.control_state(context.mode, context.cluster_uid, tolerating)
 
 
 def _watch_state(seen: ClusterState) -> None:

@@ -12,6 +12,7 @@ from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import TERMINATING, Exemption, exempt_from_all
 from makeway.core.policy.facts import opts_out
+from makeway.core.policy.restrictions import is_annotated
 from makeway.core.policy.rules import Rule, exemption_of, rules_in_force
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.policy.toleration_record import CONFIGMAP, NO_RECORD, TolerationRecord
@@ -131,6 +132,12 @@ class Exemptions:
         gone = any(name not in self.classes for name in found)
         record = [("ConfigMap", self.own_namespace, CONFIGMAP)] if gone else []
         return record + [("PriorityClass", "", name) for name in found]
+
+    def tolerating_classes(self) -> list[str]:
+        """Return the classes that may exempt a pod: annotated, or gone with pods left. O(classes)."""
+        annotated = [name for name, one in self.classes.items() if is_annotated(one)]
+        gone = self._uids.keys() - self.classes.keys()
+        return annotated + [name for name in gone if not self.record.known or name in self.record.classes]
 
     def enforce(self, policy: Policy, revision: str, source: Source | None = None) -> bool:
         """Put a policy in force; report whether the exemptions of pods may differ now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from makeway.bus import codec
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, Unplanned
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.core.policy.restrictions import restrictions
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.quota.processes import QuotaMemory, memory_in
@@ -34,6 +35,12 @@ RETRY_SECONDS: Final = 0.5
 
 MOST_BYTES: Final = codec.MAX_BYTES - 4096
 """Of a control state; the rest is for its envelope."""
+
+UNPLANNED_ANNOTATION: Final = "makeway.dev/unplanned"
+"""Of the planner's Lease: see `lease_note`."""
+
+MOST_NOTE: Final = 65536
+"""Of an annotation, in bytes; all annotations of an object have 256 KiB."""
 
 _log = structlog.get_logger()
 
@@ -62,16 +69,18 @@ def state_of(
     cluster_uid: str,
     queues: tuple[str, tuple[QueueLimit, ...]] = ("", ()),
     own_namespace: str = "",
+    tolerating: Collection[str] = (),
 ) -> ControlState:
     """Return what a policy means to plugin and evictors, without a revision. Pure.
 
     `mode` is the planner's own argument: nothing may go further. `own_namespace`: makeway's, empty where that
-    is not known.
+    is not known. `tolerating`: the PriorityClasses that may exempt a pod.
     """
     limits = Limits(
         victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
     )
     queues_revision, queue_limits = queues
+    found = restrictions(policy, queues=bool(queues_revision), tolerating=tolerating)
     return ControlState(
         revision=0,
         mode=more_restrictive(mode, policy.mode),
@@ -84,6 +93,7 @@ def state_of(
         queues_revision=queues_revision,
         queues=queue_limits,
         rules=rules_of(policy),
+        unplanned=Unplanned(protecting=found.protecting, restricting=found.restricting),
         exempt_namespaces=tuple(sorted(queue_exempt_namespaces(policy, own_namespace))),
     )
 
@@ -110,6 +120,24 @@ def within_bounds(state: ControlState) -> ControlState:
     if state.rules is None or len(codec.encode(state)) <= MOST_BYTES:
         return state
     return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
+
+
+def lease_note(state: ControlState) -> str:
+    """Return what the planner's Lease says, for schedulers that reach no NATS; empty if too large. Pure.
+
+    As much of the control state as says what becomes of a pod without a plan.
+    """
+    note = ControlState(
+        revision=state.revision,
+        mode=state.mode,
+        cluster_uid=state.cluster_uid,
+        policy_revision=state.policy_revision,
+        namespace_modes=state.namespace_modes,
+        queues_revision=state.queues_revision,
+        unplanned=state.unplanned,
+    )
+    text = codec.encode(note).decode()
+    return text if len(text) <= MOST_NOTE else ""
 
 
 def about(told: int, pods: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -103,7 +103,7 @@ class Configuration:
         if verdict is not None and verdict.about is not None:
             self._recorder.record(verdict.about, event_type, reason, "Enforce", note)
 
-    def control_state(self, mode: Mode, cluster_uid: str) -> ControlState | None:
+    def control_state(self, mode: Mode, cluster_uid: str, tolerating: Collection[str]) -> ControlState | None:
         """Return what is to be in force, without a revision; None while that is not known."""
         if self.unsynced():
             return None
@@ -114,6 +114,7 @@ class Configuration:
             cluster_uid=cluster_uid,
             queues=(self.queues.revision, queue_limits(self.queues.current)),
             own_namespace=self._namespace,
+            tolerating=tolerating,
         )
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
