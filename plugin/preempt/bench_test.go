@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -67,7 +68,7 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 		for j, request := range []map[v1.ResourceName]string{small, medium, medium} {
 			p := pod(fmt.Sprintf("low-%d-%d", i, j), n.Name, 1, request).Obj()
 			pods = append(pods, p)
-			c.Removable = append(c.Removable, wire.Removable{UID: string(p.UID), Rule: ruleLowerPriority, Victim: true})
+			c.Removable = append(c.Removable, wire.Removable{UID: string(p.UID), Rule: verify.RuleLowerPriority, Victim: true})
 		}
 		reply.Candidates = append(reply.Candidates, c)
 	}
@@ -221,8 +222,8 @@ func BenchmarkFilterWithoutColumn(b *testing.B) {
 				}
 				tries++
 				b.StopTimer()
-				e.verifyFailures.forget(verificationClass(p, nil))
-				e.verifyBudget = newVerifyBudget(e.clock)
+				e.verifyFailures.Forget(verify.ClassOf(p, nil))
+				e.verifyBudget = &verify.Budget{}
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(len(w.bus.requests))/float64(tries), "requests/op")

@@ -16,6 +16,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -38,7 +39,7 @@ type pendingOrder struct {
 	requestID  string
 	decisionID string
 	pod        *v1.Pod // of a group: one member, by which all are activated
-	chosen     *verifiedCandidate
+	chosen     *verify.Candidate
 	group      *orderedGroup // nil: the order is for the pod
 	span       tracing.Span  // of the whole preemption; its outcome ends it
 }
@@ -48,7 +49,7 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 	e := &inFlightPreemption{
 		orderID:   o.id,
 		preemptor: refOf(o.pod),
-		node:      o.chosen.node,
+		node:      o.chosen.Node,
 		awaited:   map[types.UID]string{},
 		remaining: map[types.UID]time.Time{},
 		createdAt: now,
@@ -56,14 +57,14 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPre
 		span:      o.span,
 	}
 	o.group.enter(e)
-	for _, v := range o.chosen.victims {
-		e.victims = append(e.victims, v.pod.UID)
-		if !v.apart {
-			e.remaining[v.pod.UID] = time.Time{}
+	for _, v := range o.chosen.Victims {
+		e.victims = append(e.victims, v.Pod.UID)
+		if !v.Apart {
+			e.remaining[v.Pod.UID] = time.Time{}
 		}
 	}
-	for _, a := range o.chosen.awaited {
-		e.awaits(a.pod.UID, a.orderID)
+	for _, a := range o.chosen.Awaited {
+		e.awaits(a.Pod.UID, a.OrderID)
 	}
 	return e
 }
@@ -109,13 +110,13 @@ func (o *pendingOrder) by() string {
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
 // ends with the engine's context.
 func (e *engine) startCommit(order *pendingOrder) {
-	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.node, "victims", len(order.chosen.victims))
+	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
 		start := e.clock.Now()
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
-		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
-			"victims", len(order.chosen.victims), "awaited", len(order.chosen.awaited))
+		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
 		err := e.commit(ctx, order)
 		executed(operationCommit, err, e.clock.Since(start))
 		if err == nil || ctx.Err() != nil {
@@ -130,10 +131,10 @@ func (e *engine) startCommit(order *pendingOrder) {
 		}
 		if errors.Is(err, errPodGone) && order.group == nil {
 			e.inflight.abandon(order.id)
-			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "reason", err.Error())
+			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
 			return
 		}
-		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id)
+		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id)
 		var lives *orderLivesError
 		if errors.As(err, &lives) {
 			e.supersededBy(ctx, order, lives.stored)
@@ -149,7 +150,7 @@ func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored n
 	preemptor, places, _ := e.inflight.nominationsOf(order.id)
 	e.inflight.supersede(order.id)
 	e.takeOrder(ctx, stored)
-	w := activation{pod: preemptor, orderID: order.id, node: order.chosen.node, revert: true, reason: "another order for this pod is in the stream"}
+	w := activation{pod: preemptor, orderID: order.id, node: order.chosen.Node, revert: true, reason: "another order for this pod is in the stream"}
 	if order.group != nil {
 		w.members = places
 	}
@@ -202,14 +203,14 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	}
 	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
 	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
-		e.inflight.stays(order.id, v.pod.UID)
+		e.inflight.stays(order.id, v.Pod.UID)
 	}
 	if e.orders.stored() {
 		e.ordersCarried(ctx)
 	}
 	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
 	failpoint(failAfterCommit)
-	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
 		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
 	// The outcome may have been read before the order was known to be stored.
 	if outcome := e.inflight.outcome(order.id); outcome != nil {
@@ -235,7 +236,7 @@ func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly
 
 // buildOrder makes the message. Victims that wait in Permit or are being bound are left out, to be preempted in memory. One
 // whose placement was taken back meanwhile is left out too: it is pending again, and no evictor's business.
-func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *wire.EvictionOrder, inMemory []victim, err error) {
+func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *wire.EvictionOrder, inMemory []verify.Victim, err error) {
 	clusterUID, err := e.clusterUID()
 	if err != nil {
 		return nil, nil, err
@@ -257,25 +258,25 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		DecisionID: order.decisionID,
 	}
 	e.namePreemptor(message, order)
-	for _, v := range order.chosen.victims {
-		if v.violating {
+	for _, v := range order.chosen.Victims {
+		if v.Violating {
 			message.PDBViolations++
 		}
 		switch {
-		case e.placements.pending(v.pod.UID):
+		case e.placements.pending(v.Pod.UID):
 			continue
-		case e.handle.GetWaitingPod(v.pod.UID) != nil || minor.InPreBind(e.handle, v.pod.UID):
+		case e.handle.GetWaitingPod(v.Pod.UID) != nil || minor.InPreBind(e.handle, v.Pod.UID):
 			inMemory = append(inMemory, v)
 			continue
 		}
 		message.Victims = append(message.Victims, e.wireVictim(v, order))
 	}
-	for _, a := range order.chosen.awaited {
-		message.Awaited = append(message.Awaited, a.onTheWire())
+	for _, a := range order.chosen.Awaited {
+		message.Awaited = append(message.Awaited, a.OnTheWire())
 	}
 	if order.group != nil {
 		for _, pod := range order.group.terminating {
-			message.Awaited = append(message.Awaited, awaitedPod{pod: pod}.onTheWire())
+			message.Awaited = append(message.Awaited, verify.Awaited{Pod: pod}.OnTheWire())
 		}
 	}
 	return message, inMemory, nil
@@ -293,14 +294,14 @@ func (e *engine) namePreemptor(message *wire.EvictionOrder, order *pendingOrder)
 		Namespace: order.pod.Namespace, Name: order.pod.Name, UID: string(order.pod.UID),
 		Priority: priority, SchedulerName: order.pod.Spec.SchedulerName,
 	}
-	message.Node, message.NodeUID = order.chosen.node, string(order.chosen.nodeUID)
-	message.NominationsToClear = e.nominationsToClear(priority, order.chosen.node)
+	message.Node, message.NodeUID = order.chosen.Node, string(order.chosen.NodeUID)
+	message.NominationsToClear = e.nominationsToClear(priority, order.chosen.Node)
 }
 
 // preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
-func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, victims []victim) (stay []victim) {
+func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, victims []verify.Victim) (stay []verify.Victim) {
 	for _, v := range victims {
-		if !e.preemptInMemory(ctx, order, v.pod) && !e.placements.pending(v.pod.UID) {
+		if !e.preemptInMemory(ctx, order, v.Pod) && !e.placements.pending(v.Pod.UID) {
 			stay = append(stay, v)
 		}
 	}
@@ -321,7 +322,7 @@ func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victi
 	if where == "" {
 		return false
 	}
-	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
+	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
 	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by %s on node %s (in kube-scheduler memory).", order.by(), victim.Spec.NodeName)
 	return true
@@ -461,18 +462,18 @@ func (e *engine) subjectOf(order *wire.EvictionOrder) string {
 	return e.subjects.PodOrder(uid)
 }
 
-func (e *engine) wireVictim(v victim, order *pendingOrder) wire.Victim {
-	node := order.chosen.node
+func (e *engine) wireVictim(v verify.Victim, order *pendingOrder) wire.Victim {
+	node := order.chosen.Node
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if v.pod.Spec.TerminationGracePeriodSeconds != nil {
-		grace = *v.pod.Spec.TerminationGracePeriodSeconds
+	if v.Pod.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *v.Pod.Spec.TerminationGracePeriodSeconds
 	}
-	if (v.unit != "" || order.group != nil) && v.pod.Spec.NodeName != "" {
-		node = v.pod.Spec.NodeName
+	if (v.Unit != "" || order.group != nil) && v.Pod.Spec.NodeName != "" {
+		node = v.Pod.Spec.NodeName
 	}
 	return wire.Victim{
-		Namespace: v.pod.Namespace, Name: v.pod.Name, UID: string(v.pod.UID), Node: node,
-		Priority: corev1helpers.PodPriority(v.pod), GracePeriodSeconds: grace,
-		Rule: v.rule, PDBViolating: v.violating, Assumed: e.placements.isAssumed(v.pod.UID), Unit: v.unit, Closes: v.closes,
+		Namespace: v.Pod.Namespace, Name: v.Pod.Name, UID: string(v.Pod.UID), Node: node,
+		Priority: corev1helpers.PodPriority(v.Pod), GracePeriodSeconds: grace,
+		Rule: v.Rule, PDBViolating: v.Violating, Assumed: e.placements.isAssumed(v.Pod.UID), Unit: v.Unit, Closes: v.Closes,
 	}
 }

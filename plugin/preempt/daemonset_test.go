@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -32,43 +33,11 @@ func by(rule string, candidate wire.Candidate) wire.Candidate {
 	return candidate
 }
 
-func TestOnlyAPodAsTheDaemonSetControllerWritesItIsOfADaemonSet(t *testing.T) {
-	terms := func(terms ...v1.NodeSelectorTerm) *v1.Pod {
-		p := onlyOn(pod("p", "", low, small).Obj(), "")
-		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms = terms
-		return p
-	}
-	orphan := onlyOn(pod("p", "", low, small).Obj(), "n1")
-	orphan.OwnerReferences[0].Kind = "ReplicaSet"
-	forged := onlyOn(pod("p", "", low, small).Obj(), "n1")
-	forged.OwnerReferences[0].APIVersion = "nonsense.example/v1"
-	for name, c := range map[string]struct {
-		pod  *v1.Pod
-		want string
-	}{
-		"as the controller writes it": {onlyOn(pod("p", "", low, small).Obj(), "n1"), "n1"},
-		"the same node twice":         {terms(named("n1"), named("n1")), "n1"},
-		"no DaemonSet":                {orphan, ""},
-		"a kind of another group":     {forged, ""},
-		"no affinity":                 {pod("p", "", low, small).Obj(), ""},
-		"no term":                     {terms(), ""},
-		"two nodes":                   {terms(named("n1", "n2")), ""},
-		"another node too":            {terms(named("n1"), named("n2")), ""},
-		"a term without a node too":   {terms(named("n1"), v1.NodeSelectorTerm{}), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := daemonSetNode(c.pod); got != c.want {
-				t.Errorf("bound to %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // Case RN-8 of docs/conformance.md.
 func TestAnEqualPriorityVictimOfADaemonSetPodPassesUnchanged(t *testing.T) {
 	p := onlyOn(pod("p", "", low, large).Obj(), "n1")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
-	w.bus.plan = answers(by(ruleDaemonSetMultiple, candidate("n1", "!a")))
+	w.bus.plan = answers(by(verify.RuleDaemonSetMultiple, candidate("n1", "!a")))
 
 	expectVictims(t, w.nominated(p, "n1"), "a")
 }
@@ -77,7 +46,7 @@ func TestTheOnePodThatSingleChoseGoesThoughACheaperOneMightDo(t *testing.T) {
 	p := onlyOn(pod("p", "", high, small).Obj(), "n1")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("near", "n1", mid, small).Obj(),
 		pod("far", "n1", low, large).Obj(), pod("other", "n1", mid, small).Obj())
-	w.bus.plan = answers(by(ruleDaemonSetSingle, candidate("n1", "other", "!near", "far")))
+	w.bus.plan = answers(by(verify.RuleDaemonSetSingle, candidate("n1", "other", "!near", "far")))
 
 	expectVictims(t, w.nominated(p, "n1"), "near")
 }
@@ -91,7 +60,7 @@ func TestAPlannersWordAloneMakesNoPodGoForOneOfADaemonSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, c.pod, c.victim)
-			w.bus.plan = answers(by(ruleDaemonSetSingle, candidate("n1", "!a")))
+			w.bus.plan = answers(by(verify.RuleDaemonSetSingle, candidate("n1", "!a")))
 
 			if result, _ := w.cycle(c.pod); result != nil && result.NominatedNodeName != "" {
 				t.Errorf("nominated to %s", result.NominatedNodeName)
@@ -104,7 +73,7 @@ func TestNoMorePodsGoThanThePlanAllowsWhateverTheFiltersNeed(t *testing.T) {
 	for _, most := range []int{0, 2, 1} {
 		p := onlyOn(pod("p", "", high, whole).Obj(), "n1")
 		w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, medium).Obj(), pod("b", "n1", mid, medium).Obj())
-		c := by(ruleDaemonSetMultiple, candidate("n1", "b", "!a"))
+		c := by(verify.RuleDaemonSetMultiple, candidate("n1", "b", "!a"))
 		c.MaxVictims = int64(most)
 		w.bus.plan = answers(c)
 

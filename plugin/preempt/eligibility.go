@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -77,59 +78,12 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	if err != nil {
 		return nil
 	}
-	now := pl.engine.clock.Now()
-	var until time.Time
-	for _, info := range node.GetPods() {
-		other := info.GetPod()
-		if !mayDisplace(pod, other, nominated) || !terminatingByPreemption(other) {
-			continue
-		}
-		if deadline := other.DeletionTimestamp.Add(leavingSlack); !overdue(other, now) && deadline.After(until) {
-			until = deadline
-		}
-	}
+	until := verify.PreemptedUntil(pod, node, pl.engine.clock.Now())
 	if until.IsZero() {
 		return nil
 	}
 	pl.engine.retry.postpone(refOf(pod), until)
 	return &preemptResult{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
-}
-
-// terminatingByPreemption reports whether a pod is being deleted because a scheduler preempted it.
-func terminatingByPreemption(pod *v1.Pod) bool {
-	if pod.DeletionTimestamp == nil {
-		return false
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == v1.DisruptionTarget {
-			return condition.Status == v1.ConditionTrue && condition.Reason == v1.PodReasonPreemptionByScheduler
-		}
-	}
-	return false
-}
-
-// overdue reports whether a pod that is being deleted should have left: its deletionTimestamp, which is when
-// the grace period ends, is more than a minute ago. Its kubelet may be dead.
-func overdue(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && !now.Before(overdueAt(pod))
-}
-
-// overdueAt is from when on a pod that is being deleted is overdue.
-func overdueAt(pod *v1.Pod) time.Time { return pod.DeletionTimestamp.Add(leavingSlack) }
-
-// terminating reports whether a pod is being deleted and still expected to leave.
-func terminating(pod *v1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && now.Before(overdueAt(pod))
-}
-
-// lastOverdueAt is when the last of some terminating pods is no longer expected to leave.
-func lastOverdueAt(pods []*v1.Pod) (last time.Time) {
-	for _, pod := range pods {
-		if at := overdueAt(pod); at.After(last) {
-			last = at
-		}
-	}
-	return last
 }
 
 // holds reports whether the cycle's snapshot has a pod on a node.
@@ -152,12 +106,12 @@ func refOf(pod *v1.Pod) wire.PodRef {
 
 // recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
 type recalled struct {
-	wait      *preemptResult     // why the pod waits; nil: a plan may be asked for, with the fields below
-	potential potential          // the nodes where preemption may help, without those where orders for it have just failed
-	failed    map[string]failure // nodes that failed verification in cycles before
-	refused   []string           // pods to leave out, since they could not be evicted
-	full      bool               // the columns are set aside: a refusal was wrong
-	retryAt   time.Time          // when a node or pod that is left out for now may be tried; zero: none is
+	wait      *preemptResult            // why the pod waits; nil: a plan may be asked for, with the fields below
+	potential potential                 // the nodes where preemption may help, without those where orders for it have just failed
+	failed    map[string]verify.Failure // nodes that failed verification in cycles before
+	refused   []string                  // pods to leave out, since they could not be evicted
+	full      bool                      // the columns are set aside: a refusal was wrong
+	retryAt   time.Time                 // when a node or pod that is left out for now may be tried; zero: none is
 }
 
 // recall asks every memory of earlier attempts once: whether the pod waits, and what its plan leaves out. A pod that
@@ -178,7 +132,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
-	known.full = pl.engine.samples.full(pod.UID)
+	known.full = pl.engine.samples.Full(pl.engine.clock.Now(), pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
 	known.failed = pl.failedBefore(pod, known.refused, nodes)
@@ -190,17 +144,17 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 }
 
 // failedBefore returns the nodes that failed verification for pods of a pod's class and have not changed since.
-func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInfoLister) map[string]failure {
-	memory := pl.engine.verifyFailures
-	if memory.isEmpty() {
-		return map[string]failure{}
+func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInfoLister) map[string]verify.Failure {
+	memory, now := pl.engine.verifyFailures, pl.engine.clock.Now()
+	if memory.IsEmpty(now) {
+		return map[string]verify.Failure{}
 	}
-	return memory.of(verificationClass(pod, refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
+	return memory.Of(now, verify.ClassOf(pod, refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
 }
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.full(pod)
+	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

@@ -28,6 +28,7 @@ import (
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -55,12 +56,12 @@ type engine struct {
 	placements     *placements
 	retry          *retries
 	nodeBackoff    *nodeBackoff
-	verifyFailures *verifyFailures
-	verifyBudget   *verifyBudget
+	verifyFailures *verify.Failures
+	verifyBudget   *verify.Budget
 	unevictable    *unevictable
 	recentVictims  *recentVictims
 	reservations   *heldReservations
-	samples        *samples
+	samples        *verify.Samples
 	orders         *orderBreaker
 	perNamespace   *namespaceBreakers
 	reverted       *reverted
@@ -160,12 +161,12 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		inflight:        newInflight(),
 		placements:      newPlacements(),
 		nodeBackoff:     newNodeBackoff(clock),
-		verifyFailures:  newVerifyFailures(clock),
-		verifyBudget:    newVerifyBudget(clock),
+		verifyFailures:  verify.NewFailures(),
+		verifyBudget:    &verify.Budget{},
 		unevictable:     newUnevictable(clock),
 		recentVictims:   newRecentVictims(),
 		reservations:    newHeldReservations(),
-		samples:         newSamples(clock),
+		samples:         verify.NewSamples(),
 		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
 		perNamespace:    newNamespaceBreakers(clock, args.NotAfter.Duration),
 		reverted:        newReverted(),
@@ -293,7 +294,7 @@ func (e *engine) forget(uid types.UID) {
 	e.retry.forget(uid)
 	e.nodeBackoff.forget(uid)
 	e.unevictable.forget(uid)
-	e.samples.forget(uid)
+	e.samples.Forget(uid)
 	e.reverted.forget(uid)
 	e.delays.forget(uid)
 	e.endReservation(uid)

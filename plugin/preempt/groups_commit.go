@@ -63,7 +63,7 @@ func (e *inFlightPreemption) enterGroup(group *wire.OrderedGroup, members []wire
 // could not roll it back.
 func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) error {
 	if order.group == nil {
-		return e.placements.awaitNomination(ctx, order.pod.UID, order.chosen.node)
+		return e.placements.awaitNomination(ctx, order.pod.UID, order.chosen.Node)
 	}
 	for _, m := range order.group.members {
 		err := e.placements.awaitNomination(ctx, types.UID(m.UID), m.Node)
@@ -171,7 +171,7 @@ func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
 		e.inflight.forget(change.UID)
 		e.nodeBackoff.forget(change.UID)
-		e.verifyFailures.forget(string(change.UID))
+		e.verifyFailures.Forget(string(change.UID))
 		e.unevictable.forget(change.UID)
 	}
 }

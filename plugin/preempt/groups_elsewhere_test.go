@@ -12,6 +12,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -56,7 +57,7 @@ func rackWorld(t *testing.T) (*world, *gangCycle, *wire.GroupPlan) {
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	plan := gangPlan("n1")
 	plan.Victims = append(plan.Victims, wire.GroupVictim{
-		UID: "v2", Node: "n2", Rule: ruleLowerPriority,
+		UID: "v2", Node: "n2", Rule: verify.RuleLowerPriority,
 		Closes: &wire.ClosedDomain{Rule: "podAntiAffinity", Key: rackKey, Value: "r1"},
 	})
 	w.bus.group = plans(plan)
@@ -86,7 +87,7 @@ func TestAVictimOnANodeOfNoMemberGoesForTheRackThatItKeepsClosed(t *testing.T) {
 
 func TestAVictimOnANodeOfNoMemberThatClosesNothingIsOfferedBack(t *testing.T) {
 	w, c, plan := rackWorld(t)
-	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v4", Node: "n2", Rule: ruleLowerPriority, Closes: plan.Victims[1].Closes})
+	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v4", Node: "n2", Rule: verify.RuleLowerPriority, Closes: plan.Victims[1].Closes})
 
 	if _, status := w.gang(c); !status.IsSuccess() {
 		t.Fatal(status)

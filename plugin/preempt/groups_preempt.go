@@ -15,6 +15,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -190,14 +191,8 @@ func (a *groupAttempt) waitsForOthersVictims() (*preemptResult, map[types.Namesp
 			continue
 		}
 		looked[name] = true
-		for _, info := range node.GetPods() {
-			other := info.GetPod()
-			if !mayDisplace(pod, other, name) || !terminatingByPreemption(other) || overdue(other, now) {
-				continue
-			}
-			if deadline := other.DeletionTimestamp.Add(leavingSlack); deadline.After(until) {
-				until = deadline
-			}
+		if deadline := verify.PreemptedUntil(pod, node, now); deadline.After(until) {
+			until = deadline
 		}
 	}
 	if until.IsZero() {
@@ -239,7 +234,7 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 		return &preemptResult{kind: endError, message: err.Error()}
 	}
 	nodes := a.handle.SnapshotSharedLister().NodeInfos()
-	failed := a.engine.verifyFailures.of(string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
+	failed := a.engine.verifyFailures.Of(a.engine.clock.Now(), string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
 	hosts := 0
 	a.leftOut = make([]map[string]bool, len(a.classes))
 	for i, class := range a.classes {
@@ -258,8 +253,10 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 }
 
 // find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
-func (a *groupAttempt) find(ctx context.Context) (*verifiedGroup, *wire.GroupPlanReply, *preemptResult) {
-	ended := func(end preemptResult) (*verifiedGroup, *wire.GroupPlanReply, *preemptResult) { return nil, nil, &end }
+func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.GroupPlanReply, *preemptResult) {
+	ended := func(end preemptResult) (*verify.GroupPlacement, *wire.GroupPlanReply, *preemptResult) {
+		return nil, nil, &end
+	}
 	for asked := 1; ; asked++ {
 		a.asked = a.engine.retry.now()
 		reply, err := a.askPlan(ctx)
@@ -273,19 +270,33 @@ func (a *groupAttempt) find(ctx context.Context) (*verifiedGroup, *wire.GroupPla
 		if err == nil {
 			return verified, reply, nil
 		}
-		var why *misfit
+		var why *verify.Misfit
 		if !errors.As(err, &why) {
 			a.engine.retry.planUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endError, message: beginning(err.Error(), maxMessageBytes)})
+			return ended(preemptResult{kind: endError, message: wire.Beginning(err.Error(), maxMessageBytes)})
 		}
-		if why.node != "" {
+		if why.Node != "" {
 			a.leaveOut(why)
 		}
-		if why.node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
+		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
 			a.engine.retry.planUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + beginning(why.message, maxMessageBytes)})
+			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + wire.Beginning(why.Message, maxMessageBytes)})
 		}
 	}
+}
+
+// verify has the scheduler place the group by a plan.
+func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verify.GroupPlacement, error) {
+	start := time.Now()
+	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
+	v := verify.GroupVerifier{
+		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
+		Remover: a.engine.inflight.remover, Refused: set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
+	}
+	for _, class := range a.classes {
+		v.Classes = append(v.Classes, class.pods)
+	}
+	return v.Verify(ctx, plan)
 }
 
 // observe asks the planner and does not wait, as attempt.observe does.
@@ -299,12 +310,12 @@ func (a *groupAttempt) observe() preemptResult {
 }
 
 // leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
-func (a *groupAttempt) leaveOut(why *misfit) {
+func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 	for _, nodes := range a.leftOut {
-		nodes[why.node] = true
+		nodes[why.Node] = true
 	}
-	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.node); ok {
-		a.engine.verifyFailures.add(string(a.group.UID), why.node, why.failure, generation)
+	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.Node); ok {
+		a.engine.verifyFailures.Add(a.engine.clock.Now(), string(a.group.UID), why.Node, why.Failure, generation)
 	}
 }
 
@@ -314,7 +325,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "the planner does not say why"}
 	}
-	message := beginning(refusal.Message, maxMessageBytes)
+	message := wire.Beginning(refusal.Message, maxMessageBytes)
 	switch {
 	case reply.Status == wire.StatusNotSynced && slices.Contains(unaskableReasons, refusal.Reason):
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
@@ -343,51 +354,51 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 
 // nominate marks the group as preempting, before its members come back to the queue, and leaves the rest to a goroutine. Where
 // nothing has to go the nominations alone place the group: the scheduler looked at members one by one, and the plan at all.
-func (a *groupAttempt) nominate(verified *verifiedGroup, reply *wire.GroupPlanReply) preemptResult {
+func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.GroupPlanReply) preemptResult {
 	e, now := a.engine, a.engine.clock.Now()
 	for _, pod := range a.group.Waiting {
 		e.retry.ordered(pod.UID)
 	}
-	e.verifyFailures.forget(string(a.group.UID))
-	if verified.needsNothing() {
+	e.verifyFailures.Forget(string(a.group.UID))
+	if verified.NeedsNothing() {
 		a.span.End(nil, "result", endNominated)
-		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.places))}
+		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.Places))}
 	}
-	if len(verified.victims)+len(verified.awaited) == 0 {
-		until := lastOverdueAt(verified.terminating)
+	if len(verified.Victims)+len(verified.Awaited) == 0 {
+		until := verify.LastOverdueAt(verified.Terminating)
 		e.retry.postpone(a.one(), until)
-		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.terminating, fmt.Sprintf("for %d members", len(verified.places)), until)}
+		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.Terminating, fmt.Sprintf("for %d members", len(verified.Places)), until)}
 	}
 	order := &pendingOrder{
 		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID,
 		pod:    a.group.Waiting[0],
-		chosen: &verifiedCandidate{victims: verified.victims, awaited: verified.awaited},
+		chosen: &verify.Candidate{Victims: verified.Victims, Awaited: verified.Awaited},
 		span:   a.span,
 		group: &orderedGroup{
 			OrderedGroup: wire.OrderedGroup{
 				Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
 				SchedulerName: a.group.Waiting[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
 			},
-			members: verified.places, terminating: verified.terminating,
+			members: verified.Places, terminating: verified.Terminating,
 		},
 	}
 	e.orderBegins(a.group.Namespace, order.id)
 	e.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
-	victimsPerOrder.Observe(float64(len(verified.victims)))
+	victimsPerOrder.Observe(float64(len(verified.Victims)))
 	failpoint(failNominated)
 	e.startCommit(order)
-	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.places), len(verified.victims))}
+	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
 }
 
 // nominations are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
-func (a *groupAttempt) nominations(verified *verifiedGroup) map[types.NamespacedName]string {
+func (a *groupAttempt) nominations(verified *verify.GroupPlacement) map[types.NamespacedName]string {
 	nodes := make(map[types.NamespacedName]string, len(a.group.Waiting))
 	for _, pod := range a.group.Waiting {
 		if pod.Status.NominatedNodeName != "" {
 			nodes[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = ""
 		}
 	}
-	for _, place := range verified.places {
+	for _, place := range verified.Places {
 		nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
 	}
 	return nodes

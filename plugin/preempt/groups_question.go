@@ -15,6 +15,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -127,7 +128,7 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 	if err != nil {
 		return err
 	}
-	ctx = withPins(ctx, &pins{probe: true})
+	ctx = verify.WithPins(ctx, &verify.Pins{Probe: true})
 	for _, class := range classes {
 		state, only, status := cycle.Filters(ctx, class.pods[0])
 		switch {

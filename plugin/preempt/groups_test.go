@@ -25,6 +25,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -177,7 +178,7 @@ func gangPlan(nodes ...string) *wire.GroupPlan {
 	plan := &wire.GroupPlan{}
 	for _, name := range nodes {
 		plan.Placements = append(plan.Placements, wire.MemberPlacement{Node: name, Count: 1})
-		plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v" + name[1:], Node: name, Rule: ruleLowerPriority})
+		plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v" + name[1:], Node: name, Rule: verify.RuleLowerPriority})
 	}
 	return plan
 }
@@ -494,7 +495,7 @@ func TestAVictimThatIsNotNeededStays(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"), pod("idle", "n1", low, nil).Obj())
 	c.group.Waiting = c.group.Waiting[:1]
 	plan := gangPlan("n1")
-	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "idle", Node: "n1", Rule: ruleLowerPriority})
+	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "idle", Node: "n1", Rule: verify.RuleLowerPriority})
 	w.bus.group = plans(plan)
 
 	_, status := w.gang(c)
@@ -548,7 +549,7 @@ func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	w.bus.group = plans(&wire.GroupPlan{
 		Placements: []wire.MemberPlacement{{Node: "n1", Count: 1}},
-		Victims:    []wire.GroupVictim{{UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
+		Victims:    []wire.GroupVictim{{UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
 	})
 
 	if _, status := w.gang(c); !status.IsSuccess() {
@@ -586,7 +587,7 @@ func TestAPlanThatTakesWhatItMayNotIsRefused(t *testing.T) {
 		"a pod that is not there":  func(p *wire.GroupPlan) { p.Victims[0].UID = "other" },
 		"a rule that is not known": func(p *wire.GroupPlan) { p.Victims[0].Rule = "because" },
 		"a pod of the same priority": func(p *wire.GroupPlan) {
-			p.Victims[0] = wire.GroupVictim{UID: "mate", Node: "n1", Rule: ruleLowerPriority}
+			p.Victims[0] = wire.GroupVictim{UID: "mate", Node: "n1", Rule: verify.RuleLowerPriority}
 		},
 		"fewer members than must be":   func(p *wire.GroupPlan) { p.Placements = p.Placements[:1] },
 		"more members than there are":  func(p *wire.GroupPlan) { p.Placements[0].Count = 3 },
@@ -785,7 +786,7 @@ func (w *world) groupStored() *wire.EvictionOrder {
 		Fence:   wire.Fence{Kind: "kv", Name: "x", Epoch: 1},
 		Group:   &wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid", Priority: high, SchedulerName: "default-scheduler", MustPlace: 2},
 		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
-		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: ruleLowerPriority}},
+		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
 	}
 	data, err := wire.WrapOrder(order, "other", nil)
 	if err != nil {

@@ -185,7 +185,7 @@ func TestAVictimsGracePeriodBeyondReasonDoesNotOverflow(t *testing.T) {
 	for _, grace := range []int64{-1 << 63, -1, 1<<63 - 1} {
 		until := leavingUntil(&wire.Outcome{Victims: []wire.VictimOutcome{{GracePeriodSeconds: grace}}}, now)
 
-		if until.Before(now.Add(leavingSlack)) {
+		if until.Before(now.Add(wire.LeavingSlack)) {
 			t.Errorf("grace %d: until %s", grace, until)
 		}
 	}

@@ -22,9 +22,6 @@ const (
 	// gateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
 	// nothing after notAfter, so nothing is in flight any more.
 	gateSlack = 2 * time.Second
-	// leavingSlack is how long beyond its grace period a victim may take to leave before its
-	// preemptor is let go: its kubelet may be dead.
-	leavingSlack = 60 * time.Second
 	// settle is how long after the pod informer's delete event a victim counts as gone from the scheduler's cache: its own
 	// handler of that event runs beside the plugin's.
 	settle = 5 * time.Millisecond

@@ -264,7 +264,7 @@ func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
 			grace = max(grace, min(v.GracePeriodSeconds, longestGrace))
 		}
 	}
-	return from.Add(time.Duration(grace)*time.Second + leavingSlack)
+	return from.Add(time.Duration(grace)*time.Second + wire.LeavingSlack)
 }
 
 // misroutedError is a message that can be read, and that no writer of this cluster would have put where it is.

@@ -61,12 +61,12 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 	switch {
 	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
-		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + beginning(reply.Refusal.Message, maxMessageBytes)})
+		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, maxMessageBytes)})
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
-			message = beginning(refusal.Message, maxMessageBytes)
+			message = wire.Beginning(refusal.Message, maxMessageBytes)
 		}
 		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:

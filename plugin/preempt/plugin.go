@@ -18,6 +18,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -105,7 +106,7 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 // rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
-	if pinsOf(ctx) != nil {
+	if verify.PinsOf(ctx) != nil {
 		return nil
 	}
 	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
@@ -122,7 +123,7 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // the scheduler takes it out of its cache right after.
 func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
-	if pinsOf(ctx) != nil {
+	if verify.PinsOf(ctx) != nil {
 		return
 	}
 	pl.engine.placements.unassume(pod.UID)

@@ -13,6 +13,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -155,8 +156,8 @@ type attempt struct {
 // better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
 // nodes that failed, in pieces that grow, after the nodes that no plan helps on have been left out all at once. It ends where one
 // stands, none is left, or the time is over or that of all pods: then the next plugin may act, and the next cycle goes on.
-func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply *wire.PlanReply, end *preemptResult) {
-	ended := func(end preemptResult) ([]*verifiedCandidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
+func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *wire.PlanReply, end *preemptResult) {
+	ended := func(end preemptResult) ([]*verify.Candidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
 	start, budget := a.engine.clock.Now(), a.engine.verifyBudget
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
@@ -169,7 +170,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
 		return ended(a.observe())
-	case len(a.failed) > 0 && !budget.isOpen():
+	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()):
 		return ended(a.unfinished(false))
 	}
 	reply, end = a.plan(ctx, piece)
@@ -177,14 +178,14 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 		return nil, nil, end
 	}
 	passed, judged := a.verify(ctx, reply, piece)
-	pay := sync.OnceFunc(func() { budget.spent(a.engine.clock.Since(start)) })
+	pay := sync.OnceFunc(func() { budget.Spent(a.engine.clock.Now(), a.engine.clock.Since(start)) })
 	if len(passed) == 0 {
 		defer pay()
 	}
-	done := len(passed) > 0 && (passed[0].asPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
+	done := len(passed) > 0 && (passed[0].AsPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
 	// A planner that names what it was asked to leave out is not asked forever.
 	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
-		if len(passed) == 0 && !budget.isOpen() {
+		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
 			break
 		}
 		if piece >= a.args.MaxCandidates && !a.sieved {
@@ -201,7 +202,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 			}
 			break
 		}
-		var others []*verifiedCandidate
+		var others []*verify.Candidate
 		if others, judged = a.verify(ctx, again, piece); len(others) > 0 {
 			passed, reply = others, again
 		}
@@ -220,6 +221,12 @@ func (a *attempt) find(ctx context.Context) (passed []*verifiedCandidate, reply 
 	return ended(a.unfinished(true))
 }
 
+// Of the pieces in which the planner is asked for candidates: each is so much larger than the one before, up to the most.
+const (
+	pieceGrowth = 8
+	mostInPiece = 1024
+)
+
 // nextPiece is how many candidates are asked for where none of so many stood.
 func nextPiece(piece, most int) int {
 	if piece < most {
@@ -232,7 +239,7 @@ func nextPiece(piece, most int) int {
 func (a *attempt) left() potential { return a.potential.without(namesOf(a.failed), a.nodes) }
 
 // namesOf are the names of nodes that failed.
-func namesOf(failed map[string]failure) map[string]bool {
+func namesOf(failed map[string]verify.Failure) map[string]bool {
 	names := make(map[string]bool, len(failed))
 	for name := range failed {
 		names[name] = true
@@ -243,13 +250,13 @@ func namesOf(failed map[string]failure) map[string]bool {
 // nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
 // leaves the rest to a goroutine. Where terminating pods alone make the room there is nothing to order: the pod is nominated,
 // and nothing holds it. The scheduler's own events wake it as they leave, and it is tried again when they are overdue.
-func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preemptResult {
+func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemptResult {
 	now := a.engine.clock.Now()
-	if leaving := best.terminatingAlone(); len(leaving) > 0 {
-		until := lastOverdueAt(leaving)
+	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
+		until := verify.LastOverdueAt(leaving)
 		a.engine.reverted.forget(a.pod.UID)
 		a.engine.retry.postpone(refOf(a.pod), until)
-		return preemptResult{kind: endAwaiting, node: best.node, message: roomOnItsWay(leaving, "on node "+best.node, until)}
+		return preemptResult{kind: endAwaiting, node: best.Node, message: roomOnItsWay(leaving, "on node "+best.Node, until)}
 	}
 	order := &pendingOrder{
 		id:         wire.NewOrderID(now),
@@ -263,25 +270,11 @@ func (a *attempt) nominate(best *verifiedCandidate, reply *wire.PlanReply) preem
 	a.engine.reverted.forget(a.pod.UID)
 	a.engine.orderBegins(a.pod.Namespace, order.id)
 	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
-	victimsPerOrder.Observe(float64(len(best.victims)))
-	metrics.PreemptionVictims.Observe(float64(len(best.victims)))
+	victimsPerOrder.Observe(float64(len(best.Victims)))
+	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
 	failpoint(failNominated)
 	a.engine.startCommit(order)
-	return preemptResult{kind: endNominated, node: best.node}
-}
-
-// terminatingAlone are the pods that make the room, where all of them are terminating; none otherwise.
-func (c *verifiedCandidate) terminatingAlone() (pods []*v1.Pod) {
-	if len(c.victims) > 0 {
-		return nil
-	}
-	for _, one := range c.awaited {
-		if one.orderID != "" {
-			return nil
-		}
-		pods = append(pods, one.pod)
-	}
-	return pods
+	return preemptResult{kind: endNominated, node: best.Node}
 }
 
 // roomOnItsWay says what a pod or group waits for that no pod has to be evicted for.

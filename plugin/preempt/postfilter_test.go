@@ -20,6 +20,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -290,7 +291,7 @@ func TestTheOrderIsCommittedOnlyWhenTheNominationShows(t *testing.T) {
 		order.NotAfter.Sub(order.CreatedAt.Time) != time.Minute || len(order.Victims) != 1 {
 		t.Errorf("order %+v", order)
 	}
-	if v := order.Victims[0]; v.UID != "a" || v.Priority != mid || v.Rule != ruleLowerPriority || v.GracePeriodSeconds != 30 || v.Assumed {
+	if v := order.Victims[0]; v.UID != "a" || v.Priority != mid || v.Rule != verify.RuleLowerPriority || v.GracePeriodSeconds != 30 || v.Assumed {
 		t.Errorf("victim %+v", v)
 	}
 }

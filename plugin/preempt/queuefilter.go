@@ -13,6 +13,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -74,8 +75,8 @@ var errGatePanic = errors.New("makeway: a panic was recovered in the queue gate,
 // where the pod may pass, so that nothing else here costs anything in its cycle.
 func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (result *fwk.PreFilterResult, status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_filter", func() { status = fwk.AsStatus(errGatePanic) })
-	if trial := pinsOf(ctx); trial != nil {
-		return trial.preFilter(pod)
+	if trial := verify.PinsOf(ctx); trial != nil {
+		return trial.PreFilter(pod)
 	}
 	pl.engine.leadership.leads.Store(true)
 	if pl.engine.control.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
@@ -130,8 +131,8 @@ func (pl *MakeWay) AddPod(ctx context.Context, state fwk.CycleState, _ *v1.Pod, 
 // In an ordinary cycle it is never asked: a pod that passes the gate skips it, and one that is kept out has no node looked at.
 func (pl *MakeWay) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "filter", func() { status = fwk.AsStatus(errGatePanic) })
-	if trial := pinsOf(ctx); trial != nil {
-		return trial.filter(pod, node)
+	if trial := verify.PinsOf(ctx); trial != nil {
+		return trial.Filter(pod, node)
 	}
 	rejected := queuegate.RejectionOf(state)
 	if rejected == nil || rejected.Fits() {

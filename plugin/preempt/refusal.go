@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -19,6 +19,9 @@ const (
 	maxMessageBytes = 1024
 	maxDependencies = 64
 )
+
+// verifyPause is how long verification waits at least that was not finished in one cycle.
+const verifyPause = time.Second
 
 // refusal ends an attempt that the planner has refused: it says so of the nodes that are left, and those that failed
 // were judged by the scheduler's filters.
@@ -36,13 +39,13 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	message := beginning(refusal.Message, maxMessageBytes)
+	message := wire.Beginning(refusal.Message, maxMessageBytes)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
 		if soon := a.engine.clock.Now().Add(planUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
 			retryAt = soon
 		}
-		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", summary(a.failed))
+		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
 	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]
 	if queuegate.RejectionOf(a.state) != nil {
@@ -61,20 +64,20 @@ func (a *attempt) unverifiable() preemptResult {
 	a.settle()
 	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
 	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
-		a.potential.count, summary(a.failed))}
+		a.potential.count, verify.Summary(a.failed))}
 }
 
 // settle has a later try of the class start anew.
 func (a *attempt) settle() {
 	if len(a.failed) > 0 {
-		a.engine.verifyFailures.settle(a.ownClass())
+		a.engine.verifyFailures.Settle(a.engine.clock.Now(), a.ownClass())
 	}
 }
 
 // unfinished ends an attempt whose time, or that of all pods, was over while nodes were left. The pod is tried again once there is
 // time, and goes on with those; each further try that did not begin waits longer.
 func (a *attempt) unfinished(begun bool) preemptResult {
-	goesOn := a.engine.verifyBudget.opensAt()
+	goesOn := a.engine.verifyBudget.OpensAt()
 	if soonest := a.engine.clock.Now().Add(verifyPause); goesOn.Before(soonest) {
 		goesOn = soonest
 	}
@@ -84,20 +87,12 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		a.engine.retry.planUnavailable(refOf(a.pod), goesOn)
 	}
 	if len(a.failed) > 0 {
-		a.engine.verifyFailures.keepUntil(a.ownClass(), goesOn)
+		a.engine.verifyFailures.KeepUntil(a.ownClass(), goesOn)
 	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.count-a.left().count, a.potential.count)
 	if len(a.failed) > 0 {
-		message += ": " + summary(a.failed)
+		message += ": " + verify.Summary(a.failed)
 	}
 	return preemptResult{kind: endUnfinished, message: message}
-}
-
-// beginning cuts a text to so many bytes, between characters.
-func beginning(text string, bytes int) string {
-	if len(text) <= bytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:bytes], "") + "…"
 }

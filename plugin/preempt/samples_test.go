@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -56,7 +55,7 @@ func TestARefusalWhoseSampleDoesNotStandIsFinal(t *testing.T) {
 			if status.Code() != fwk.UnschedulableAndUnresolvable || result.Mode() != fwk.ModeOverride {
 				t.Errorf("result %+v, status %v", result, status)
 			}
-			if w.plugin.engine.samples.full(p.UID) {
+			if w.plugin.engine.samples.Full(time.Now(), p.UID) {
 				t.Error("the pod is tried in full")
 			}
 		})
@@ -66,34 +65,11 @@ func TestARefusalWhoseSampleDoesNotStandIsFinal(t *testing.T) {
 func TestOneSampleAMinuteIsVerified(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.bus.plan = refusesWith(candidate("n1", "a"))
-	if !w.plugin.engine.samples.due() {
+	if !w.plugin.engine.samples.Due(time.Now()) {
 		t.Fatal("the first is not verified")
 	}
 
 	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Errorf("a second one was verified: %v", status)
-	}
-
-	fake := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	s := newSamples(fake)
-	s.due()
-	fake.SetTime(fake.Now().Add(sampleEvery))
-	if !s.due() || s.due() {
-		t.Error("not one a minute")
-	}
-}
-
-func TestAPodIsTriedInFullForSomeTime(t *testing.T) {
-	fake := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	s := newSamples(fake)
-	s.missed("p")
-	if !s.full("p") || s.full("q") {
-		t.Error("not this pod alone")
-	}
-
-	fake.SetTime(fake.Now().Add(fullFor))
-
-	if s.full("p") || len(s.inFull) != 0 {
-		t.Error("without end")
 	}
 }

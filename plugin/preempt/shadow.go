@@ -22,6 +22,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -164,14 +165,14 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
 		return reply, nil
 	}
-	v := &verifier{handle: filters, state: state, pod: pod, now: time.Now(), remover: removerAmong(request.LiveOrders), refused: set(request.RefusedVictims)}
+	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removerAmong(request.LiveOrders), Refused: set(request.RefusedVictims)}
 	// All of them: who asks may leave out nodes on which its last orders failed.
-	passed, failed := v.verify(ctx, reply, len(chosen), true, func(found []*verifiedCandidate) { rank(found, v.now) })
+	passed, failed := v.Verify(ctx, reply, len(chosen), true, func(found []*verify.Candidate) { verify.Rank(found, v.Now) })
 	if ctx.Err() != nil && len(passed) == 0 {
 		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
 	}
 	if len(passed) == 0 {
-		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "no candidate stands before the scheduler's own filters: "+summary(failed)), nil
+		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "no candidate stands before the scheduler's own filters: "+verify.Summary(failed)), nil
 	}
 	verified := *reply
 	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil
@@ -244,7 +245,7 @@ func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Plan
 func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {
 	return &wire.PlanReply{
 		APIVersion: wire.APIVersion, RequestID: request.RequestID, Planner: "shadow/" + s.identity, Status: status,
-		Refusal: &wire.Refusal{Reason: reason, Message: beginning(message, maxMessageBytes)},
+		Refusal: &wire.Refusal{Reason: reason, Message: wire.Beginning(message, maxMessageBytes)},
 	}
 }
 
@@ -263,7 +264,7 @@ func removerAmong(orders []wire.LiveOrder) func(orderID string, uid types.UID) s
 }
 
 // asCandidates writes what stands as a planner would: what may be removed, in its order, with the victims marked.
-func asCandidates(passed []*verifiedCandidate, reply *wire.PlanReply, most int) []wire.Candidate {
+func asCandidates(passed []*verify.Candidate, reply *wire.PlanReply, most int) []wire.Candidate {
 	planned := map[string]wire.Candidate{}
 	for _, candidate := range append(append([]wire.Candidate{}, reply.Unmodelled...), reply.Candidates...) {
 		planned[candidate.Node] = candidate
@@ -272,21 +273,21 @@ func asCandidates(passed []*verifiedCandidate, reply *wire.PlanReply, most int) 
 	for _, found := range passed[:min(len(passed), max(most, 0))] {
 		goes := map[string]bool{}
 		violations := 0
-		for _, one := range found.victims {
-			goes[string(one.pod.UID)] = true
-			if one.violating {
+		for _, one := range found.Victims {
+			goes[string(one.Pod.UID)] = true
+			if one.Violating {
 				violations++
 			}
 		}
-		candidate := planned[found.node]
+		candidate := planned[found.Node]
 		removable := make([]wire.Removable, 0, len(candidate.Removable))
 		for _, one := range candidate.Removable {
 			one.Victim = goes[one.UID]
 			removable = append(removable, one)
 		}
 		var awaited []wire.Awaited
-		for _, one := range found.awaited {
-			awaited = append(awaited, one.onTheWire())
+		for _, one := range found.Awaited {
+			awaited = append(awaited, one.OnTheWire())
 		}
 		candidate.Removable, candidate.Awaited, candidate.PDBViolations = removable, awaited, int64(violations)
 		candidates = append(candidates, candidate)

@@ -51,7 +51,7 @@ func TestWhereTerminatingPodsAloneMakeTheRoomThePodIsNominatedAndNothingIsOrdere
 
 func TestAPodThatAwaitsTerminatingPodsIsTriedAgainWhenTheyAreOverdue(t *testing.T) {
 	p := pod("p", "", high, whole).Obj()
-	a := leavingPod(pod("a", "n1", mid, whole).Obj(), time.Second-leavingSlack)
+	a := leavingPod(pod("a", "n1", mid, whole).Obj(), time.Second-wire.LeavingSlack)
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, a)
 	w.bus.plan = answers(awaitedBy(candidate("n1"), "a"))
 
@@ -99,7 +99,7 @@ func TestAnOverduePodMakesNoRoomWhateverThePlannerSays(t *testing.T) {
 	for name, plan := range map[string]wire.Candidate{"as a victim": candidate("n1", "!a"), "awaited": awaitedBy(candidate("n1"), "a")} {
 		t.Run(name, func(t *testing.T) {
 			p := pod("p", "", high, whole).Obj()
-			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, leavingPod(pod("a", "n1", mid, whole).Obj(), -leavingSlack))
+			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, leavingPod(pod("a", "n1", mid, whole).Obj(), -wire.LeavingSlack))
 			w.bus.plan = answers(plan)
 
 			_, status := w.cycle(p)
@@ -120,17 +120,5 @@ func TestARunningPodIsNotAwaitedWithoutAnOrder(t *testing.T) {
 
 	if status.IsSuccess() {
 		t.Errorf("status %v", status)
-	}
-}
-
-func TestATerminatingPodCostsNothingInTheRanking(t *testing.T) {
-	running := &verifiedCandidate{node: "n2", victims: []victim{{pod: pod("b", "n2", low, small).Obj()}}}
-	awaiting := &verifiedCandidate{node: "n1", awaited: []awaitedPod{{pod: leavingPod(pod("a", "n1", high, small).Obj(), time.Second)}}}
-	candidates := []*verifiedCandidate{running, awaiting}
-
-	rank(candidates, time.Now())
-
-	if candidates[0] != awaiting {
-		t.Error("the running pod's node ranks first")
 	}
 }

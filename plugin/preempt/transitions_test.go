@@ -267,7 +267,7 @@ func exported() ([]byte, error) {
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
 		"answerFresh": answerFresh, "countedOnPoll": countedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": gateSlack,
-		"leavingHold": leavingHold, "leavingSlack": leavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": nodeBackoffInitial,
+		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": nodeBackoffInitial,
 		"nominationWait": nominationWait,
 		"publishTimeout": publishTimeout, "readBackDelay": readBackDelay, "reconcileEvery": reconcileEvery, "releasedLasts": releasedLasts,
 		"revertWait": revertWait, "settle": settle, "unansweredAfter": unansweredAfter,

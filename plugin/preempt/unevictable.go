@@ -117,7 +117,7 @@ func causeOf(v wire.VictimOutcome, namespace string) string {
 			text = strings.ReplaceAll(text, fmt.Sprintf(quoted, v.Name), fmt.Sprintf(quoted, "…"))
 		}
 	}
-	return beginning(text, maxCauseBytes)
+	return wire.Beginning(text, maxCauseBytes)
 }
 
 // of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they

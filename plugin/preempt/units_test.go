@@ -9,26 +9,26 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // unitRemovable is a pod of the unit "PodGroup default/g".
 func unitRemovable(uid, node string, planned bool) wire.Removable {
-	return wire.Removable{UID: uid, Rule: ruleLowerPriority, Victim: planned, Unit: "PodGroup default/g", Node: node}
+	return wire.Removable{UID: uid, Rule: verify.RuleLowerPriority, Victim: planned, Unit: "PodGroup default/g", Node: node}
 }
 
 func TestAUnitIsOrderedWithItsPodsOnOtherNodes(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1"), node("n2")}, p, pod("a", "n1", low, large).Obj(), pod("b", "n2", low, large).Obj(), pod("c", "n1", low, medium).Obj())
 	w.bus.plan = answers(wire.Candidate{Node: "n1", Removable: []wire.Removable{
-		unitRemovable("a", "", true), unitRemovable("b", "n2", true), {UID: "c", Rule: ruleLowerPriority},
+		unitRemovable("a", "", true), unitRemovable("b", "n2", true), {UID: "c", Rule: verify.RuleLowerPriority},
 	}})
 
 	expectVictims(t, w.nominated(p, "n1"), "a", "b")
@@ -163,28 +163,5 @@ func TestPodsOfAGangAreHeldWhereThePolicySaysSo(t *testing.T) {
 
 	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "groups.preemptors") {
 		t.Errorf("got %s %q, want it held", status.Code(), status.Message())
-	}
-}
-
-func TestExtendersCannotTakeAPartOfAUnit(t *testing.T) {
-	a, b := pod("a", "n1", low, large).Obj(), pod("b", "n2", low, large).Obj()
-	of := func(p *v1.Pod) victim { return victim{pod: p, rule: ruleLowerPriority, unit: "g"} }
-	candidate := &verifiedCandidate{node: "n1", victims: []victim{of(a), of(b)}, removable: map[types.UID]victim{a.UID: of(a), b.UID: of(b)}}
-
-	if _, ok := candidate.withVictims([]*v1.Pod{a}); ok {
-		t.Error("a part of a unit was allowed")
-	}
-	if _, ok := candidate.withVictims([]*v1.Pod{b, a}); !ok {
-		t.Error("a whole unit was not allowed")
-	}
-}
-
-func TestBlocksStayWholeWhereOnePodViolatesABudget(t *testing.T) {
-	violating := unitRemovable("b", "n2", true)
-	violating.PDBViolating = true
-	blocks := byViolation([]wire.Removable{{UID: "c"}, unitRemovable("a", "", true), violating, {UID: "d"}})
-
-	if len(blocks) != 3 || len(blocks[0]) != 2 || blocks[0][0].UID != "a" || blocks[1][0].UID != "c" {
-		t.Errorf("got %+v, want the unit whole and first", blocks)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -149,7 +150,7 @@ func TestAPodThatPolicyProtectsIsNeverRemoved(t *testing.T) {
 
 func TestWhatThePluginsOwnCheckOfARuleForbidsIsNotRemoved(t *testing.T) {
 	for name, removable := range map[string]wire.Removable{
-		"a pod of equal priority": {UID: "a", Rule: ruleLowerPriority, Victim: true},
+		"a pod of equal priority": {UID: "a", Rule: verify.RuleLowerPriority, Victim: true},
 		"an unknown rule":         {UID: "b", Rule: "because", Victim: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestCandidatesAreRankedAnewWhereVerificationChangedOne(t *testing.T) {
 	w := newWorld(t, setup{filters: withGatekeeper("a")}, []*v1.Node{node("n1"), node("n2")}, p,
 		pod("a", "n1", mid, whole).Obj(), pod("b", "n2", low, small).Obj(), pod("c", "n2", low, large).Obj(), pod("d", "n2", high, small).Obj())
 	first := candidate("n1", "!a")
-	first.Removable = append(first.Removable, wire.Removable{UID: "not-there", Rule: ruleLowerPriority, Victim: true})
+	first.Removable = append(first.Removable, wire.Removable{UID: "not-there", Rule: verify.RuleLowerPriority, Victim: true})
 	w.bus.plan = answers(first, candidate("n2", "c", "!b"))
 
 	expectVictims(t, w.nominated(p, "n2"), "b")
@@ -208,7 +209,7 @@ func TestAFewCandidatesAreAskedForAndAllOnlyWhereTheBestIsNotAsPlanned(t *testin
 	w := newWorld(t, setup{filters: withGatekeeper("a")}, nodes, p, pod("a", "n1", mid, whole).Obj(),
 		pod("b", "n2", mid, whole).Obj(), pod("c", "n3", mid, whole).Obj(), pod("d", "n4", low, whole).Obj())
 	changed := candidate("n1", "!a")
-	changed.Removable = append(changed.Removable, wire.Removable{UID: "not-there", Rule: ruleLowerPriority, Victim: true})
+	changed.Removable = append(changed.Removable, wire.Removable{UID: "not-there", Rule: verify.RuleLowerPriority, Victim: true})
 	all := []wire.Candidate{changed, candidate("n2", "!b"), candidate("n3", "!c"), candidate("n4", "!d")}
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		return &wire.PlanReply{Candidates: all[:min(len(all), int(request.MaxCandidates))]}, nil

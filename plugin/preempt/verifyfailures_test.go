@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
-	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -92,14 +92,14 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	known := w.plugin.engine.verifyFailures.has(verificationClass(p, nil))
+	known := w.plugin.engine.verifyFailures.Has(verify.ClassOf(p, nil))
 	if !known || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("message %q; nodes are remembered: %t", status.Message(), known)
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
 	asked := len(w.bus.requests)
 	for range 20 {
-		w.plugin.engine.verifyBudget = newVerifyBudget(w.plugin.engine.clock) // the time has passed that pays for the cycle before
+		w.plugin.engine.verifyBudget = &verify.Budget{} // the time has passed that pays for the cycle before
 		if result, status = w.cycle(p); status.IsSuccess() {
 			break
 		}
@@ -115,8 +115,8 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 // anew has what failed be settled for long enough, and the budget free.
 func (w *world) anew() {
 	e := w.plugin.engine
-	e.verifyFailures.clock = clocktesting.NewFakePassiveClock(e.clock.Now().Add(settledMemory))
-	e.verifyBudget = newVerifyBudget(e.clock)
+	e.verifyFailures.IsEmpty(e.clock.Now().Add(verify.SettledMemory))
+	e.verifyBudget = &verify.Budget{}
 }
 
 func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t *testing.T) {
@@ -156,7 +156,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "24 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
-	if w.anew(); !w.plugin.engine.verifyFailures.isEmpty() {
+	if w.anew(); !w.plugin.engine.verifyFailures.IsEmpty(w.plugin.engine.clock.Now()) {
 		t.Error("a later try does not start anew")
 	}
 	if w.plugin.engine.retry.count() != 1 {
@@ -178,7 +178,7 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	generation, _ := generationOf(w.plugin.handle.SnapshotSharedLister().NodeInfos(), "n2")
-	w.plugin.engine.verifyFailures.add(verificationClass(p, nil), "n2", failure{cause: causeFilters}, generation)
+	w.plugin.engine.verifyFailures.Add(time.Now(), verify.ClassOf(p, nil), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
 
 	state := w.begin(p)
 	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
@@ -189,27 +189,12 @@ func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) 
 	}
 }
 
-func TestEachCauseIsSaidWithTheNumberOfItsNodes(t *testing.T) {
-	failed := map[string]failure{"gone": {cause: causeNodeGone}}
-	for i := range 12 {
-		failed[fmt.Sprint(i)] = failure{causeFilters, "VolumeBinding"}
-	}
-	for i := range 3 {
-		failed[fmt.Sprint("many", i)] = failure{cause: causeTooMany}
-	}
-
-	want := "12 node(s) failed the scheduler's filters (VolumeBinding) with all removable pods gone, 3 node(s) needed more victims than are allowed, 1 node(s) no longer existed"
-	if got := summary(failed); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestWhyACandidateDoesNotStand(t *testing.T) {
 	p := pod("p", "", high, size("400")).Obj()
 	w := newWorld(t, setup{filters: withGatekeeper("keeps")}, []*v1.Node{node("full"), node("kept"), node("free")}, p,
 		pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj(), pod("keeps", "kept", high, nil).Obj(), pod("x", "kept", low, small).Obj(), pod("y", "free", low, small).Obj())
 	state, other := w.state(p), pod("c", "free", low, small).Obj()
-	v := verifier{handle: w.framework, state: state, pod: p, now: time.Now(), remover: w.plugin.engine.inflight.remover}
+	v := verify.Verifier{Handle: w.framework, State: state, Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.remover}
 	few := candidate("full", "!a", "!b")
 	few.MaxVictims = 1
 	awaiting := candidate("full", "!a")
@@ -219,110 +204,20 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 	for name, test := range map[string]struct {
 		ctx       context.Context
 		candidate wire.Candidate
-		want      failure
+		want      verify.Failure
 	}{
-		"a filter":               {w.ctx, candidate("kept", "!x"), failure{causeFilters, "Gatekeeper"}},
-		"two pods must go":       {w.ctx, candidate("full", "!a", "!b"), failure{}},
-		"no pod has to go":       {w.ctx, candidate("free", "!y"), failure{cause: causeNoNeed}},
-		"no pod is there":        {w.ctx, candidate("full", "!"+string(other.UID)), failure{cause: causeNothing}},
-		"no such node":           {w.ctx, candidate("gone", "!a"), failure{cause: causeNodeGone}},
-		"an unknown order":       {w.ctx, awaiting, failure{cause: causeAwaited}},
-		"the time is over":       {ended, candidate("kept", "!x"), failure{cause: causeUnfinished}},
-		"too many would have to": {w.ctx, few, failure{cause: causeTooMany}},
+		"a filter":               {w.ctx, candidate("kept", "!x"), verify.Failure{Cause: verify.CauseFilters, Plugin: "Gatekeeper"}},
+		"two pods must go":       {w.ctx, candidate("full", "!a", "!b"), verify.Failure{}},
+		"no pod has to go":       {w.ctx, candidate("free", "!y"), verify.Failure{Cause: verify.CauseNoNeed}},
+		"no pod is there":        {w.ctx, candidate("full", "!"+string(other.UID)), verify.Failure{Cause: verify.CauseNothing}},
+		"no such node":           {w.ctx, candidate("gone", "!a"), verify.Failure{Cause: verify.CauseNodeGone}},
+		"an unknown order":       {w.ctx, awaiting, verify.Failure{Cause: verify.CauseAwaited}},
+		"the time is over":       {ended, candidate("kept", "!x"), verify.Failure{Cause: verify.CauseUnfinished}},
+		"too many would have to": {w.ctx, few, verify.Failure{Cause: verify.CauseTooMany}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, why := v.check(test.ctx, test.candidate, true); why != test.want {
+			if _, why := v.Check(test.ctx, test.candidate, true); why != test.want {
 				t.Errorf("%+v, want %+v", why, test.want)
-			}
-		})
-	}
-}
-
-func TestWhatFailedIsForgottenWithTimeAndWhereTheNodeChanges(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	memory := newVerifyFailures(clock)
-	generations := map[string]int64{"a": 1, "b": 1}
-	of := func() map[string]failure {
-		return memory.of("p", func(node string) (int64, bool) { g, ok := generations[node]; return g, ok })
-	}
-	memory.add("p", "a", failure{cause: causeFilters}, 1)
-	memory.add("p", "b", failure{cause: causeFilters}, 1)
-	if len(of()) != 2 {
-		t.Fatalf("%v", of())
-	}
-
-	generations["a"]++
-	if failed := of(); len(failed) != 1 || failed["b"].cause != causeFilters {
-		t.Errorf("after a change of a: %v", failed)
-	}
-	clock.SetTime(clock.Now().Add(failureMemory))
-	if failed := of(); len(failed) != 0 || memory.has("p") || memory.total != 0 {
-		t.Errorf("%s later: %v, %d in all", failureMemory, failed, memory.total)
-	}
-}
-
-func TestVerificationOfAllPodsTakesAFifthOfAnyMinuteAndOneTry(t *testing.T) {
-	const try = time.Second
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	budget := newVerifyBudget(clock)
-	type spell struct{ from, to time.Time }
-	var spells []spell
-	// A pod of another class comes every 100 ms, and each takes as long as it may.
-	for end := clock.Now().Add(5 * time.Minute); clock.Now().Before(end); clock.SetTime(clock.Now().Add(100 * time.Millisecond)) {
-		if !budget.isOpen() {
-			continue
-		}
-		from := clock.Now()
-		clock.SetTime(from.Add(try))
-		budget.spent(try)
-		spells = append(spells, spell{from, clock.Now()})
-	}
-
-	if len(spells) < 50 {
-		t.Errorf("%d tries in five minutes: the share is not used", len(spells))
-	}
-	for _, first := range spells {
-		var took time.Duration
-		for _, one := range spells {
-			if from, to := one.from, one.to; !from.Before(first.from) && from.Before(first.from.Add(time.Minute)) {
-				took += to.Sub(from)
-			}
-		}
-		if most := time.Minute/verifyShare + try; took > most {
-			t.Fatalf("%s of the minute from %s on, want at most %s", took, first.from, most)
-		}
-	}
-}
-
-func TestPodsOfOneClassShareWhatFailedAndOthersDoNot(t *testing.T) {
-	replica := func(name string) *v1.Pod {
-		p := pod(name, "", high, large).Label("app", "web").Label("apps.kubernetes.io/pod-index", name).Obj()
-		p.Spec.Hostname = name
-		p.Spec.Volumes = []v1.Volume{{Name: "kube-api-access-" + name}}
-		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "kube-api-access-" + name}}
-		return p
-	}
-	of := verificationClass(replica("a"), nil)
-	for name, test := range map[string]struct {
-		change  func(*v1.Pod)
-		refused []string
-		same    bool
-	}{
-		"another replica":                    {change: func(*v1.Pod) {}, same: true},
-		"another request":                    {change: func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }},
-		"another label":                      {change: func(p *v1.Pod) { p.Labels["app"] = "db" }},
-		"another annotation":                 {change: func(p *v1.Pod) { p.Annotations = map[string]string{"device": "a100"} }},
-		"another claim":                      {change: func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }},
-		"another priority":                   {change: func(p *v1.Pod) { p.Spec.Priority = nil }},
-		"a pod that could not be evicted":    {change: func(*v1.Pod) {}, refused: []string{"uid"}},
-		"a namespace of the same name space": {change: func(p *v1.Pod) { p.Namespace = "other" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := replica("b")
-			test.change(p)
-
-			if same := verificationClass(p, test.refused) == of; same != test.same {
-				t.Errorf("of one class: %t, want %t", same, test.same)
 			}
 		})
 	}
@@ -348,7 +243,7 @@ func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
 
 func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{nodes: []string{"n24"}})
-	w.plugin.engine.verifyBudget.spent(time.Minute)
+	w.plugin.engine.verifyBudget.Spent(time.Now(), time.Minute)
 
 	result, status := w.cycle(p)
 
@@ -365,25 +260,7 @@ func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.
 
 func TestAPlanThatStandsAtOnceIsNotHeldUpByTheTimeOfOthers(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{nodes: []string{"n00"}})
-	w.plugin.engine.verifyBudget.spent(time.Minute)
+	w.plugin.engine.verifyBudget.Spent(time.Now(), time.Minute)
 
 	expectVictims(t, w.nominated(p, "n00"), "on-n00")
-}
-
-func TestWhatIsRememberedOfFailedNodesIsBounded(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	memory := newVerifyFailures(clock)
-	for i := range 3 * maxFailures {
-		if i%1000 == 0 {
-			clock.SetTime(clock.Now().Add(time.Millisecond))
-		}
-		memory.add(fmt.Sprint(i/1000), fmt.Sprint(i), failure{cause: causeFilters}, 1)
-	}
-
-	if memory.total > maxFailures || len(memory.classes) > maxFailures/1000+1 {
-		t.Errorf("%d nodes of %d pods", memory.total, len(memory.classes))
-	}
-	if memory.has("0") || !memory.has(fmt.Sprint(3*maxFailures/1000-1)) {
-		t.Error("the latest are not the ones that are kept")
-	}
 }

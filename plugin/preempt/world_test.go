@@ -39,6 +39,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -560,7 +561,7 @@ func candidate(node string, removable ...string) wire.Candidate {
 		if isVictim {
 			uid = uid[1:]
 		}
-		c.Removable = append(c.Removable, wire.Removable{UID: uid, Rule: ruleLowerPriority, Victim: isVictim})
+		c.Removable = append(c.Removable, wire.Removable{UID: uid, Rule: verify.RuleLowerPriority, Victim: isVictim})
 	}
 	return c
 }
@@ -584,3 +585,10 @@ func on(pod *v1.Pod, node string) *v1.Pod {
 	placed.Spec.NodeName = node
 	return placed
 }
+
+const (
+	neg  int32 = -100
+	low  int32 = 0
+	mid  int32 = 100
+	high int32 = 1000
+)

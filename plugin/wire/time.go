@@ -9,6 +9,9 @@ import (
 // rfc3339 is stricter than time.Parse, which takes a comma before the fraction.
 var rfc3339 = regexp.MustCompile(`^"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"$`)
 
+// LeavingSlack is how long beyond its grace period a pod that is being deleted is expected to leave; later, its kubelet may be dead.
+const LeavingSlack = 60 * time.Second
+
 // Time is a moment in UTC, to the microsecond. On the wire it is RFC 3339 with "Z", and with six
 // digits of fraction only where they are not zero, which is how the Python side writes it.
 type Time struct{ time.Time }

@@ -1,4 +1,4 @@
-package preempt
+package verify
 
 import (
 	"context"
@@ -13,28 +13,28 @@ import (
 // pinsKey is where the pins of a trial are in its context.
 type pinsKey struct{}
 
-// pins hold the members of a group to the nodes of its plan while the scheduler's own algorithm is run for it, as a trial: this
+// Pins hold the members of a group to the nodes of its plan while the scheduler's own algorithm is run for it, as a trial: this
 // plugin's PreFilter and Filter answer by them, and nothing that the trial does is taken for a real cycle. A context with empty pins
 // marks a run of the filters alone. It is only read.
-type pins struct {
-	probe bool                 // any node may be asked about
+type Pins struct {
+	Probe bool                 // any node may be asked about
 	nodes map[types.UID]string // by member; one without a node is not placed
 }
 
-func withPins(ctx context.Context, p *pins) context.Context {
+func WithPins(ctx context.Context, p *Pins) context.Context {
 	return context.WithValue(ctx, pinsKey{}, p)
 }
 
-// pinsOf are those of a trial; nil in a real cycle.
-func pinsOf(ctx context.Context) *pins {
-	p, _ := ctx.Value(pinsKey{}).(*pins)
+// PinsOf are those of a trial; nil in a real cycle.
+func PinsOf(ctx context.Context) *Pins {
+	p, _ := ctx.Value(pinsKey{}).(*Pins)
 	return p
 }
 
-// preFilter names the member's node. Filter has to hold it there too: the scheduler tries a nominated node, and one that a like
+// PreFilter names the member's node. Filter has to hold it there too: the scheduler tries a nominated node, and one that a like
 // pod was placed on, before it looks at what PreFilter says.
-func (p *pins) preFilter(pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.probe {
+func (p *Pins) PreFilter(pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
+	if p.Probe {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	node := p.nodes[pod.UID]
@@ -44,8 +44,8 @@ func (p *pins) preFilter(pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status) {
 	return &fwk.PreFilterResult{NodeNames: sets.New(node)}, nil
 }
 
-func (p *pins) filter(pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
-	if pinned := p.nodes[pod.UID]; !p.probe && pinned != node.Node().Name {
+func (p *Pins) Filter(pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if pinned := p.nodes[pod.UID]; !p.Probe && pinned != node.Node().Name {
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("makeway: the plan has this member on node %s", pinned))
 	}
 	return nil

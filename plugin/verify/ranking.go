@@ -1,4 +1,4 @@
-package preempt
+package verify
 
 import (
 	"cmp"
@@ -10,18 +10,18 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
+// Rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
 // so that the same input leads to the same node. The planner ranks by the same ones; both are tested with the cases of
 // bus/testdata/ranking.
 //
 // The pods that go are the new victims and those that another order already removes. A terminating pod costs nothing.
 // `now` stands in for the start of a pod that has not started.
-func rank(candidates []*verifiedCandidate, now time.Time) {
-	keys := make(map[*verifiedCandidate]rankKey, len(candidates))
+func Rank(candidates []*Candidate, now time.Time) {
+	keys := make(map[*Candidate]rankKey, len(candidates))
 	for _, c := range candidates {
 		keys[c] = newRankKey(c, now)
 	}
-	slices.SortFunc(candidates, func(a, b *verifiedCandidate) int { return keys[a].compare(keys[b]) })
+	slices.SortFunc(candidates, func(a, b *Candidate) int { return keys[a].compare(keys[b]) })
 }
 
 // rankKey holds the numbers of one candidate, in the order of the rules.
@@ -35,8 +35,8 @@ type rankKey struct {
 	node        string
 }
 
-func newRankKey(c *verifiedCandidate, now time.Time) rankKey {
-	key := rankKey{node: c.node, highest: math.MinInt64, new: len(c.victims)}
+func newRankKey(c *Candidate, now time.Time) rankKey {
+	key := rankKey{node: c.Node, highest: math.MinInt64, new: len(c.Victims)}
 	count := func(pod *v1.Pod) {
 		priority := int64(corev1helpers.PodPriority(pod))
 		key.count++
@@ -49,15 +49,15 @@ func newRankKey(c *verifiedCandidate, now time.Time) rankKey {
 			key.highest, key.latestStart = priority, start
 		}
 	}
-	for _, victim := range c.victims {
-		count(victim.pod)
-		if victim.violating {
+	for _, victim := range c.Victims {
+		count(victim.Pod)
+		if victim.Violating {
 			key.violations++
 		}
 	}
-	for _, awaited := range c.awaited {
-		if awaited.pod.DeletionTimestamp == nil {
-			count(awaited.pod)
+	for _, awaited := range c.Awaited {
+		if awaited.Pod.DeletionTimestamp == nil {
+			count(awaited.Pod)
 		}
 	}
 	return key

@@ -1,4 +1,4 @@
-package preempt
+package verify
 
 import (
 	"encoding/json"
@@ -10,13 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
-const (
-	neg  int32 = -100
-	low  int32 = 0
-	mid  int32 = 100
-	high int32 = 1000
 )
 
 // rankingTable is what planner and plugin rank alike by.
@@ -66,15 +59,15 @@ func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range readRankingTable(t).Cases {
 		t.Run(c.Name, func(t *testing.T) {
-			var candidates []*verifiedCandidate
+			var candidates []*Candidate
 			var want []string
 			for _, told := range c.Candidates {
-				candidate := &verifiedCandidate{node: told.Node}
+				candidate := &Candidate{Node: told.Node}
 				for _, pod := range told.Victims {
-					candidate.victims = append(candidate.victims, victim{pod: pod.pod(), violating: pod.Violating})
+					candidate.Victims = append(candidate.Victims, Victim{Pod: pod.pod(), Violating: pod.Violating})
 				}
 				for _, pod := range told.Awaited {
-					candidate.awaited = append(candidate.awaited, awaitedPod{pod: pod.pod()})
+					candidate.Awaited = append(candidate.Awaited, Awaited{Pod: pod.pod()})
 				}
 				candidates = append(candidates, candidate)
 				want = append(want, told.Node)
@@ -82,16 +75,28 @@ func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
 			for range 10 {
 				rand.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
 
-				rank(candidates, now)
+				Rank(candidates, now)
 
 				var got []string
 				for _, candidate := range candidates {
-					got = append(got, candidate.node)
+					got = append(got, candidate.Node)
 				}
 				if !slices.Equal(got, want) {
 					t.Fatalf("ranked %v, want %v", got, want)
 				}
 			}
 		})
+	}
+}
+
+func TestATerminatingPodCostsNothingInTheRanking(t *testing.T) {
+	running := &Candidate{Node: "n2", Victims: []Victim{{Pod: pod("b", "n2", low, small).Obj()}}}
+	awaiting := &Candidate{Node: "n1", Awaited: []Awaited{{Pod: leavingPod(pod("a", "n1", high, small).Obj(), time.Second)}}}
+	candidates := []*Candidate{running, awaiting}
+
+	Rank(candidates, time.Now())
+
+	if candidates[0] != awaiting {
+		t.Error("the running pod's node ranks first")
 	}
 }

@@ -1,8 +1,7 @@
-package preempt
+package verify
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -17,14 +16,14 @@ func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
 		return nil, nil
 	}
 	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {
-		return nil, &misfit{message: "a planned victim is on a node that no member goes to, and in no domain that it keeps closed"}
+		return nil, &Misfit{Message: "a planned victim is on a node that no member goes to, and in no domain that it keeps closed"}
 	}
 	for node := range t.planned {
 		if t.isIn(node, v.Closes) {
 			return v.Closes, nil
 		}
 	}
-	return nil, &misfit{message: "a planned victim keeps a domain closed that no member goes to"}
+	return nil, &Misfit{Message: "a planned victim keeps a domain closed that no member goes to"}
 }
 
 // isIn reports whether a node is in a domain.
@@ -41,14 +40,14 @@ func (t *groupTrial) isIn(name string, domain *wire.ClosedDomain) bool {
 // gang does not wait for them then. A wider domain may need them gone, and a queue with a max counts them until they are.
 // O(such victims + members · filters); the trial is of no use afterwards.
 func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignments []minor.Assignment) error {
-	if slices.ContainsFunc(t.group.Waiting, t.engine.gate.HasMax) {
+	if t.Limited {
 		return nil
 	}
 	placed := sets.New[string]()
 	for _, one := range assignments {
 		placed.Insert(one.Node)
 	}
-	apart, marked := &outgoing{}, []*victim{}
+	apart, marked := &outgoing{}, []*Victim{}
 	for _, out := range going {
 		for i := range out.victims {
 			if !placed.Has(out.nodes[i]) {
@@ -65,7 +64,7 @@ func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignmen
 			return err
 		}
 	}
-	if err := t.tell(ctx, apart, assignments, t.handle.RunPreFilterExtensionAddPod); err != nil {
+	if err := t.tell(ctx, apart, assignments, t.Handle.RunPreFilterExtensionAddPod); err != nil {
 		return err
 	}
 	if fits, err := t.allFit(ctx, assignments); err != nil || !fits {
@@ -75,7 +74,7 @@ func (t *groupTrial) markApart(ctx context.Context, going []*outgoing, assignmen
 		return err
 	}
 	for _, one := range marked {
-		one.apart = true
+		one.Apart = true
 	}
 	return nil
 }

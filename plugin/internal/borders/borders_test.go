@@ -1,0 +1,79 @@
+// Package borders holds the packages of this module to what each may import.
+package borders
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "makeway.dev/makeway/plugin/"
+
+// border is what a package may import.
+type border struct {
+	own   []string // of this module, besides the leaves
+	never []string // beginnings of paths of other modules
+}
+
+// leaves import nothing of this module but one another, and everything may import them.
+var leaves = []string{"internal/goroutines", "internal/minor", "wire"}
+
+// without has a package be pure over what it is given: it asks no API server, no NATS and no clock.
+var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nats-io", "makeway.dev/makeway/plugin/natsbus"}
+
+var borders = map[string]border{
+	"wire":                {never: []string{"k8s.io", "github.com/nats-io"}},
+	"internal/goroutines": {},
+	"internal/minor":      {},
+	"natsbus":             {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
+	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
+	"queuegate": {},
+	"verify":    {never: without},
+}
+
+func TestEachPackageImportsWhatItsBorderAllows(t *testing.T) {
+	for name, border := range borders {
+		t.Run(name, func(t *testing.T) {
+			for path, at := range imports(t, name) {
+				own, isOwn := strings.CutPrefix(path, module)
+				if isOwn && own != name && !slices.Contains(leaves, own) && !slices.Contains(border.own, own) {
+					t.Errorf("%s imports %s", at, own)
+				}
+				if slices.ContainsFunc(border.never, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+					t.Errorf("%s imports %s", at, path)
+				}
+			}
+		})
+	}
+}
+
+// imports are what the files of a package import, but for its tests, each with a file that does.
+func imports(t *testing.T, name string) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	found := map[string]string{}
+	for _, at := range files {
+		if strings.HasSuffix(at, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), at, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range file.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[path] = at
+		}
+	}
+	return found
+}

@@ -1,0 +1,80 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxFailuresShown bounds the kinds of failures that a message counts.
+const maxFailuresShown = 5
+
+// Cause is why a node failed verification.
+type Cause int
+
+const (
+	CauseFilters    Cause = iota + 1 // a filter rejects the pod whatever is removed
+	CauseTooMany                     // the filters ask for more victims than the candidate may have
+	CauseNothing                     // nothing that may be removed is there
+	CauseNoNeed                      // the pod fits with all pods in their places
+	CauseNodeGone                    // the scheduler's snapshot has no such node
+	CauseAwaited                     // the plan counts on an order that removes nothing there
+	CauseError                       // a plugin of the scheduler failed
+	CauseExtender                    // an extender's filter rejects the node
+	CauseUnfinished                  // the time for verification ended first; says nothing of the node
+)
+
+// Failure is a cause, with the filter plugin or extender that rejects the pod where it is that.
+type Failure struct {
+	Cause  Cause
+	Plugin string
+}
+
+// String describes the failure of a number of nodes, as kube-scheduler's messages do.
+func (f Failure) String() string {
+	switch f.Cause {
+	case CauseFilters:
+		filters := "the scheduler's filters"
+		if f.Plugin != "" {
+			filters += " (" + f.Plugin + ")"
+		}
+		return "failed " + filters + " with all removable pods gone"
+	case CauseTooMany:
+		return "needed more victims than are allowed"
+	case CauseNothing:
+		return "had no pod that may be removed now"
+	case CauseNoNeed:
+		return "had room without a victim"
+	case CauseNodeGone:
+		return "no longer existed"
+	case CauseAwaited:
+		return "awaited pods that no order in flight removes"
+	case CauseExtender:
+		return "were rejected by extender " + f.Plugin
+	case CauseError:
+		return "met an error of a scheduler plugin"
+	}
+	return "were not verified in time"
+}
+
+// Summary counts the nodes of each failure, the most frequent first.
+func Summary(failed map[string]Failure) string {
+	counts := map[Failure]int{}
+	for _, f := range failed {
+		counts[f]++
+	}
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Plugin, b.Plugin))
+	})
+	parts := make([]string, 0, maxFailuresShown+1)
+	for i, kind := range kinds {
+		if i == maxFailuresShown {
+			parts = append(parts, "…")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d node(s) %s", counts[kind], kind))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,273 @@
+// Package verify holds what a planner proposes to the scheduler's own filters. A Verifier checks candidates for a pod on copies of
+// their nodes, a GroupVerifier a plan for a pod group on the cycle's snapshot, by one algorithm: remove what is planned, see that all
+// fit, give back what need not go. A planner's word alone makes no pod go. What failed is remembered by class of pods, and what
+// verification may cost the scheduling thread is bounded. It knows no clock but the time that callers pass in, no NATS and no API server.
+package verify
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// How many nodes that stand are enough for the second pass: like upstream, a tenth of the nodes, and at least a hundred.
+const (
+	enoughAtLeast = 100
+	enoughShare   = 10
+)
+
+// pluginName is what the framework knows the plugin by that verifies.
+const pluginName = "MakeWay"
+
+// Verifier checks candidates of one cycle with the scheduler's own filters, on copies of its node and
+// of its state. It never changes either, and never removes a pod that is not in `removable`.
+type Verifier struct {
+	Handle fwk.Handle
+	State  fwk.CycleState
+	Pod    *v1.Pod
+	Now    time.Time
+	// Remover is the order in flight that removes a pod, empty where none does. A planner's word alone makes no pod go.
+	Remover func(orderID string, uid types.UID) string
+	// Refused are pods that could not be evicted for this one lately.
+	Refused map[string]bool
+	// Limited: the pod's queue, or one above it, has a max, which counts pods on all nodes until they have left.
+	Limited bool
+}
+
+// Verify returns the candidates that pass, best first, and why each other node that was judged does not.
+//
+// The plan's first candidate stands alone where its victims are as planned and nothing can be better:
+// no node is unmodelled, and no extender has to choose. Otherwise all are verified. Where a planned set does not fit, and
+// on unmodelled nodes, every removable pod is removed and reprieved, in parallel, until enough nodes stand; what that
+// finds is ranked against the others. A node that the context's end kept from being judged is in neither.
+func (v *Verifier) Verify(ctx context.Context, reply *wire.PlanReply, potential int, wantAll bool, rankAll func([]*Candidate)) (passed []*Candidate, failed map[string]Failure) {
+	candidates, unmodelled := reply.Candidates, reply.Unmodelled
+	results := make([]*Candidate, len(candidates))
+	checked := 0
+	if len(candidates) > 0 && len(unmodelled) == 0 && !wantAll {
+		first, _ := v.Check(ctx, candidates[0], false)
+		if first != nil && first.AsPlanned {
+			return []*Candidate{first}, nil
+		}
+		results[0], checked = first, 1
+	}
+	v.Handle.Parallelizer().Until(ctx, len(candidates)-checked, func(i int) {
+		results[checked+i], _ = v.Check(ctx, candidates[checked+i], false)
+	}, pluginName)
+	passed = slices.DeleteFunc(slices.Clone(results), func(r *Candidate) bool { return r == nil })
+
+	again := make([]wire.Candidate, 0, len(candidates)+len(unmodelled))
+	for i, result := range results {
+		if result == nil {
+			again = append(again, candidates[i])
+		}
+	}
+	again = append(again, unmodelled...)
+	enough := max(enoughAtLeast, potential/enoughShare)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed = map[string]Failure{}
+	var mu sync.Mutex
+	v.Handle.Parallelizer().Until(ctx, len(again), func(i int) {
+		result, why := v.Check(ctx, again[i], true)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case result != nil:
+			if passed = append(passed, result); len(passed) >= enough {
+				cancel()
+			}
+		case why.Cause != CauseUnfinished:
+			failed[again[i].Node] = why
+		}
+	}, pluginName)
+	rankAll(passed)
+	return passed, failed
+}
+
+// Check verifies one candidate: remove the awaited and the planned pods (all: every removable one), run
+// the filters, and reprieve the removed ones, those that violate a budget first and the more important
+// first. Where the candidate does not stand it is nil, and the failure says why.
+func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool) (result *Candidate, why Failure) {
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() { result, why = nil, Failure{Cause: CauseError} })
+	original, err := v.Handle.SnapshotSharedLister().NodeInfos().Get(candidate.Node)
+	if err != nil || original.Node() == nil {
+		return nil, Failure{Cause: CauseNodeGone}
+	}
+	dry := dryRun{Verifier: v, node: original.Snapshot(), state: v.State.Clone()}
+	result = &Candidate{
+		Node:      candidate.Node,
+		NodeUID:   original.Node().UID,
+		removable: map[types.UID]Victim{},
+	}
+	present := make(map[types.UID]fwk.PodInfo, len(original.GetPods()))
+	for _, info := range original.GetPods() {
+		present[info.GetPod().UID] = info
+	}
+
+	for _, awaited := range candidate.Awaited {
+		info, ok := present[types.UID(awaited.UID)]
+		if !ok {
+			continue
+		}
+		one := Awaited{Pod: info.GetPod()}
+		if !terminating(one.Pod, v.Now) {
+			if one.OrderID = v.Remover(awaited.OrderID, one.Pod.UID); one.OrderID == "" {
+				return nil, Failure{Cause: CauseAwaited}
+			}
+		}
+		if !dry.remove(ctx, info) {
+			return nil, dry.failure(ctx)
+		}
+		result.Awaited = append(result.Awaited, one)
+	}
+
+	var removed []removal
+	plannedCount := 0
+	for _, block := range byViolation(candidate.Removable) {
+		if block[0].Victim {
+			plannedCount += len(block)
+		}
+		together, ok := v.removal(block, candidate.Node, present)
+		if !ok {
+			continue
+		}
+		for _, one := range together.victims {
+			result.removable[one.Pod.UID] = one
+		}
+		if !all && !block[0].Victim {
+			continue
+		}
+		if !dry.removeAll(ctx, together) {
+			return nil, dry.failure(ctx)
+		}
+		removed = append(removed, together)
+	}
+
+	if len(removed)+len(result.Awaited) == 0 {
+		return nil, Failure{Cause: CauseNothing}
+	}
+	if !dry.fits(ctx) {
+		return nil, dry.failure(ctx)
+	}
+	var going []removal
+	for _, together := range removed {
+		stays, ok := dry.reprieve(ctx, together)
+		if !ok {
+			return nil, dry.failure(ctx)
+		}
+		if !stays {
+			going = append(going, together)
+		}
+	}
+	if !v.Limited && dry.fitsBeside(ctx, going) {
+		for _, together := range going {
+			for i := range together.victims {
+				together.victims[i].Apart = together.nodes[i] != nil
+			}
+		}
+	}
+	plannedAwaited := len(result.Awaited)
+	for _, together := range going {
+		for _, one := range together.victims {
+			if terminating(one.Pod, v.Now) { // since the plan was made
+				result.Awaited = append(result.Awaited, Awaited{Pod: one.Pod})
+			} else {
+				result.Victims = append(result.Victims, one)
+			}
+		}
+	}
+	if len(result.Victims)+len(result.Awaited) == 0 {
+		return nil, Failure{Cause: CauseNoNeed}
+	}
+	if candidate.MaxVictims > 0 && int64(len(result.Victims)) > candidate.MaxVictims {
+		return nil, Failure{Cause: CauseTooMany}
+	}
+	result.AsPlanned = !all && len(result.Victims)+len(result.Awaited)-plannedAwaited == plannedCount
+	return result, Failure{}
+}
+
+// mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
+// nothing. A pod that should have left long ago, or that could not be evicted, makes no room by being asked again.
+func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
+	if overdue(pod, v.Now) || v.Refused[string(pod.UID)] {
+		return false
+	}
+	switch rule {
+	case RuleLowerPriority:
+		return corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(v.Pod)
+	case ruleLowerGroupPriority:
+		// The scheduler's own priority of the pod does not count; an evictor reads that of the group.
+		return minor.InGroup(pod)
+	case RuleDaemonSetSingle, RuleDaemonSetMultiple:
+		return DaemonSetNode(v.Pod) == node && !ofDaemonSet(pod) && mayDisplace(v.Pod, pod, node)
+	}
+	return false
+}
+
+// byViolation returns what goes together, a pod by itself or all of a unit: those that violate a budget first, otherwise in the
+// planner's order.
+func byViolation(removable []wire.Removable) [][]wire.Removable {
+	var blocks [][]wire.Removable
+	for first := 0; first < len(removable); {
+		last := first + 1
+		for removable[first].Unit != "" && last < len(removable) && removable[last].Unit == removable[first].Unit {
+			last++
+		}
+		blocks = append(blocks, removable[first:last])
+		first = last
+	}
+	violates := func(block []wire.Removable) bool {
+		return slices.ContainsFunc(block, func(r wire.Removable) bool { return r.PDBViolating })
+	}
+	slices.SortStableFunc(blocks, func(a, b []wire.Removable) int {
+		switch {
+		case violates(a) == violates(b):
+			return 0
+		case violates(a):
+			return -1
+		}
+		return 1
+	})
+	return blocks
+}
+
+// removal finds the pods of a block. ok is false where one of them is not there or may not go: then none does.
+func (v *Verifier) removal(block []wire.Removable, node string, present map[types.UID]fwk.PodInfo) (together removal, ok bool) {
+	for _, removable := range block {
+		info, remote := present[types.UID(removable.UID)], fwk.NodeInfo(nil)
+		if removable.Unit != "" && removable.Node != "" && removable.Node != node {
+			info, remote = v.find(removable)
+		}
+		if info == nil || !v.mayRemove(info.GetPod(), removable.Rule, node) {
+			return removal{}, false
+		}
+		together.victims = append(together.victims, Victim{Pod: info.GetPod(), Rule: removable.Rule, Violating: removable.PDBViolating, Unit: removable.Unit})
+		together.infos, together.nodes = append(together.infos, info), append(together.nodes, remote)
+	}
+	return together, true
+}
+
+// find returns a pod that runs on another node than the candidate, and that node.
+func (v *Verifier) find(removable wire.Removable) (fwk.PodInfo, fwk.NodeInfo) {
+	node, err := v.Handle.SnapshotSharedLister().NodeInfos().Get(removable.Node)
+	if err != nil {
+		return nil, nil
+	}
+	for _, info := range node.GetPods() {
+		if info.GetPod().UID == types.UID(removable.UID) {
+			return info, node
+		}
+	}
+	return nil, nil
+}
