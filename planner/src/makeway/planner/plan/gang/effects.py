@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, islice, product
 from typing import Final, Literal
 
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
-from makeway.planner.plan.gang.model import Model, SpreadRule, members_at, unit_cost
+from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT, weights_of
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
-from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.columns import MOST, Ints
 
 Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]
 """What a column is for: what is beyond the cap of a `soft` one costs a violation, each; the first beyond the
 cap of a `broken` one costs a group; a `hard` one may not pass its cap, and a `wide` one not where the column
 after it, `there`, counts members. An `even` one is looked at once all is placed."""
 
-MOST_WAYS: Final = 16
-"""Domains of an affinity, or least numbers of a spread, that are tried."""
+MOST_LEASTS: Final = 16
+"""Least numbers of a spread that are tried."""
 
 PASSED: Final = -(2**40)
 """In a column whose cap counts no more."""
@@ -70,6 +70,7 @@ class Effects:
         least: tuple[int, ...],
     ) -> None:
         self.model = model
+        self.rooms = (*model.rooms, *chain.from_iterable(map(_anchors, model.affinities)))
         self.level = level
         self.nodes = nodes
         going = may_go(model, level)
@@ -185,11 +186,11 @@ class Effects:
         ]
         if int(alone.sum()) + sum(unit.size for unit in whole) > model.most_victims:
             found.append(_Column("hard", model.most_victims, "victims"))
-        for number, rule in enumerate(model.rooms):
+        for number, rule in enumerate(self.rooms):
             if rule.alone:
                 continue
             for domain in np.unique(rule.domains[nodes]).tolist():
-                if domain >= 0:
+                if domain >= 0 and rule.room[domain] < MOST:
                     cap = int(rule.room[domain]) + int(rule.take[rule.cls]) - rule.need
                     found.append(_Column("wide", min(cap, MOST), ("wide", number, domain), number, domain))
                     found.append(_Column("there", MOST, ("there", number, domain), number, domain))
@@ -198,11 +199,6 @@ class Effects:
                 if domain >= 0:
                     found.append(_Column("even", MOST, ("even", number, domain), number, domain))
                     found.append(_Column("even", MOST, ("evened", number, domain), number, domain))
-        for number, near in enumerate(model.affinities):
-            for term, domains in enumerate(near.domains):
-                for domain in np.unique(domains[nodes]).tolist():
-                    if domain >= 0:
-                        found.append(_Column("even", MOST, ("near", number, term, domain), number, domain))
         return found
 
     def start(self, base: Draft) -> Ints:
@@ -265,7 +261,7 @@ class Effects:
         found = np.zeros((slots.size, len(self.columns)), np.int64)
         for place, one in enumerate(self.columns):
             if one.kind == "wide":
-                rule = model.rooms[one.number]
+                rule = self.rooms[one.number]
                 if rule.domains[node] == one.domain:
                     found[:, place] -= rule.use[slots, node]
             elif isinstance(one.key, tuple) and one.key[0] == "even":
@@ -280,77 +276,31 @@ class Effects:
         found = np.zeros((members.shape[0], len(self.columns)), np.int64)
         for place, one in enumerate(self.columns):
             if one.kind in ("wide", "there"):
-                rule = model.rooms[one.number]
+                rule = self.rooms[one.number]
                 if rule.domains[node] == one.domain:
                     found[:, place] = members @ rule.take if one.kind == "wide" else members[:, rule.cls]
             elif one.kind == "even" and isinstance(one.key, tuple):
-                if one.key[0] == "near":
-                    near = model.affinities[one.number]
-                    if near.domains[one.key[2], node] == one.domain:
-                        found[:, place] = members[:, near.cls]
-                    continue
                 spread = model.spreads[one.number]
                 if spread.domains[node] == one.domain:
                     counted = one.key[0] == "even"
                     found[:, place] = members @ spread.take if counted else members[:, spread.cls]
         return found
 
-    # --------------------------------------------------------------------------------- all placed
 
-    def is_near(self, states: Ints) -> Flags:
-        """Report which states may keep required affinity; bool[n]. `states`: int64[n, A]."""
-        fine = np.ones(states.shape[0], np.bool_)
-        for number, near in enumerate(self.model.affinities):
-            there = np.zeros(states.shape[0], np.int64)
-            for place, one in enumerate(self.columns):
-                if isinstance(one.key, tuple) and one.key[:2] == ("near", number):
-                    empty = near.totals[one.key[2]][one.domain] <= 0
-                    there += (states[:, place] > 0) & bool(empty)
-            fine &= there <= near.domains.shape[0]
-        return fine
+def _anchors(rule: AffinityRule) -> Iterator[RoomRule]:
+    """Yield what required affinity asks as rules of room: so many pods may go, and one stays."""
+    for domains, totals in zip(rule.domains, rule.totals, strict=True):
+        room = np.where(totals > 0, totals, MOST)
+        yield RoomRule(rule.cls, "", domains, room, room, -rule.use, 0 * rule.take, 1, alone=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How rules are to be kept. `allowed`: bool[C, N]; `least`: of each spread, what every domain holds."""
+def leasts_of(model: Model, nodes: Ints) -> list[tuple[int, ...]]:
+    """Return what each spread's domains could all hold in the end, of which some are left out where many.
 
-    allowed: Flags
-    least: tuple[int, ...]
-
-
-def variants_of(model: Model, nodes: Ints) -> list[Variant]:
-    """Return ways to keep what members ask of one another, of which each ties fewer nodes together.
-
-    With the least of all domains given a spread is a bound for each domain by itself, and required affinity
-    of members to one another is one domain that they come into. Of many ways some are left out.
+    With the least of all domains given a spread is a bound for each domain by itself.
     """
-    ways = [model.allowed]
-    for rule in model.affinities:
-        others = int(rule.take.sum() - rule.take[rule.cls])
-        there = sum(int(totals.sum()) for totals in rule.totals)
-        places = np.flatnonzero(model.allowed[rule.cls] & (rule.domains >= 0).all(axis=0))
-        places = np.intersect1d(places, nodes)
-        if others:
-            continue
-        if there > 0:
-            near = np.zeros(model.nodes, np.bool_)
-            near[places] = True
-            for totals, domains in zip(rule.totals, rule.domains, strict=True):
-                near[places] &= totals[domains[places]] > 0
-            masks = [near]
-        else:
-            masks = []
-            for values in np.unique(rule.domains[:, places], axis=1).T[:MOST_WAYS]:
-                masks.append((rule.domains == values[:, None]).all(axis=0))
-        found = []
-        for way in ways:
-            for mask in masks:
-                one = way.copy()
-                one[rule.cls] &= mask
-                found.append(one)
-        ways = found[:MOST_WAYS]
     leasts = [_leasts(model, rule, nodes) for rule in model.spreads]
-    return [Variant(way, least) for way in ways for least in list(product(*leasts))[:MOST_WAYS]]
+    return list(islice(product(*leasts), MOST_LEASTS))
 
 
 def _leasts(model: Model, rule: SpreadRule, nodes: Ints) -> list[int]:
@@ -367,4 +317,4 @@ def _leasts(model: Model, rule: SpreadRule, nodes: Ints) -> list[int]:
     most = (int(of_all.sum()) + model.must * int(rule.take.max())) // of_all.size
     most = min([most, *elsewhere.tolist()])
     lowest = max(0, min(most, int(least[rule.exists].min())))
-    return list(range(most, lowest - 1, -1))[:MOST_WAYS]
+    return list(range(most, lowest - 1, -1))[:MOST_LEASTS]

@@ -72,6 +72,29 @@ def most_alone(model: Model) -> Ints:
     return _each_alone(model, MOST)
 
 
+def least_levels(model: Model, classes: list[int], domains: Ints, count: int) -> Ints:
+    """Return int64[count], below which priority of victims there is no room with some classes in one domain.
+
+    A bound, as `room_for`; MOST for a domain without room. `domains`: int64[N], negative for a node in none.
+    O(slots · nodes · log priorities).
+    """
+    others = [cls for cls in range(len(model.counts)) if cls not in classes]
+    counts = np.array(model.counts, np.int64)
+    beside = int(np.minimum(most_alone(model)[others].sum(axis=1), counts[others]).sum())
+    levels = np.array([-MOST, *np.unique(model.priority[model.removable]).tolist(), MOST], np.int64)
+    low, high = np.zeros(count, np.int64), np.full(count, levels.size - 1, np.int64)
+    inside = domains >= 0
+    while (low < high).any():
+        middle = (low + high) // 2
+        level = np.where(inside, levels[middle][domains], -MOST)
+        room = np.zeros((len(classes), count), np.int64)
+        for at, each in enumerate(_each_alone(model, level)[classes]):
+            np.add.at(room[at], domains[inside], each[inside])
+        enough = np.minimum(room, counts[classes][:, None]).sum(axis=0) + beside >= model.must
+        low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+    return levels[low]
+
+
 def bound_of(model: Model) -> tuple[int, str]:
     """Return for how many members there is room at the most with all pods gone that may go, and why no more.
 
@@ -123,12 +146,12 @@ def fewest_victims(model: Model, each: Ints) -> int:
     return math.ceil(min(of_member) * model.must - 1e-6)
 
 
-def _emptied(model: Model, level: int) -> Ints:
-    """Return int64[R, N], the room with all pods up to a level gone."""
+def _emptied(model: Model, level: int | Ints) -> Ints:
+    """Return int64[R, N], the room with all pods up to a level gone, or up to one for each node."""
     return model.emptied(model.removable & (model.priority <= level))
 
 
-def _each_alone(model: Model, level: int) -> Ints:
+def _each_alone(model: Model, level: int | Ints) -> Ints:
     """Return int64[C, N], how many members of each class a node has room for, were they the only ones."""
     emptied = _emptied(model, level)
     most = np.zeros((len(model.counts), model.nodes), np.int64)

@@ -89,11 +89,11 @@ def options_of(
     lacks[:, : asked.size][(members @ model.need[:, asked]) == 0] = 0
     lacks = np.maximum(lacks, 0)
     adds, costs = effects.of_pods(node, slots), effects.costs(slots, node)
-    helps = (frees > 0).any(axis=1) | (adds[:, effects.wide | effects.even] != 0).any(axis=1)
+    helps = (frees > 0).any(axis=1) | (adds[:, effects.wide | effects.even] < 0).any(axis=1)
     slots, frees, adds, costs = slots[helps], frees[helps], adds[helps], costs[helps]
     kinds, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)
     frees, adds, costs = frees[first], adds[first], costs[first]
-    wide = (adds[:, effects.wide | effects.even] != 0).any(axis=1)
+    wide = np.asarray((adds[:, effects.wide | effects.even] < 0).any(axis=1))
     pairs, sets, elements = _sets(frees, costs, np.array([len(one) for one in kinds], np.int64), lacks, wide)
     total = sets @ adds + effects.of_members(node, members)[pairs]
     paid = sets @ costs if sets.size else np.zeros(pairs.size, np.complex128)

@@ -10,8 +10,8 @@ Work is counted in elements of arrays, so the same plan comes of it on any machi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, combinations
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
-from makeway.planner.plan.gang.effects import PASSED, Effects, variants_of
+from makeway.planner.plan.gang.effects import PASSED, Effects, leasts_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
 from makeway.planner.plan.gang.price import Key, Price
@@ -62,42 +62,54 @@ class _Work:
 
 
 def improve(
-    model: Model, draft: Draft | None, base: Draft, nodes: Ints, objective: tuple[GroupTerm, ...], *, low: int
+    ways: Sequence[Model],
+    draft: Draft | None,
+    base: Draft,
+    nodes: Ints,
+    objective: tuple[GroupTerm, ...],
+    *,
+    low: int,
 ) -> Generator[None, None, Draft | None]:
     """Return a draft that is no worse, with other members and victims on some nodes; None without any.
 
-    `draft`: holds already; None to look for a first one. `base`: what stays of it whatever is found.
-    `low`: no plan has all its victims below this priority. Pauses now and then.
+    `ways`: one question in several forms, of which one is to be kept. `draft`: holds already; None to look
+    for a first one. `base`: what stays of it whatever is found. `low`: no plan has all its victims below this
+    priority. Pauses now and then.
     """
+    model = ways[0]
     work = _Work(draft, None if draft is None else price_of(model, draft))
     here = model.removable[:, nodes]
     levels = [one for one in (-MOST, *np.unique(model.priority[:, nodes][here]).tolist()) if one >= low]
     levels = levels or [MOST]
     before = objective[: objective.index("highestPriority")] if "highestPriority" in objective else objective
-    if "highestPriority" not in objective or "highestVictims" in before:
-        for level in reversed(levels[-MOST_LEVELS:]):
-            yield from _at(model, work, base, nodes, level=level, objective=objective)
-        return work.best
+
+    def at(level: int) -> Generator[None, None, None]:
+        for way in ways:
+            yield from _at(way, work, base, nodes, level=level, objective=objective)
 
     def is_least() -> bool:
         return work.price is not None and not any(work.price.key(objective)[: len(before)])
 
-    yield from _at(model, work, base, nodes, level=levels[0], objective=objective)
+    if "highestPriority" not in objective or "highestVictims" in before:
+        for level in reversed(levels[-MOST_LEVELS:]):
+            yield from at(level)
+        return work.best
+    yield from at(levels[0])
     tried = {levels[0]}
     if not is_least():
-        yield from _at(model, work, base, nodes, level=levels[-1], objective=objective)
+        yield from at(levels[-1])
         tried.add(levels[-1])
     first, last = 1, len(levels) - 1
     while work.price is not None and work.price.highest > levels[0] and first < last:
         middle = (first + last) // 2
-        yield from _at(model, work, base, nodes, level=levels[middle], objective=objective)
+        yield from at(levels[middle])
         tried.add(levels[middle])
         if work.price.highest <= levels[middle]:
             last = middle
         else:
             first = middle + 1
     if work.price is not None and work.price.highest in set(levels) - tried:
-        yield from _at(model, work, base, nodes, level=work.price.highest, objective=objective)
+        yield from at(work.price.highest)
     return work.best
 
 
@@ -105,14 +117,13 @@ def _at(
     model: Model, work: _Work, base: Draft, nodes: Ints, *, level: int, objective: tuple[GroupTerm, ...]
 ) -> Generator[None, None, None]:
     """Look for a better draft than the best, without victims above a level."""
-    for variant in variants_of(model, nodes):
-        kept = replace(model, allowed=variant.allowed)
-        effects = Effects(kept, level, objective, nodes, base=base, least=variant.least)
+    for least in leasts_of(model, nodes):
+        if work.left <= 0:
+            return
+        effects = Effects(model, level, objective, nodes, base=base, least=least)
         yield
         search = _Search(effects, base, objective, work)
         yield from search.run()
-        if work.left <= 0:
-            return
 
 
 def _ceiling(effects: Effects, price: Price | None, objective: tuple[GroupTerm, ...]) -> np.complex128:
@@ -348,7 +359,7 @@ class _Search:
             if column.kind == "hard":
                 found.append(place)
             elif column.kind == "wide":
-                rule = model.rooms[column.number]
+                rule = of.rooms[column.number]
                 others = model.counts[: rule.cls] + model.counts[rule.cls + 1 :]
                 if sum(others) < model.must and bool((rule.domains[self.nodes] == column.domain).all()):
                     found.append(place)
@@ -414,9 +425,8 @@ class _Search:
         self, base: Draft, layers: list[_Layer], options: list[Options]
     ) -> Generator[None, None, None]:
         """Take the best of the ends that holds and is better than the best."""
-        last, classes = layers[-1], self.left.size
-        ends = np.flatnonzero(self.effects.is_near(last.states[:, classes:]))
-        ends = ends[np.lexsort((last.costs[ends].imag, last.costs[ends].real))][:MOST_ENDS]
+        last = layers[-1]
+        ends = np.lexsort((last.costs.imag, last.costs.real))[:MOST_ENDS]
         for end in ends.tolist():
             if not last.costs[end] < self.ceiling:
                 return

@@ -14,13 +14,15 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.domains import cannot_beat
 from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, slots_of, trimmed
 from makeway.planner.plan.gang.levels import fewest_victims, fillings, most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.search import improve, rank_of
-from makeway.planner.snapshot.columns import Ints
+from makeway.planner.plan.gang.ways import ways_of
+from makeway.planner.snapshot.columns import MOST, Ints
 
 SEARCHED: Final = 48
 """Nodes with room up to which a search looks at all of them."""
@@ -48,32 +50,38 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
     if not base.singles and not base.units and (cheapest := one_each(model, nodes, objective)) is not None:
         return Solved(cheapest)
     yield
-    best: Draft | None = None
-    missing = model.must
-    next_best: tuple[int, ...] = ()
-    first = yield from fillings(model, base, objective)
-    for filled in first.filled:
-        missing = min(missing, 0 if filled.bounded else filled.missing)
-        if filled.missing:
+    best: tuple[Draft, Model, tuple[int, ...]] | None = None
+    missing, low = model.must, MOST
+    ways = ways_of(model)
+    searched: list[Model] = []
+    for way in ways:
+        if best is not None and cannot_beat(way.level, model, best[0], objective):
             continue
-        draft = trimmed(model, filled.draft, base)
-        yield
-        if holds(model, draft) and (
-            best is None or rank_of(model, draft, objective) < rank_of(model, best, objective)
-        ):
-            best, next_best = draft, filled.next_best
-        yield
-    if first.out_of_question or (
-        best is not None and _is_least(model, each, best, base=base, objective=objective)
-    ):
-        return Solved(best, missing if best is None else 0)
+        first = yield from fillings(way.model, base, objective)
+        low = min(low, first.low)
+        if not first.out_of_question:
+            searched.append(way.model)
+        for filled in first.filled:
+            missing = min(missing, 0 if filled.bounded else filled.missing)
+            if filled.missing:
+                continue
+            draft = trimmed(way.model, filled.draft, base)
+            yield
+            if holds(way.model, draft) and (
+                best is None or rank_of(model, draft, objective) < rank_of(model, best[0], objective)
+            ):
+                best = draft, way.model, filled.next_best
+            yield
+    if not searched or (best is not None and _is_least(model, each, best[0], base=base, objective=objective)):
+        return Solved(None if best is None else best[0], missing if best is None else 0)
     if len(nodes) <= SEARCHED or best is None:
         chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
     else:
-        chosen = np.array(_part(model, best, next_best), np.int64)
-        fixed = _without(model, best, base, chosen)
-    best = yield from improve(model, best, fixed, chosen, objective, low=first.low)
-    return Solved(best, missing if best is None else 0)
+        draft, kept, next_best = best
+        searched, chosen = [kept], np.array(_part(model, draft, next_best), np.int64)
+        fixed = _without(model, draft, base, chosen)
+    found = yield from improve(searched, None if best is None else best[0], fixed, chosen, objective, low=low)
+    return Solved(found, missing if found is None else 0)
 
 
 def _is_least(

@@ -48,7 +48,7 @@ class Stairs:
         self._gone = np.zeros_like(model.removable)
         self._debits = dict(model.debits)
         self._lost: Counter[int] = Counter()
-        self._removable = may_go(model, level)
+        self._removable = may_go(model, level, near=True)
         self._emptied_room = model.emptied(self._removable)
         self._lead = model.unit > 0
         self._lead &= ~model.follows
@@ -301,11 +301,11 @@ def _freed_by_units(model: Model, rule: RoomRule) -> Ints:
     return freed
 
 
-def may_go(model: Model, level: int) -> Flags:
-    """Return bool[D, N]: pods up to a level, without those that a class needs near it."""
+def may_go(model: Model, level: int, *, near: bool = False) -> Flags:
+    """Return bool[D, N]: pods up to a level; `near`: one stays in each domain that a class needs it in."""
     found = model.removable & (model.priority <= level)
-    for rule in model.affinities:
-        found &= ~_needed(rule, found)
+    for rule in model.affinities if near else ():
+        found &= ~_needed(model, rule, found)
     highest = [-MOST if unit is None else max(pod.priority for pod in unit.members) for unit in model.units]
     stays = np.array(highest, np.int64) > level
     stays[model.unit[~found]] = True
@@ -339,16 +339,22 @@ def _less(terms: list[Ints], members: Ints, best: list[Ints], count: Ints) -> Fl
     return less | equal
 
 
-def _needed(rule: AffinityRule, may_go: Flags) -> Flags:
-    """Return bool[D, N], the pods that members have to be near: where none that stays would do.
+def _needed(model: Model, rule: AffinityRule, may_go: Flags) -> Flags:
+    """Return bool[D, N], a pod of each domain that a class can use, where none that stays would do.
 
-    So no victim changes where affinity lets members come. O(slots · nodes + terms · nodes).
+    The most important one. So no victim changes where affinity lets members come. O(terms · slots · nodes).
     """
-    going = np.where(may_go, rule.use, 0).sum(axis=0)
-    alone = np.zeros(going.size, np.bool_)
+    found = np.zeros_like(may_go)
     for domains, totals in zip(rule.domains, rule.totals, strict=True):
         inside = domains >= 0
+        going = may_go & (rule.use != 0) & ~found & inside
         left = totals.copy()
-        np.subtract.at(left, domains[inside], going[inside])
-        alone[inside] |= left[domains[inside]] <= 0
-    return np.asarray((rule.use != 0) & alone)
+        np.subtract.at(left, domains[inside], np.where(going, rule.use, 0).sum(axis=0)[inside])
+        used = np.unique(domains[inside & model.allowed[rule.cls]])
+        slots, nodes = np.nonzero(going)
+        order = np.lexsort((nodes, slots, -model.priority[slots, nodes]))
+        slots, nodes = slots[order], nodes[order]
+        wanted, first = np.unique(domains[nodes], return_index=True)
+        first = first[np.isin(wanted, used) & (left[wanted] <= 0)]
+        found[slots[first], nodes[first]] = True
+    return found
