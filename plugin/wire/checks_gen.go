@@ -207,6 +207,7 @@ func (m *EvictionOrder) problem() string {
 		inside("group", m.Group),
 		atMost("members", len(m.Members), 5000),
 		each("members", m.Members),
+		inside("void", m.Void),
 	)
 }
 
@@ -265,6 +266,13 @@ func (m *Victim) problem() string {
 		present("node", m.Node != ""),
 		present("rule", m.Rule != ""),
 		inside("closes", m.Closes),
+	)
+}
+
+func (m *Void) problem() string {
+	return cmp.Or(
+		present("reason", m.Reason != ""),
+		present("message", m.Message != ""),
 	)
 }
 

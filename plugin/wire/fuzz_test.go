@@ -141,7 +141,7 @@ var mayBeNull = map[string]bool{
 	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "rules": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
-	"order.group": true, "decision.group": true, "groupPlan": true,
+	"order.group": true, "decision.group": true, "groupPlan": true, "storeBy": true, "void": true,
 }
 
 // A list of protected namespaces that is null must not be read as a list that protects none.

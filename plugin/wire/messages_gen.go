@@ -329,10 +329,13 @@ type TopologyDomain struct {
 
 // EvictionOrder: A committed decision to evict. Nothing is deleted that is not a victim of one.
 //
-// NotAfter: no effect of this order may begin later. Awaited belong to other live orders,
+// NotAfter: no effect of this order may begin later. StoreBy: an order that its stream took later is
+// refused, since its preemptor waits for it no longer. Awaited belong to other live orders,
 // and if one of those fails, so does this. NominationsToClear are pods of lower priority
 // nominated to the same node. Preemptor and Node are absent from a quota order. An order of kind group
-// has Group and Members in their place, and its Victims are on any nodes.
+// has Group and Members in their place, and its Victims are on any nodes. Void: the message says why
+// there is no order of this id. It is stored in the order's place, so that there never is one; it has no
+// victims, no evictor does anything for it, and it has no outcome.
 type EvictionOrder struct {
 	OrderID            string              `json:"orderId"`
 	Kind               string              `json:"kind"`
@@ -352,6 +355,8 @@ type EvictionOrder struct {
 	PDBViolations      int64               `json:"pdbViolations,omitempty"`
 	Group              *OrderedGroup       `json:"group,omitempty"`
 	Members            []OrderMember       `json:"members,omitempty"`
+	StoreBy            *Time               `json:"storeBy,omitempty"`
+	Void               *Void               `json:"void,omitempty"`
 }
 
 // Fence: Who may write orders: Epoch must not be below what the named object holds now.
@@ -424,6 +429,12 @@ type Victim struct {
 	Detail             string        `json:"detail,omitempty"`
 	Unit               string        `json:"unit,omitempty"`
 	Closes             *ClosedDomain `json:"closes,omitempty"`
+}
+
+// Void: Why no order is stored under an id: a constant in kebab-case, and a sentence with the numbers.
+type Void struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }
 
 // Outcome: The one end of an order, written last.

@@ -148,7 +148,7 @@ class Nats:
 
 
 class Delivery:
-    """`makeway.bus.orders.Delivery`."""
+    """`makeway.bus.orders_consumer.Delivery`."""
 
     def __init__(self, nats_: Nats, process: Process, pending: Pending) -> None:
         self._nats, self._process, self._pending = nats_, process, pending
@@ -196,7 +196,7 @@ class Delivery:
 
 
 class Orders:
-    """`makeway.bus.orders.OrdersConsumer` of one process."""
+    """`makeway.bus.orders_consumer.OrdersConsumer` of one process."""
 
     def __init__(self, nats_: Nats, process: Process) -> None:
         self._nats, self._process = nats_, process

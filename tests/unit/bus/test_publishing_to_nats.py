@@ -12,6 +12,8 @@ from makeway.bus import codec
 from makeway.bus.client import Bus, Last
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import MSG_ID
+from makeway.bus.messages import Void
+from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
 
 pytestmark = pytest.mark.nats
@@ -61,6 +63,22 @@ async def test_a_groups_orders_have_a_subject_of_their_own_and_one_is_live(bus: 
     last = await bus.last_group_order("uid-1")
     assert isinstance(last, Last)
     assert (last.message, last.sequence) == (order, first.sequence)
+
+
+async def test_an_order_and_a_void_of_it_are_never_both_stored(bus: Bus, connect_bus: ConnectBus) -> None:
+    order, other = make_order("uid-1"), OrderWriter(await connect_bus("test/two"))
+    refused = voided(order, Void(reason="late", message="not in time"))
+    before = await bus.publish_order(make_order("uid-1"), 0)
+    assert isinstance(before, Published)
+
+    answers = await asyncio.gather(
+        OrderWriter(bus).store(order, before.sequence), other.store(refused, before.sequence)
+    )
+
+    assert answers[0] == answers[1]
+    assert answers[0] == await other.first(bus.subjects.order(order), before.sequence)
+    info = await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS")
+    assert info["state"]["messages"] == 2
 
 
 async def test_an_order_has_one_outcome_and_the_second_writer_reads_the_first(bus: Bus) -> None:

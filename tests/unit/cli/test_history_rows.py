@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim, Void
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
 from makeway.cli.history.rows import COLUMNS, NOT_CARRIED_OUT, History, Row, Wanted, cells
@@ -64,6 +64,21 @@ def rows(
     for message in messages:
         history.add(message)
     return history.rows(now, wanted)
+
+
+def test_a_void_is_a_plan_that_was_not_carried_out_and_says_why() -> None:
+    void = Void(reason="late", message="the nomination was not seen in time")
+    one = replace(order(), victims=(), void=void)
+    history = History()
+    history.add(decision())
+    history.add(one)
+
+    [row] = history.rows(AT)
+
+    assert (row.result, row.reason) == (NOT_CARRIED_OUT, "late: the nomination was not seen in time")
+    assert row.victims == decision().victims
+    assert (row.until, history.live(AT)) == (None, [])
+    assert history.forget(0) == ["dec-1"]
 
 
 def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_many_nodes() -> None:

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Void
+from makeway.bus.orders import voided
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
@@ -644,6 +645,17 @@ class TestWhatIsNotNeededOrNotAllowed:
         assert (outcome.result, outcome.reason) == ("refused", "stale-epoch")
         assert not world.cluster.marks()
 
+    async def test_an_order_that_the_stream_took_too_late_is_refused_and_rolled_back(
+        self,
+    ) -> None:
+        world = World(*running("a"))
+
+        outcome = await world.carry_out(make_order("a", store_by=NOW - timedelta(seconds=1)))
+
+        assert (outcome.result, outcome.reason) == ("refused", "stored-late")
+        assert world.nominated_node() is None
+        assert not world.cluster.marks()
+
     async def test_an_epoch_may_be_a_counter_on_the_bus(self) -> None:
         world = World(*running("a"), fences=Fences.of(["kv/default-scheduler"]))
         world.records.epochs["default-scheduler"] = 8
@@ -810,6 +822,15 @@ class TestAwaitedOrders:
 
 
 class TestDelivery:
+    async def test_a_void_is_acknowledged_and_nothing_is_done_for_it(self) -> None:
+        world = World(*running("a"))
+        delivery = FakeDelivery(voided(make_order("a"), Void(reason="late", message="not seen")), 1)
+
+        await world.evictor.handle(delivery)
+
+        assert delivery.said == ["ack"]
+        assert (world.cluster.calls, world.records.outcomes) == ([], {})
+
     async def test_an_order_with_an_outcome_is_only_acknowledged(self) -> None:
         world = World(*running("a"))
         world.records.outcomes["ord-1"] = make_outcome("ord-1", "succeeded")

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Last
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Fence, Outcome
-from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts
@@ -114,6 +113,7 @@ class Enforcing:
             snapshot=self.snapshot,
             ledger=self.ledger,
             orders=Bus(self),
+            writer=Bus(self),
             decisions=Noted(self, metrics),
             metrics=metrics,
             tell=self._tell,
@@ -184,9 +184,7 @@ class Bus:
         found = self._world.evictor.records.outcomes.get(order_id)
         return None if found is None else Last(found, 1, found.finished_at)
 
-    async def publish_order(
-        self, order: EvictionOrder, expected_last_sequence: int
-    ) -> Published | AlreadyExists:
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
         world = self._world
         world.orders.append(order)
         if world.answers:
@@ -194,7 +192,7 @@ class Bus:
             for victim in outcome.victims:
                 if victim.result == "deleted":
                     world.snapshot.apply(RemovePod(victim.uid))
-        return Published(sequence=len(world.orders))
+        return order
 
     async def publish_decision(self, record: DecisionRecord) -> None:
         pass

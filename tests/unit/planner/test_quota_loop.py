@@ -24,7 +24,6 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
-from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import Policy
@@ -75,12 +74,10 @@ class FakeBus:
             raise Malformed("not-json", "an outcome")
         return None
 
-    async def publish_order(
-        self, order: EvictionOrder, expected_last_sequence: int
-    ) -> Published | AlreadyExists:
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
         self.orders.append(order)
         self.published.set()
-        return Published(sequence=1)
+        return order
 
     async def publish_decision(self, record: DecisionRecord) -> None:
         pass
@@ -111,9 +108,7 @@ class Evicting(FakeBus):
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
         return self._ended.get(order_id)
 
-    async def publish_order(
-        self, order: EvictionOrder, expected_last_sequence: int
-    ) -> Published | AlreadyExists:
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
         victims = tuple(map(self._evict, order.victims))
         failed = any(one.result == "failed" for one in victims)
         now = datetime.now(UTC)
@@ -130,7 +125,7 @@ class Evicting(FakeBus):
             victims=victims,
         )
         self._ended[order.order_id] = Last(found, 1, now)
-        return await super().publish_order(order, expected_last_sequence)
+        return await super().store(order, after)
 
     def _evict(self, victim: Victim) -> VictimOutcome:
         named = VictimOutcome(namespace=victim.namespace, name=victim.name, uid=victim.uid, result="deleted")
@@ -187,6 +182,7 @@ def loop_of(
         snapshot=snapshot,
         ledger=ledger,
         orders=bus,
+        writer=bus,
         decisions=decisions or Decisions(bus, metrics),
         metrics=metrics,
         tell=lambda event_type, reason, note: told.set(),

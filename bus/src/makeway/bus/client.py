@@ -25,7 +25,7 @@ from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage,
 from makeway.bus.login import Login
 from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
-from makeway.bus.orders import OrdersConsumer
+from makeway.bus.orders_consumer import OrdersConsumer
 from makeway.bus.permissions import passing
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.bus.quarantine import QuarantinedMessage

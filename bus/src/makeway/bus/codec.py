@@ -260,7 +260,8 @@ def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
     """The envelope's id, subject and time, taken from the message."""
     match message:
         case EvictionOrder():
-            return message.order_id, message.preemptor_uid, message.created_at
+            id_ = message.order_id if message.void is None else f"void-{message.order_id}"
+            return id_, message.preemptor_uid, message.created_at
         case Begun():
             return f"beg-{message.order_id}", "", message.at
         case Outcome():

@@ -143,8 +143,15 @@ class JetStream:
         Raises:
             JetStreamError, BusUnavailable: as `api`.
         """
+        return await self._message(stream, {"last_by_subj": subject})
+
+    async def first_message(self, stream: str, subject: str, after: int) -> StoredMessage | None:
+        """The first message of a subject behind a sequence; as `last_message`."""
+        return await self._message(stream, {"seq": after + 1, "next_by_subj": subject})
+
+    async def _message(self, stream: str, which: Mapping[str, Any]) -> StoredMessage | None:
         try:
-            answer = await self.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+            answer = await self.api(f"STREAM.MSG.GET.{stream}", which)
         except JetStreamError as error:
             if error.not_found and error.err_code == _NO_MESSAGE:
                 return None

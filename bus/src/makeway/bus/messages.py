@@ -403,13 +403,23 @@ class OrderMember(Message, frozen=True):
     node_uid: str = ""
 
 
+class Void(Message, frozen=True):
+    """Why no order is stored under an id: a constant in kebab-case, and a sentence with the numbers."""
+
+    reason: Text
+    message: Text
+
+
 class EvictionOrder(Message, frozen=True):
     """A committed decision to evict. Nothing is deleted that is not a victim of one.
 
-    `not_after`: no effect of this order may begin later. `awaited` belong to other live orders,
+    `not_after`: no effect of this order may begin later. `store_by`: an order that its stream took later is
+    refused, since its preemptor waits for it no longer. `awaited` belong to other live orders,
     and if one of those fails, so does this. `nominations_to_clear` are pods of lower priority
     nominated to the same node. `preemptor` and `node` are absent from a quota order. An order of kind group
-    has `group` and `members` in their place, and its `victims` are on any nodes.
+    has `group` and `members` in their place, and its `victims` are on any nodes. `void`: the message says why
+    there is no order of this id. It is stored in the order's place, so that there never is one; it has no
+    victims, no evictor does anything for it, and it has no outcome.
     """
 
     order_id: Token
@@ -434,6 +444,8 @@ class EvictionOrder(Message, frozen=True):
     members: Annotated[
         tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
     ] = ()
+    store_by: Time | None = None
+    void: Void | None = None
 
     @property
     def named_twice(self) -> str:

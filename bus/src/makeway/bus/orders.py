@@ -1,222 +1,146 @@
-"""Taking orders: the evictors' durable consumer, one delivery at a time, whatever happens to the server."""
+"""Writing orders: what is stored behind a message of the subject is the answer, and only that is believed.
+
+An order is published behind the last message of its subject that its writer knows of, by compare-and-set. So
+the first message behind that one decides what became of the order: the order itself, a void of it, or
+another's message, and every writer that is asked about the order finds the same. That nothing is found there
+decides nothing: a publish may be under way still, or the server that answers is behind. So where it is not
+known whether an order is stored, a void of it is published behind the same message until the stream has taken
+it or names the message that came first.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import Final, Protocol
 
 import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
+from msgspec import structs
 
-from makeway.bus import metrics
-from makeway.bus.connection import Connection
-from makeway.bus.consumer import consumer_drift, ensure_consumer
-from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError, translated
-from makeway.bus.messages import LIVE_LOOK_BACK
-from makeway.bus.pull import Pull, PullBroken, Pulled
-from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config, told
-from makeway.bus.subjects import Subjects
-from makeway.bus.tracing import traceparent_of
+from makeway.bus import tracing
+from makeway.bus.client import Bus, Last, Unverified
+from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
+from makeway.bus.jetstream import JetStreamError
+from makeway.bus.messages import EvictionOrder, Void
+from makeway.bus.publishing import Published, PublishRefused
 
-_ACK_TIMEOUT_SECONDS: Final = 2.0
-_ACK_ATTEMPTS: Final = 3
-_REBUILD_PAUSE_SECONDS: Final = 0.25
-_COMPARE_SECONDS: Final = 5.0
-"""Between two looks at the consumer: a change of it holds every order back."""
+PAUSE_SECONDS: Final = 1.0
+"""Between two attempts at what has to be known."""
+
+LOOKS: Final = 2
+"""So many looks in a row have to show that the expected message is gone: then the stream was made anew."""
+
+NOT_ACKNOWLEDGED: Final = "not-acknowledged"
+LATE: Final = "late"
+TAKEN_BY_NO_STREAM: Final = "publish-refused"
+"""Reasons of voids that the writer finds."""
 
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """An order in this process's hands for `ACK_WAIT_SECONDS`, longer with `in_progress`.
-
-    data: the envelope's bytes, not decoded. Look at `deliveries` first: bytes that end the process
-        that decodes them come again and again.
-    sequence: in the stream.
-    deliveries: how often the order was given out, this time included.
-    published_at: when the stream stored it.
-    traceparent: the span that wrote it; empty for none.
-    """
-
-    data: bytes
-    subject: str
-    sequence: int
-    deliveries: int
-    published_at: datetime
-    traceparent: str
-    _message: Msg
-    _client: Client
-
-    async def ack_sync(self) -> None:
-        """Say that the order is done with, and wait until the server knows.
-
-        Raises:
-            BusUnavailable: it does not; the order will come again.
-        """
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(_ACK_ATTEMPTS),
-            retry=retry_if_exception_type(BusUnavailable),
-            reraise=True,
-        )
-        await attempts(self._ack)
-
-    async def _ack(self) -> None:
-        with translated("acknowledge"):
-            await self._message.ack_sync(timeout=_ACK_TIMEOUT_SECONDS)
-
-    async def in_progress(self) -> None:
-        """Keep the order for another `ACK_WAIT_SECONDS`; without an answer, so repeat it well before.
-
-        Raises:
-            BusUnavailable: not connected.
-        """
-        with translated("extend"):
-            await self._message.in_progress()
-
-    async def nak(self, delay_seconds: float = 0.0) -> None:
-        """Have the order delivered again, not before the delay; raises `BusUnavailable`."""
-        with translated("have delivered again"):
-            await self._message.nak(delay=delay_seconds or None)
-
-    async def term(self, reason: str) -> None:
-        """Never deliver this again, to anyone; for what cannot be understood. Raises `BusUnavailable`."""
-        with translated("terminate"):
-            # nats-py's own term takes no reason and waits for no answer.
-            await self._client.request(
-                self._message.reply, f"+TERM {reason}".encode(), timeout=_ACK_TIMEOUT_SECONDS
-            )
+def voided(order: EvictionOrder, why: Void) -> EvictionOrder:
+    """Return the message that is stored in place of an order: its names, and nothing to evict."""
+    return structs.replace(
+        order,
+        not_after=order.created_at,
+        victims=(),
+        awaited=(),
+        nominations_to_clear=(),
+        members=(),
+        pdb_violations=0,
+        void=why,
+    )
 
 
-class OrdersConsumer:
-    """A share in the evictors' durable consumer. Any number of processes may hold one."""
+class OrderStore(Protocol):
+    """Who stores orders."""
 
-    def __init__(self, connection: Connection, jetstream: JetStream, subjects: Subjects) -> None:
-        self._connection = connection
-        self._jetstream = jetstream
-        self._stream = subjects.orders_stream
-        self._config = evictor_config(subjects)
-        self._pull: Pull | None = None
-        self._lock = asyncio.Lock()
-        self._trouble = ""
-        self._drift = ""
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
+        """Store an order behind a message of its subject; see `OrderWriter.store`."""
 
-    def unhealthy(self) -> str:
-        """Why no orders are taken at the moment, for readiness; empty where they are."""
-        return self._drift or self._trouble
 
-    async def keep_forever(self) -> NoReturn:
-        """Compare the consumer with what it should be every few seconds; make it anew where it differs.
+class OrderWriter:
+    """One process's. `now`, `sleep`: of its clock."""
 
-        It is unhealthy from the look that finds it until the look that finds it right again. Raises nothing:
-        where the server refuses the consumer, it is asked again.
-        """
-        while True:
-            await asyncio.sleep(_COMPARE_SECONDS)
-            try:
-                await self._keep()
-            except (BusUnavailable, StreamConflict, JetStreamError) as error:
-                # A pull that the server does not serve says so by itself.
-                _log.warning("consumer_not_compared", stream=self._stream, error=str(error))
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._bus = bus
+        self._now = now
+        self._sleep = sleep
 
-    async def _keep(self) -> None:
-        name = self._config["name"]
-        try:
-            info = await self._jetstream.api(f"CONSUMER.INFO.{self._stream}.{name}")
-        except JetStreamError as error:
-            if not error.not_found:
-                raise
-            self._drift = f"consumer {name} of stream {self._stream} does not exist"
-        else:
-            different = consumer_drift(self._config, info)
-            self._drift = f"consumer {name} of stream {self._stream}: {told(different)}" if different else ""
-        if not self._drift:
-            return
-        metrics.REBUILDS.labels("orders", "changed").inc()
-        _log.error("consumer_changed", stream=self._stream, detail=self._drift)
-        await ensure_consumer(self._jetstream, self._stream, self._config, datetime.now(UTC) - LIVE_LOOK_BACK)
+    async def store(self, order: EvictionOrder, after: int) -> EvictionOrder:
+        """Store an order or a void behind a message of its subject; return what is stored there.
 
-    async def open(self) -> None:
-        """Create or reconcile the consumer and listen.
+        That is the order, a void of it, or another's message, which came first: then the order is not stored
+        and never will be. Goes on until that is known. An order past its `store_by` is voided.
 
-        One that was lost starts with the orders that may be alive, not with those of a week.
+        Args:
+            order: as it is to be stored.
+            after: the sequence of the subject's last message as the writer knows it, 0 for none.
 
         Raises:
-            StreamConflict, JetStreamError, BusUnavailable: it cannot be had.
+            PublishRefused: the stream takes neither the order nor a void of it.
+            KeyNotPublished: nothing is signed now.
+            ValueError: the order does not name what it is for.
         """
-        start = datetime.now(UTC) - LIVE_LOOK_BACK
-        await ensure_consumer(self._jetstream, self._stream, self._config, start)
-        pull = Pull(self._connection, self._stream, self._config["name"])
-        await pull.open()
-        self._pull = pull
-        self._trouble = ""
-
-    async def close(self) -> None:
-        """Listen no more, and have delivered again at once what had arrived and was not taken."""
-        if self._pull is None:
-            return
-        pull, self._pull = self._pull, None
-        for left in await pull.close():
-            try:
-                await self._delivery(left).nak()
-            except BusUnavailable:
-                return
-
-    async def next(self, timeout_seconds: float) -> Delivery | None:
-        """The next order, or None when the time is over. May be called by several tasks.
-
-        Raises nothing for what passes: a lost connection, a server that restarts, a consumer someone
-        deleted. The consumer is then set up anew, as often as it takes.
-
-        Raises:
-            StreamConflict: the server refuses the consumer for good.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout_seconds
-        try:
-            async with asyncio.timeout_at(until):
-                await self._lock.acquire()
-        except TimeoutError:
-            return None
-        try:
-            while (left := until - loop.time()) > 0:
+        if order.void is None and order.store_by is not None and self._now() > order.store_by:
+            order = voided(order, Void(reason=LATE, message=f"not stored by {order.store_by.isoformat()}"))
+        looks = 0
+        with tracing.span("publish", order_id=order.order_id):
+            while True:
                 try:
-                    if self._pull is None:
-                        await self.open()
-                        continue
-                    pulled = await self._pull.next(left)
-                except PullBroken as broken:
-                    await self._drop(broken.reason, str(broken))
-                except (BusUnavailable, JetStreamError) as error:
-                    await self._drop("unavailable", str(error))
-                    await asyncio.sleep(min(_REBUILD_PAUSE_SECONDS, max(until - loop.time(), 0)))
-                else:
-                    if pulled and loop.time() - pulled.received_at < ACK_WAIT_SECONDS / 2:
-                        return self._delivery(pulled)
+                    answer = await self._bus.publish_order(order, after)
+                    if isinstance(answer, Published):
+                        return order
+                    found = await self._read(self._bus.subjects.order(order), after)
+                except (KeyNotPublished, PublishRefused) as error:
+                    if isinstance(error, KeyNotPublished) or order.void is not None:
+                        raise
+                    order = voided(order, Void(reason=TAKEN_BY_NO_STREAM, message=str(error)))
+                    continue
+                except BusUnavailable as error:
+                    _log.warning("order_publish_ambiguous", order_id=order.order_id, reason=str(error))
+                    if order.void is None:
+                        order = voided(order, Void(reason=NOT_ACKNOWLEDGED, message=str(error)))
+                    else:
+                        await self._sleep(PAUSE_SECONDS)
+                    continue
+                if isinstance(found, Last):
+                    return found.message
+                if isinstance(found, Unverified):
+                    after = found.sequence
+                    continue
+                last = answer.existing.sequence if answer.existing is not None else 0
+                looks = looks + 1 if last < after else 0
+                if looks == LOOKS:
+                    _log.warning("orders_stream_made_anew", order_id=order.order_id, expected=after)
+                    after, looks = max(0, last - 1), 0
+                await self._sleep(PAUSE_SECONDS)
+
+    async def first(self, subject: str, after: int) -> EvictionOrder | None:
+        """Return the first message of a subject behind another; that there is none decides nothing.
+
+        Raises BusUnavailable.
+        """
+        while isinstance(found := await self._read(subject, after), Unverified):
+            after = found.sequence
+        return found.message if found is not None else None
+
+    async def _read(self, subject: str, after: int) -> Last[EvictionOrder] | Unverified | None:
+        bus = self._bus
+        try:
+            stored = await bus.jetstream.first_message(bus.subjects.orders_stream, subject, after)
+        except JetStreamError as error:
+            raise BusUnavailable(str(error)) from error
+        if stored is None:
             return None
-        finally:
-            self._lock.release()
-
-    async def _drop(self, reason: str, detail: str) -> None:
-        metrics.REBUILDS.labels("orders", reason).inc()
-        if not self._trouble:
-            _log.warning("consumer_rebuilt", stream=self._stream, reason=reason, detail=detail)
-        self._trouble = detail
-        await self.close()
-
-    def _delivery(self, pulled: Pulled) -> Delivery:
-        return Delivery(
-            data=pulled.message.data,
-            subject=pulled.message.subject,
-            sequence=pulled.stream_sequence,
-            deliveries=pulled.deliveries,
-            published_at=pulled.time,
-            traceparent=traceparent_of(pulled.message.headers),
-            _message=pulled.message,
-            _client=self._connection.client,
-        )
+        try:
+            return Last(bus.signatures.order(stored.data, subject), stored.sequence, stored.time)
+        except Malformed:
+            return Unverified(stored.sequence)

@@ -73,6 +73,7 @@ from makeway.bus.messages import (
     Unplanned,
     Victim,
     VictimOutcome,
+    Void,
 )
 
 _AT: Final = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
@@ -291,6 +292,10 @@ _ORDER_FULL: Final = EvictionOrder(
     awaited=(_AWAITED,),
     nominations_to_clear=(NominationToClear(namespace="shop", name="earlier", uid=_OTHER),),
     pdb_violations=1,
+    store_by=_LATER + timedelta(seconds=5),
+)
+_ORDER_VOID: Final = msgspec.structs.replace(
+    _ORDER_MINIMAL, queue="root.shop", not_after=_AT, void=Void(reason="late", message=_ODD_TEXT)
 )
 _ORDER_GROUP: Final = EvictionOrder(
     order_id=_ORDER,
@@ -734,6 +739,7 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "order.minimal": _ORDER_MINIMAL,
     "order.full": _ORDER_FULL,
     "order.group": _ORDER_GROUP,
+    "order.void": _ORDER_VOID,
     "begun.minimal": _BEGUN_MINIMAL,
     "begun.full": _BEGUN_FULL,
     "outcome.minimal": _OUTCOME_MINIMAL,

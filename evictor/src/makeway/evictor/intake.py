@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class OrderDelivery(Protocol):
-    """An order in this process's hands; see `makeway.bus.orders.OrderDelivery`."""
+    """An order in this process's hands; see `makeway.bus.orders_consumer.OrderDelivery`."""
 
     @property
     def data(self) -> bytes:
@@ -69,7 +69,7 @@ class OrderDelivery(Protocol):
 
 
 class OrderSource(Protocol):
-    """Where orders come from; see `makeway.bus.orders.OrdersConsumer`."""
+    """Where orders come from; see `makeway.bus.orders_consumer.OrdersConsumer`."""
 
     async def next(self, timeout_seconds: float) -> OrderDelivery | None:
         """The next order, or None when the time is over."""

@@ -68,7 +68,7 @@ class BusRecords:
         return last.message if last is not None else None
 
     async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
-        """The latest order of the same preemptor, group or queue; errors as `outcome`."""
+        """The latest order of the same preemptor, group or queue, None where that is a void; as `outcome`."""
         match order.kind:
             case "quota":
                 asked = self._bus.last_quota_order(order.queue)
@@ -77,7 +77,7 @@ class BusRecords:
             case "pod":
                 asked = self._bus.last_order(order.preemptor_uid)
         last = await _translated(asked)
-        return last.message if isinstance(last, Last) else None
+        return last.message if isinstance(last, Last) and last.message.void is None else None
 
     async def epoch(self, name: str) -> int:
         """The counter, read once for all who ask before the read begins; 0 before its first increment.

@@ -146,6 +146,10 @@ class Evictor:
         if expected := decide.misrouted(order, delivery.subject, self._settings.subjects):
             await self._quarantine(delivery, "wrong-subject", f"order {order.order_id} belongs on {expected}")
             return
+        if order.void is not None:
+            with contextlib.suppress(BusUnavailable):  # it comes again
+                await delivery.ack_sync()
+            return
         with (
             tracing.span(
                 "evict", delivery.traceparent, order_id=order.order_id, delivery=delivery.deliveries

@@ -108,6 +108,7 @@ class Refused:
         "invalid-name",
         "named-twice",
         "not-after-too-far",
+        "stored-late",
         "stale-epoch",
         "fence-missing",
         "fence-unknown",

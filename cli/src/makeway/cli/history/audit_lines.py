@@ -242,6 +242,11 @@ def _choice(choice: Choice) -> str:
 def _order(line: Text, order: EvictionOrder) -> None:
     line.append("order     ", style="bold magenta")
     line.append(_for(order), style="bold")
+    if order.void is not None:
+        line.append(" is not stored", style="yellow")
+        line.append(f": {safe(order.void.reason)}: {safe(order.void.message)}")
+        line.append(f"  {safe(order.order_id)}", style="dim")
+        return
     line.append(f" takes {_taken(order)}" if order.kind != "quota" else " must shrink")
     line.append(f": {_victims(order.victims)}")
     if order.awaited:

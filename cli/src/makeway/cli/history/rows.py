@@ -51,9 +51,9 @@ class Row(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         at: when it was decided; of a repeated refusal, the last time.
         kind: pod, group, or quota.
         result: live (its order has no outcome yet), the outcome's result, or, without an order: observed,
-            planned (its order may still come), notCarriedOut (none came), refused, preempted (by
-            kube-scheduler's own preemption or another scheduler's; node and victims are what happened), or
-            for a quota what became of it.
+            planned (its order may still come), notCarriedOut (none came, or a void in its place), refused,
+            preempted (by kube-scheduler's own preemption or another scheduler's; node and victims are what
+            happened), or for a quota what became of it.
         namespace: of the pod or PodGroup that room was made for.
         name: of that pod or PodGroup.
         uid: of that pod or PodGroup.
@@ -164,14 +164,14 @@ class History:
         return [
             row_of(case.decision, case.order, None, 1)
             for case in self._cases.values()
-            if case.order is not None and case.outcome is None and case.order.not_after >= now
+            if _is_live(case) and case.order is not None and case.order.not_after >= now
         ]
 
     def forget(self, most: int) -> list[str]:
         """Keep no more than the last so many, but those that are live; return the keys of the others."""
         gone = []
         for key, case in list(self._cases.items())[: max(0, len(self._cases) - most)]:
-            if case.order is None or case.outcome is not None:
+            if not _is_live(case):
                 del self._cases[key]
                 gone.append(key)
                 if case.order is not None:
@@ -216,6 +216,10 @@ class History:
         return (case.key,)
 
 
+def _is_live(case: _Case) -> bool:
+    return case.order is not None and case.order.void is None and case.outcome is None
+
+
 def _moment(case: _Case) -> tuple[str, datetime | None]:
     """Return the UID of the pod that a case is about, and when it was decided."""
     if case.comparison is not None and case.order is None:
@@ -230,7 +234,8 @@ def row_of(
 ) -> Row:
     """Put what belongs together into a row. At least one of decision and order is there."""
     preemptor = (order and order.room_for) or (decision and decision.preemptor) or None
-    victims = order.victims if order else decision.victims if decision else ()
+    ordered = order if order is not None and order.void is None else None
+    victims = ordered.victims if ordered else decision.victims if decision else ()
     at = decision.at if decision else order.created_at if order else datetime.now(UTC)
     return Row(
         at=at,
@@ -243,7 +248,7 @@ def row_of(
         queue=(decision.queue if decision else "") or (order.queue if order else ""),
         node=(order.node if order else "") or (decision.nominated_node if decision else ""),
         victims=victims,
-        pdb_violations=order.pdb_violations if order else decision.pdb_violations if decision else 0,
+        pdb_violations=ordered.pdb_violations if ordered else decision.pdb_violations if decision else 0,
         reason=_reason(decision, order, outcome),
         took_seconds=(
             round((outcome.finished_at - order.created_at).total_seconds(), 3) if outcome and order else None
@@ -251,7 +256,7 @@ def row_of(
         times=times,
         decision_id=decision.decision_id if decision else order.decision_id if order else "",
         order_id=order.order_id if order else "",
-        until=order.not_after if order and outcome is None else None,
+        until=ordered.not_after if ordered and outcome is None else None,
     )
 
 
@@ -298,7 +303,7 @@ def _result(decision: DecisionRecord | None, order: EvictionOrder | None, outcom
     if outcome is not None:
         return outcome.result
     if order is not None:
-        return "live"
+        return "live" if order.void is None else NOT_CARRIED_OUT
     if decision is None:
         return ""
     if decision.quota is not None:
@@ -311,6 +316,8 @@ def _result(decision: DecisionRecord | None, order: EvictionOrder | None, outcom
 def _reason(decision: DecisionRecord | None, order: EvictionOrder | None, outcome: Outcome | None) -> str:
     if outcome is not None:
         return outcome.reason or outcome.message
+    if order is not None and order.void is not None:
+        return f"{order.void.reason}: {order.void.message}"
     if decision is not None and decision.diagnosis is not None:
         return f"{decision.diagnosis.reason}: {decision.diagnosis.message}"
     if decision is not None and decision.ahead and order is None:

@@ -51,7 +51,7 @@ async def decision_named(bus: Bus, prefix: str) -> DecisionRecord | None:
 async def order_named(bus: Bus, prefix: str) -> EvictionOrder | None:
     """Find the order whose id begins so. Raises as `decision_named`."""
     since, until = _span(prefix)
-    async with aclosing(orders(bus, since=since)) as found:
+    async with aclosing(orders(bus, since=since, voids=True)) as found:
         return await _only(found, prefix, lambda order: order.order_id, until)
 
 
@@ -86,12 +86,18 @@ def decisions(
     return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, *subjects)
 
 
-def orders(
-    bus: Bus, *, since: datetime | None = None, preemptor_uid: str = ""
+async def orders(
+    bus: Bus, *, since: datetime | None = None, preemptor_uid: str = "", voids: bool = False
 ) -> AsyncGenerator[EvictionOrder]:
-    """Read the orders that are there, oldest first; only of one preemptor where it is given."""
+    """Read the orders that are there, oldest first; only of one preemptor where it is given.
+
+    `voids`: also what is stored in the place of orders. Raises BusError.
+    """
     subject = bus.subjects.pod_order(preemptor_uid) if preemptor_uid else bus.subjects.orders
-    return _read(bus, bus.subjects.orders_stream, unwrap_order, since, subject)
+    async with aclosing(_read(bus, bus.subjects.orders_stream, unwrap_order, since, subject)) as found:
+        async for order in found:
+            if voids or order.void is None:
+                yield order
 
 
 async def recording(bus: Bus, recording_id: str) -> AsyncGenerator[bytes]:

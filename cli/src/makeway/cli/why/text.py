@@ -162,7 +162,9 @@ def of_order(story: Story) -> Iterator[str]:
             yield f"  evicts {unit_text(unit, pods)}"
     yield from _victims(story)
     yield from awaited_lines(order.awaited)
-    if story.outcome is None:
+    if order.void is not None:
+        yield f"  not stored: {order.void.reason}: {order.void.message}"
+    elif story.outcome is None:
         yield f"  no outcome yet; nothing of it begins after {api_time(order.not_after)}"
     else:
         why = f": {story.outcome.message}" if story.outcome.message else ""

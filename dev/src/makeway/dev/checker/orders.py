@@ -78,13 +78,13 @@ class OrderHistory:
 
 
 class Orders:
-    """Every order of the streams, oldest first."""
+    """Every order of the streams, oldest first, without voids."""
 
     def __init__(self, streams: Streams) -> None:
         self.outcomes: dict[str, list[StoredRecord[Outcome]]] = defaultdict(list)
         for stored in streams.outcomes:
             self.outcomes[stored.message.order_id].append(stored)
-        self._all = [self._with_outcome(stored) for stored in streams.orders]
+        self._all = [self._with_outcome(stored) for stored in streams.orders if stored.message.void is None]
         self._by_victim: dict[str, list[OrderHistory]] = defaultdict(list)
         self._by_preemptor: dict[str, list[OrderHistory]] = defaultdict(list)
         self._by_behalf: dict[str, list[OrderHistory]] = defaultdict(list)

@@ -179,5 +179,7 @@ class Timeline:
     async def _watch_stream(self, bus: Bus, stream: str) -> None:
         async for message in bus.follow(stream, start=Start.beginning()):
             _, record = unwrap(message.data)
+            if isinstance(record, EvictionOrder) and record.void is not None:
+                continue
             if isinstance(record, DecisionRecord | EvictionOrder | Outcome):
                 self.add(RecordSeen(time.monotonic(), record))

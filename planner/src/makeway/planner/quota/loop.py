@@ -34,7 +34,7 @@ from makeway.bus.messages import (
     Outcome,
     Victim,
 )
-from makeway.bus.publishing import AlreadyExists, Published
+from makeway.bus.orders import OrderStore
 from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
@@ -85,11 +85,6 @@ class QuotaOrderStream(Protocol):
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
         """The outcome of an order; raises the same."""
-
-    async def publish_order(
-        self, order: EvictionOrder, expected_last_sequence: int
-    ) -> Published | AlreadyExists:
-        """Commit an order; raises BusError."""
 
 
 class OrderLedger(Protocol):
@@ -149,6 +144,7 @@ class QuotaLoop:
         snapshot: Snapshot,
         ledger: OrderLedger,
         orders: QuotaOrderStream,
+        writer: OrderStore,
         decisions: DecisionWriter,
         metrics: PlannerMetrics,
         tell: ResultReporter,
@@ -157,6 +153,7 @@ class QuotaLoop:
         self._snapshot = snapshot
         self._ledger = ledger
         self._orders = orders
+        self._writer = writer
         self._decisions = decisions
         self._metrics = metrics
         self._remembered = 0
@@ -358,9 +355,9 @@ class QuotaLoop:
             return
         order = self._order(path, victims, record, await fence())
         await failpoint("planner.before-quota-order")
-        answered = await self._orders.publish_order(order, last.sequence if last is not None else 0)
+        stored = await self._writer.store(order, last.sequence if last is not None else 0)
         await failpoint("planner.after-quota-order")
-        if isinstance(answered, AlreadyExists):
+        if stored.order_id != order.order_id or stored.void is not None:
             control.again(path, now)
             return
         self._metrics.quota_orders.labels("committed").inc()
@@ -397,7 +394,8 @@ class QuotaLoop:
         return (found, first) if first else None
 
     async def _is_live(self, order: EvictionOrder, now: datetime) -> bool:
-        return now < order.not_after + PAST_DEADLINE and await self._outcome(order) is None
+        over = order.void is not None or now >= order.not_after + PAST_DEADLINE
+        return not over and await self._outcome(order) is None
 
     async def _outcome(self, order: EvictionOrder) -> Last[Outcome] | None:
         """Return an order's outcome; one that cannot be read is none, and the order ends by its deadline."""

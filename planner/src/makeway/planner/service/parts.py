@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
+from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop, OwnOrders
@@ -260,6 +261,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
         snapshot=seen.snapshot,
         ledger=seen.ledger,
         orders=bus,
+        writer=OrderWriter(bus),
         decisions=seen.decisions,
         metrics=seen.metrics,
         tell=configuration.tell_of_queues,

@@ -69,7 +69,7 @@ class OrderFollower:
         return self._orders_read.is_set() and self._outcomes_read.is_set()
 
     async def follow_orders(self) -> None:
-        """Note every order. Those that cannot be read are the evictors' to quarantine."""
+        """Note every order, and no void. Those that cannot be read are the evictors' to quarantine."""
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
             stream,
@@ -112,7 +112,8 @@ class OrderFollower:
             raise MisroutedError(f"order {order.order_id} is on another subject than its own")
         if order.not_after > message.time + LONGEST_NOT_AFTER:
             raise MisroutedError(f"order {order.order_id} would live until {order.not_after.isoformat()}")
-        self._ledger.ordered(order)
+        if order.void is None:
+            self._ledger.ordered(order)
 
     def _ended(self, message: StreamMessage) -> None:
         outcome = self._bus.signatures.outcome(message.data, message.subject)
