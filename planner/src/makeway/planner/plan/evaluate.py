@@ -21,8 +21,8 @@ from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 
-_SLOTS_TOGETHER = 32
-"""So many slots of one node, or fewer of some nodes, are reprieved together."""
+_FEW_NODES = 64
+"""On no more nodes than this all slots are reprieved together; on more, slot by slot takes less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,27 +244,30 @@ def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> 
     """Reprieve removed pods where there is room: first those under a violated budget, then by importance.
 
     `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
-    placed. Returns bool[slots, M], the pods that found no place. On few nodes, slots of which all pods have
-    room are passed over together, and those of which none has.
+    placed. Returns bool[slots, M], the pods that found no place.
     """
     left = room.copy()
     back = np.zeros(removable.shape, np.bool_)
-    together = _SLOTS_TOGETHER // max(removable.shape[1], 1)
-    turns = [violating, removable & ~violating] if violating.any() else [removable]
-    for turn in turns:
-        slots = np.flatnonzero(turn.any(axis=1))
-        while together > 1 and slots.size > together:
-            first, slots = slots[:together], slots[together:]
-            pods, asked = requests[:, first], turn[first]
-            total = (pods * asked).sum(axis=1)
-            if (total <= left).all():
-                left -= total
-                back[first] |= asked
-                continue
-            some = (_all(pods <= left[:, None]) & asked).any(axis=1)
-            _reprieve_in_turn(first[some], requests, turn, left, back)
-        _reprieve_in_turn(slots, requests, turn, left, back)
+    for turn in [violating, removable & ~violating] if violating.any() else [removable]:
+        rest = _reprieve_together(requests, turn, left, back) if removable.shape[1] <= _FEW_NODES else turn
+        _reprieve_in_turn(np.flatnonzero(rest.any(axis=1)), requests, rest, left, back)
     return removable & ~back
+
+
+def _reprieve_together(requests: Ints, turn: Flags, left: Ints, back: Flags) -> Flags:
+    """Reprieve of every node the pods before the first without room at once, and once more those behind it.
+
+    Returns bool[slots, M], pods behind the second for which there may be room. `left` and `back` are changed.
+    """
+    for _ in range(2):
+        fits = _all(np.cumsum(requests * turn, axis=1) <= left[:, None])
+        stay = np.logical_and.accumulate(fits, axis=0) & turn
+        left -= (requests * stay).sum(axis=1)
+        back |= stay
+        turn = turn & ~stay & _all(requests <= left[:, None])
+        if not turn.any():
+            break
+    return turn
 
 
 def _reprieve_in_turn(slots: Ints, requests: Ints, turn: Flags, left: Ints, back: Flags) -> None:

@@ -42,6 +42,8 @@ UNMODELLED_PER_CENT = 10
 GROUPED_CHUNK_NODES = 512
 """The same as CHUNK_NODES where there are pods of groups, whose units are looked at pod by pod."""
 
+_MOST_UINT16 = 2**16 - 1
+
 _CHUNKS = 1000
 """Pauses for tallies before the rest is worked out without a pause: more than the largest question ever
 needs."""
@@ -328,6 +330,8 @@ class Evaluator:
         stale = scores.stale(snapshot, inputs, rows)
         if stale.size > BATCH_NODES:
             chunk = min(CHUNK_NODES, at_most)
+            if stale.size > chunk:
+                stale = _widest_first(snapshot, stale)
             for first in range(0, min(stale.size, at_most), chunk):
                 for evaluated in self.evaluate(stale[first : first + chunk]):
                     scores.put(snapshot, evaluated.batch, evaluated.found, micros)
@@ -393,6 +397,13 @@ class Evaluator:
         evaluated = self.evaluate_batch(self._overlay.batch(looked_at))
         told = [diagnosis.near_node(evaluated, place) for place in range(near.size)]
         return told, evaluated.sample(near.size) if sample.size else None
+
+
+def _widest_first(snapshot: Snapshot, rows: Ints) -> Ints:
+    """Return rows in the order of their pods, most first: alike ones together have few empty slots."""
+    count = np.minimum(snapshot.columns.count[rows], _MOST_UINT16)
+    # Whole numbers of 16 bits are sorted in O(rows).
+    return rows[np.argsort((_MOST_UINT16 - count).astype(np.uint16), kind="stable")]
 
 
 def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
