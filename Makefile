@@ -110,7 +110,7 @@ ifneq ($(KUBERNETES),1.35) # kube-scheduler's own answers are asked of the two n
 	cd tests/upstream && $(STATICCHECK_FLAGS) $(STATICCHECK) $(CHECKS_$(KUBERNETES)) $(GO_PACKAGES)
 endif
 	$(BIN)/python dev/reference.py --check
-	$(PLUGIN) go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./preempt
+	$(PLUGIN) go test -run '^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$$' ./orders
 
 .PHONY: lint-images
 lint-images: $(HADOLINT) ## Lint the Containerfiles

@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -90,19 +91,19 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 	for i := range benchNominated {
 		p := pod(fmt.Sprintf("nominated-%d", i), "", 10, small).UID(uid(i)).Obj()
 		p.Status.NominatedNodeName = fmt.Sprintf("n%d", i)
-		e.placements.observe(p)
+		e.placements.Observe(p)
 	}
 	for i := range benchAssumed {
-		e.placements.assume(pod(fmt.Sprintf("assumed-%d", i), "", 10, small).UID(uid(1000+i)).Obj(), fmt.Sprintf("n%d", i))
+		e.placements.Assume(pod(fmt.Sprintf("assumed-%d", i), "", 10, small).UID(uid(1000+i)).Obj(), fmt.Sprintf("n%d", i))
 	}
 	now := time.Now()
 	for i := range benchOrders {
-		order := &inFlightPreemption{orderID: wire.NewOrderID(now), preemptor: wire.PodRef{Namespace: "default", Name: fmt.Sprintf("preemptor-%d", i), UID: uid(2000 + i)},
-			node: fmt.Sprintf("n%d", 100+i), createdAt: now, opensAt: now.Add(time.Hour)}
+		order := &orders.Order{OrderID: wire.NewOrderID(now), Preemptor: wire.PodRef{Namespace: "default", Name: fmt.Sprintf("preemptor-%d", i), UID: uid(2000 + i)},
+			Node: fmt.Sprintf("n%d", 100+i), CreatedAt: now, OpensAt: now.Add(time.Hour)}
 		for j := range 3 {
-			order.victims = append(order.victims, types.UID(uid(3000+3*i+j)))
+			order.Victims = append(order.Victims, types.UID(uid(3000+3*i+j)))
 		}
-		e.inflight.begin(order)
+		e.inflight.Begin(order)
 	}
 	for i, n := range w.nodes {
 		code := fwk.Unschedulable
@@ -130,7 +131,7 @@ func BenchmarkPostFilter(b *testing.B) {
 					b.Fatal(status)
 				}
 				b.StopTimer()
-				w.plugin.engine.inflight.abandon(w.entry(w.preemptor.UID).orderID)
+				w.plugin.engine.inflight.Abandon(w.entry(w.preemptor.UID).OrderID)
 				b.StartTimer()
 			}
 		})
@@ -170,7 +171,7 @@ func BenchmarkPlacements(b *testing.B) {
 	e := w.plugin.engine
 	b.ReportAllocs()
 	for b.Loop() {
-		e.placements.lists(e.inflight.nominated(), w.preemptor.UID)
+		e.placements.Lists(e.inflight.Nominated(), w.preemptor.UID)
 	}
 }
 
@@ -218,7 +219,7 @@ func BenchmarkFilterWithoutColumn(b *testing.B) {
 			for b.Loop() {
 				if _, status := w.plugin.PostFilter(w.ctx, state, p, statuses); status.IsSuccess() {
 					nominated++
-					e.inflight.abandon(w.entry(p.UID).orderID)
+					e.inflight.Abandon(w.entry(p.UID).OrderID)
 				}
 				tries++
 				b.StopTimer()

@@ -143,7 +143,7 @@ func (e *engine) takeBrake(ctx context.Context, found *brake) {
 	}
 	e.retry.policyChanged()
 	e.gate.Reconsider()
-	e.inflight.notify()
+	e.inflight.Notify()
 }
 
 // brakeRead notes whether the brake could be read.

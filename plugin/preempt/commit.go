@@ -15,17 +15,10 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
-)
-
-// Bounds of committing one order.
-const (
-	publishTimeout  = time.Second // one attempt
-	publishAttempts = 3
-	readBackDelay   = time.Second
-	countedOnPoll   = 10 * time.Millisecond
 )
 
 // orderLivesError says that the stream holds an order for the same preemptor that another process wrote.
@@ -45,26 +38,26 @@ type pendingOrder struct {
 }
 
 // entry is the order as the inflight state sees it.
-func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *inFlightPreemption {
-	e := &inFlightPreemption{
-		orderID:   o.id,
-		preemptor: refOf(o.pod),
-		node:      o.chosen.Node,
-		awaited:   map[types.UID]string{},
-		remaining: map[types.UID]time.Time{},
-		createdAt: now,
-		opensAt:   now.Add(o.nominationWait() + notAfter + gateSlack),
-		span:      o.span,
+func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *orders.Order {
+	e := &orders.Order{
+		OrderID:   o.id,
+		Preemptor: orders.RefOf(o.pod),
+		Node:      o.chosen.Node,
+		Awaited:   map[types.UID]string{},
+		Remaining: map[types.UID]time.Time{},
+		CreatedAt: now,
+		OpensAt:   now.Add(o.nominationWait() + notAfter + orders.GateSlack),
+		Span:      o.span,
 	}
 	o.group.enter(e)
 	for _, v := range o.chosen.Victims {
-		e.victims = append(e.victims, v.Pod.UID)
+		e.Victims = append(e.Victims, v.Pod.UID)
 		if !v.Apart {
-			e.remaining[v.Pod.UID] = time.Time{}
+			e.Remaining[v.Pod.UID] = time.Time{}
 		}
 	}
 	for _, a := range o.chosen.Awaited {
-		e.awaits(a.Pod.UID, a.OrderID)
+		e.Awaits(a.Pod.UID, a.OrderID)
 	}
 	return e
 }
@@ -94,9 +87,9 @@ func (o *pendingOrder) uid() string {
 // nominationWait is how long the nominations may take to show in the API. The scheduler writes those of a group one after the other.
 func (o *pendingOrder) nominationWait() time.Duration {
 	if o.group == nil {
-		return nominationWait
+		return orders.NominationWait
 	}
-	return nominationWait + time.Duration(len(o.group.members))*memberNominationWait
+	return orders.NominationWait + time.Duration(len(o.group.members))*orders.MemberNominationWait
 }
 
 // by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
@@ -129,8 +122,8 @@ func (e *engine) startCommit(order *pendingOrder) {
 		} else {
 			e.orderUndecided(order.id)
 		}
-		if errors.Is(err, errPodGone) && order.group == nil {
-			e.inflight.abandon(order.id)
+		if errors.Is(err, orders.ErrPodGone) && order.group == nil {
+			e.inflight.Abandon(order.id)
 			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
 			return
 		}
@@ -140,19 +133,19 @@ func (e *engine) startCommit(order *pendingOrder) {
 			e.supersededBy(ctx, order, lives.stored)
 			return
 		}
-		e.inflight.fail(order.id, err.Error(), e.clock.Now(), 0, func(w activation) { e.failed(w, false) })
+		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), 0, func(w orders.Activation) { e.failed(w, false) })
 	})
 }
 
 // supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
 // nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
 func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
-	preemptor, places, _ := e.inflight.nominationsOf(order.id)
-	e.inflight.supersede(order.id)
+	preemptor, places, _ := e.inflight.NominationsOf(order.id)
+	e.inflight.Supersede(order.id)
 	e.takeOrder(ctx, stored)
-	w := activation{pod: preemptor, orderID: order.id, node: order.chosen.Node, revert: true, reason: "another order for this pod is in the stream"}
+	w := orders.Activation{Pod: preemptor, OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
 	if order.group != nil {
-		w.members = places
+		w.Members = places
 	}
 	e.applyActivation(ctx, w)
 }
@@ -185,7 +178,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		stay := e.preemptAllInMemory(ctx, order, inMemory)
 		if len(stay) == 0 {
 			e.orderUndecided(order.id)
-			e.inflight.remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
+			e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
 			e.succeeded(order.id, nil)
 			return nil
 		}
@@ -203,17 +196,17 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	}
 	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
 	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
-		e.inflight.stays(order.id, v.Pod.UID)
+		e.inflight.Stays(order.id, v.Pod.UID)
 	}
 	if e.orders.stored() {
 		e.ordersCarried(ctx)
 	}
-	e.inflight.commit(order.id, message.NotAfter.Add(gateSlack))
+	e.inflight.Commit(order.id, message.NotAfter.Add(orders.GateSlack))
 	failpoint(failAfterCommit)
 	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
 		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
 	// The outcome may have been read before the order was known to be stored.
-	if outcome := e.inflight.outcome(order.id); outcome != nil {
+	if outcome := e.inflight.Outcome(order.id); outcome != nil {
 		e.applyOutcome(ctx, outcome)
 	}
 	return nil
@@ -223,14 +216,14 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 // outcomes. Each is committed or given up within a bounded time, and so this ends too.
 func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly map[string]bool, err error) {
 	for {
-		ready, memoryOnly, err := e.inflight.countsOnStored(orderID)
+		ready, memoryOnly, err := e.inflight.CountsOnStored(orderID)
 		if err != nil || ready {
 			return memoryOnly, err
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		goroutines.Sleep(ctx, countedOnPoll)
+		goroutines.Sleep(ctx, orders.CountedOnPoll)
 	}
 }
 
@@ -263,7 +256,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 			message.PDBViolations++
 		}
 		switch {
-		case e.placements.pending(v.Pod.UID):
+		case e.placements.Pending(v.Pod.UID):
 			continue
 		case e.handle.GetWaitingPod(v.Pod.UID) != nil || minor.InPreBind(e.handle, v.Pod.UID):
 			inMemory = append(inMemory, v)
@@ -301,7 +294,7 @@ func (e *engine) namePreemptor(message *wire.EvictionOrder, order *pendingOrder)
 // preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
 func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, victims []verify.Victim) (stay []verify.Victim) {
 	for _, v := range victims {
-		if !e.preemptInMemory(ctx, order, v.Pod) && !e.placements.pending(v.Pod.UID) {
+		if !e.preemptInMemory(ctx, order, v.Pod) && !e.placements.Pending(v.Pod.UID) {
 			stay = append(stay, v)
 		}
 	}
@@ -334,7 +327,7 @@ func (e *engine) nominationsToClear(priority int32, node string) []wire.Nominati
 	for _, info := range e.handle.NominatedPodsForNode(node) {
 		other := info.GetPod()
 		// The nominator may only have the pod's name; its priority is the informer's to say.
-		known := e.podOf(refOf(other))
+		known := e.podOf(orders.RefOf(other))
 		if known.Spec.Priority != nil && corev1helpers.PodPriority(known) < priority {
 			refs = append(refs, wire.NominationToClear{Namespace: known.Namespace, Name: known.Name, UID: string(known.UID)})
 		}
@@ -356,12 +349,12 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 	if err != nil {
 		return 0, err
 	}
-	if err := e.inflight.publishing(order.OrderID, data); err != nil {
+	if err := e.inflight.Publishing(order.OrderID, data); err != nil {
 		return 0, err
 	}
 	ambiguous := false
-	for range publishAttempts {
-		attempt, cancel := context.WithTimeout(ctx, publishTimeout)
+	for range orders.PublishAttempts {
+		attempt, cancel := context.WithTimeout(ctx, orders.PublishTimeout)
 		sequence, err := e.bus.Publish(attempt, subject, order.OrderID, expected, data)
 		cancel()
 		switch {
@@ -375,7 +368,7 @@ func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64
 			return e.readBack(ctx, order, subject)
 		case errors.Is(err, natsbus.ErrNotSent):
 			// An earlier attempt may still be agreed on among the servers: only time tells.
-			goroutines.Sleep(ctx, readBackDelay)
+			goroutines.Sleep(ctx, orders.ReadBackDelay)
 		}
 		ambiguous = true
 		klog.FromContext(ctx).Info("order_publish_ambiguous", "order_id", order.OrderID, "reason", err.Error())
@@ -404,7 +397,7 @@ func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, 
 		// Evictors put an order on another's subject aside, without an outcome.
 		return last.Sequence, nil
 	}
-	if !e.clock.Now().Before(previous.NotAfter.Add(gateSlack)) || e.inflight.outcome(previous.OrderID) != nil {
+	if !e.clock.Now().Before(previous.NotAfter.Add(orders.GateSlack)) || e.inflight.Outcome(previous.OrderID) != nil {
 		return last.Sequence, nil
 	}
 	_, done, err := e.lastOutcome(call, previous.OrderID)
@@ -443,10 +436,10 @@ func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subjec
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		if !e.clock.Now().Before(order.NotAfter.Add(gateSlack)) {
+		if !e.clock.Now().Before(order.NotAfter.Add(orders.GateSlack)) {
 			return 0, unstored(fmt.Errorf("it cannot be known whether it was stored: %w", err))
 		}
-		goroutines.Sleep(ctx, readBackDelay)
+		goroutines.Sleep(ctx, orders.ReadBackDelay)
 	}
 }
 
@@ -474,6 +467,6 @@ func (e *engine) wireVictim(v verify.Victim, order *pendingOrder) wire.Victim {
 	return wire.Victim{
 		Namespace: v.Pod.Namespace, Name: v.Pod.Name, UID: string(v.Pod.UID), Node: node,
 		Priority: corev1helpers.PodPriority(v.Pod), GracePeriodSeconds: grace,
-		Rule: v.Rule, PDBViolating: v.Violating, Assumed: e.placements.isAssumed(v.Pod.UID), Unit: v.Unit, Closes: v.Closes,
+		Rule: v.Rule, PDBViolating: v.Violating, Assumed: e.placements.IsAssumed(v.Pod.UID), Unit: v.Unit, Closes: v.Closes,
 	}
 }

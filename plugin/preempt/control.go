@@ -366,7 +366,7 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 		e.retry.policyChanged() // a brake changes modes without a new policy
 	}
 	e.gate.Reconsider()
-	e.inflight.notify()
+	e.inflight.Notify()
 	controlRevision.Set(float64(state.Revision))
 	controlPublished.Set(float64(envelope.Time.Unix()))
 	for mode := range restriction {

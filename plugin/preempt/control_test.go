@@ -210,7 +210,7 @@ func TestBeyondTheLimitOfOrdersAPodWaitsForOneToEnd(t *testing.T) {
 
 	now := wire.At(time.Now())
 	w.tell(&wire.Outcome{
-		OrderID: e.orderID, Kind: wire.KindPod, ClusterUID: "cluster", Epoch: 1, Result: wire.ResultSucceeded,
+		OrderID: e.OrderID, Kind: wire.KindPod, ClusterUID: "cluster", Epoch: 1, Result: wire.ResultSucceeded,
 		Evictor: "test", StartedAt: now, FinishedAt: now, PreemptorUID: "p", Node: "n1",
 	})
 

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -86,6 +87,6 @@ func (pl *MakeWay) delayed(pod *v1.Pod, mode string) *preemptResult {
 	if until.IsZero() {
 		return nil
 	}
-	pl.engine.retry.refuse(refOf(pod), looked, until, []wire.Dependency{{Kind: kindPriorityClass, Name: pod.Spec.PriorityClassName}})
+	pl.engine.retry.refuse(orders.RefOf(pod), looked, until, []wire.Dependency{{Kind: kindPriorityClass, Name: pod.Spec.PriorityClassName}})
 	return &preemptResult{kind: endDelayed, message: fmt.Sprintf("preemption is delayed until %s: %s", until.UTC().Format(time.RFC3339), why)}
 }

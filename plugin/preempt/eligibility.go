@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -17,7 +18,7 @@ import (
 func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
 	looked := pl.engine.retry.now()
 	if pl.mode(pod) == wire.ModeOff {
-		pl.engine.retry.modeHeld(refOf(pod), looked)
+		pl.engine.retry.modeHeld(orders.RefOf(pod), looked)
 		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
@@ -31,19 +32,19 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return ended
 	}
 
-	cycle := failedCycle{
-		stillThere: func(node string, uid types.UID) bool { return holds(nodes, node, uid) },
-		unresolvable: func(node string) bool {
+	cycle := orders.FailedCycle{
+		StillThere: func(node string, uid types.UID) bool { return holds(nodes, node, uid) },
+		Unresolvable: func(node string) bool {
 			_, err := nodes.Get(node)
 			return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable
 		},
 	}
-	pl.engine.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
-	switch kind, orderID, node := pl.engine.inflight.refuse(pod.UID, pl.engine.clock.Now(), cycle); kind {
-	case endInFlight:
-		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
-	case endLeaving:
-		return &preemptResult{kind: kind, node: node, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
+	pl.engine.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+	switch why, orderID, node := pl.engine.inflight.Refuse(pod.UID, pl.engine.clock.Now(), cycle); why {
+	case orders.RefusedInFlight:
+		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
+	case orders.RefusedLeaving:
+		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
 	}
 	return pl.waitsForOthersVictims(pod, statuses, nodes)
 }
@@ -82,7 +83,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	if until.IsZero() {
 		return nil
 	}
-	pl.engine.retry.postpone(refOf(pod), until)
+	pl.engine.retry.postpone(orders.RefOf(pod), until)
 	return &preemptResult{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
 }
 
@@ -98,10 +99,6 @@ func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
 		}
 	}
 	return false
-}
-
-func refOf(pod *v1.Pod) wire.PodRef {
-	return wire.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 }
 
 // recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
@@ -129,7 +126,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
 	known.potential = possible.without(backedOff, nodes)
 	if known.potential.count == 0 {
-		pl.engine.retry.postpone(refOf(pod), backedOffUntil)
+		pl.engine.retry.postpone(orders.RefOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
 	known.full = pl.engine.samples.Full(pl.engine.clock.Now(), pod.UID)
@@ -154,7 +151,7 @@ func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInf
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
@@ -171,14 +168,14 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
 	if why := pl.engine.signatures.unfit(); why != "" {
-		pl.engine.retry.postpone(refOf(pod), pl.engine.clock.Now().Add(keysPoll))
+		pl.engine.retry.postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(keysPoll))
 		return &preemptResult{kind: endNotStored, message: why}
 	}
 	why, until := pl.engine.ordersHeldBack(pod.Namespace)
 	if why == "" {
 		return nil
 	}
-	pl.engine.retry.refuse(refOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
+	pl.engine.retry.refuse(orders.RefOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
 	kind := endNoEvictor
 	switch why {
 	case notStored:

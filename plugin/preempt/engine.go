@@ -26,6 +26,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
@@ -52,8 +53,8 @@ type engine struct {
 
 	breaker        *breaker
 	groupBreaker   *breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
-	inflight       *inflight
-	placements     *placements
+	inflight       *orders.InFlight
+	placements     *orders.Placements
 	retry          *retries
 	nodeBackoff    *nodeBackoff
 	verifyFailures *verify.Failures
@@ -158,8 +159,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		signatures:      newSignatures(args, handle.ClientSet()),
 		breaker:         newBreaker(clock, args.PlanTimeout.Duration),
 		groupBreaker:    newBreaker(clock, args.GroupPlanTimeout.Duration),
-		inflight:        newInflight(),
-		placements:      newPlacements(),
+		inflight:        orders.NewInFlight(),
+		placements:      orders.NewPlacements(),
 		nodeBackoff:     newNodeBackoff(clock),
 		verifyFailures:  verify.NewFailures(),
 		verifyBudget:    &verify.Budget{},
@@ -185,7 +186,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 	e.addProfile(handle, args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	e.gate = queuegate.New(clock, e.pods, e.control.holds)
-	e.inflight.holds = e.gate
+	e.inflight.Holds = e.gate
 	return e
 }
 
@@ -253,13 +254,13 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 		return
 	}
 	e.seen.take(resourcePods, pod)
-	e.placements.observe(pod)
+	e.placements.Observe(pod)
 	e.gate.PodChanged(pod)
 	if pod.Spec.NodeName != "" {
 		e.forget(pod.UID)
 		return
 	}
-	e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 }
 
 // podUpdated takes a change in. A pod that was deleted and made anew under its name while the watch was
@@ -282,15 +283,15 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 		return
 	}
 	e.seen.take(resourcePods, pod)
-	e.placements.removed(pod.UID)
+	e.placements.Removed(pod.UID)
 	e.gate.PodDeleted(pod.UID)
-	e.inflight.deleted(pod.UID, e.clock.Now())
+	e.inflight.Deleted(pod.UID, e.clock.Now())
 	e.forget(pod.UID)
 }
 
 // forget drops what is known of a pod as a preemptor: it is bound or gone.
 func (e *engine) forget(uid types.UID) {
-	e.inflight.forget(uid)
+	e.inflight.Forget(uid)
 	e.retry.forget(uid)
 	e.nodeBackoff.forget(uid)
 	e.unevictable.forget(uid)
@@ -323,7 +324,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 	}
 	if node, ok := object.(*v1.Node); ok {
 		e.seen.take(resourceNodes, node)
-		e.inflight.nodeDeleted(node.Name)
+		e.inflight.NodeDeleted(node.Name)
 	}
 }
 
@@ -334,13 +335,13 @@ func (e *engine) futile(ctx context.Context, orderID string, why futility) {
 	if state, why := e.orders.state(); state != breakerClosed {
 		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
 	}
-	e.inflight.notify() // the metric is set there
+	e.inflight.Notify() // the metric is set there
 }
 
 // ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
 func (e *engine) ordersCarried(ctx context.Context) {
 	e.retry.ordersCarried()
-	e.inflight.notify()
+	e.inflight.Notify()
 	klog.FromContext(ctx).Info("orders_carried_out_again")
 }
 
@@ -356,7 +357,7 @@ func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
 		for _, mate := range e.mates(pod) {
 			e.gate.AllowCycle(mate.UID)
 		}
-		e.inflight.activated(pod.UID, e.clock.Now())
+		e.inflight.Activated(pod.UID, e.clock.Now())
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
 	if len(byName) > 0 {

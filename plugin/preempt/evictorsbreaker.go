@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -137,15 +138,15 @@ func (e *engine) orderUndecided(orderID string) {
 
 // refusedByBreaker takes in that an order of this process came to nothing, and reports whether the evictors' breaker is
 // why: that says nothing of the pod or of its node. The namespace is the order's own, not the outcome's.
-func (e *engine) refusedByBreaker(ctx context.Context, failed activation, outcome *wire.Outcome) bool {
+func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation, outcome *wire.Outcome) bool {
 	switch {
-	case failed.own && outcome.Reason == reasonBreakerOpen:
+	case failed.Own && outcome.Reason == reasonBreakerOpen:
 		e.perNamespace.undecided(outcome.OrderID)
 		e.futile(ctx, outcome.OrderID, refusedForAll)
-	case failed.own && outcome.Reason == reasonBreakerOpenNamespace:
+	case failed.Own && outcome.Reason == reasonBreakerOpenNamespace:
 		futileTotal.WithLabelValues(string(refusedForNamespace)).Inc()
 		e.orders.undecided(outcome.OrderID)
-		e.perNamespace.refused(failed.pod.Namespace, outcome.OrderID)
+		e.perNamespace.refused(failed.Pod.Namespace, outcome.OrderID)
 	default:
 		e.orderUndecided(outcome.OrderID)
 		return false
@@ -160,7 +161,7 @@ func (e *engine) tellsOfBreaker(ctx context.Context, outcome *wire.Outcome) {
 	carriedOut := outcome.Result == wire.ResultSucceeded
 	closed := (carriedOut || outcome.Reason == reasonBreakerOpenNamespace) && e.orders.carriedOut()
 	if carriedOut {
-		if preemptor, _, known := e.inflight.nominationsOf(outcome.OrderID); known && e.perNamespace.carriedOut(preemptor.Namespace) {
+		if preemptor, _, known := e.inflight.NominationsOf(outcome.OrderID); known && e.perNamespace.carriedOut(preemptor.Namespace) {
 			closed = true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -36,11 +37,11 @@ func (w *world) orderOf(p *v1.Pod) *wire.EvictionOrder {
 			return false
 		}
 		read := &wire.EvictionOrder{}
-		if _, err := wire.Unwrap(last.Data, wire.TypeOrder, read); err != nil || read.OrderID != w.entry(p.UID).orderID {
+		if _, err := wire.Unwrap(last.Data, wire.TypeOrder, read); err != nil || read.OrderID != w.entry(p.UID).OrderID {
 			return false
 		}
 		order = read
-		return w.entry(p.UID).phase == committed
+		return w.entry(p.UID).Phase == orders.Committed
 	})
 	return order
 }
@@ -137,7 +138,7 @@ func TestOneOutcomeToldManyTimesAndThoseOfUnknownOrdersOpenNothing(t *testing.T)
 	}
 
 	w.eventually("all were read", func() bool {
-		return w.plugin.engine.inflight.outcome(fmt.Sprintf("ord-unknown-%d", 2*futileOrders-1)) != nil
+		return w.plugin.engine.inflight.Outcome(fmt.Sprintf("ord-unknown-%d", 2*futileOrders-1)) != nil
 	})
 
 	w.nominated(p, "n1")
@@ -155,7 +156,7 @@ func TestOrdersThatTheBreakerRefusesAreNotHeldAgainstTheirPods(t *testing.T) {
 }
 
 func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing.T) {
-	fresh, old := time.Now(), time.Now().Add(-2*answerFresh)
+	fresh, old := time.Now(), time.Now().Add(-2*orders.AnswerFresh)
 	for name, test := range map[string]struct {
 		result, reason string
 		at             time.Time
@@ -176,7 +177,7 @@ func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing
 
 			w.tell(&wire.Outcome{OrderID: "ord-of-another", Kind: "pod", ClusterUID: "cluster", Result: test.result, Reason: test.reason, Evictor: "test",
 				StartedAt: wire.At(test.at), FinishedAt: wire.At(test.at), PreemptorUID: "another", Node: "n1"})
-			w.eventually("it was read", func() bool { return w.plugin.engine.inflight.outcome("ord-of-another") != nil })
+			w.eventually("it was read", func() bool { return w.plugin.engine.inflight.Outcome("ord-of-another") != nil })
 
 			closed := func() bool { state, _ := w.plugin.engine.orders.state(); return state == breakerClosed }
 			if test.closes {

@@ -114,7 +114,7 @@ func (e *engine) victimGuardFor(preemptor *v1.Pod, budgets policylisters.PodDisr
 		g.budgets = rules.BudgetsOf(all, g.rules.hardBudgets)
 	}
 	leaving := slices.DeleteFunc(e.recentVictims.leaving(g.now), func(uid types.UID) bool { return own[uid] })
-	for _, order := range e.inflight.live() {
+	for _, order := range e.inflight.Live() {
 		for _, victim := range order.Victims {
 			leaving = append(leaving, types.UID(victim))
 		}

@@ -21,6 +21,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 )
 
 // FallbackName is the name of the fallback in the registry and in configurations.
@@ -46,14 +47,14 @@ func (e *engine) fellBack(pod *v1.Pod, result *fwk.PostFilterResult, status *fwk
 	switch {
 	case status.IsSuccess() && result != nil && result.NominatedNodeName != "":
 		e.reservations.add(pod.UID)
-		e.gate.ReserveQuota(refOf(pod))
+		e.gate.ReserveQuota(orders.RefOf(pod))
 	case result != nil:
 		e.endReservation(pod.UID)
 		e.gate.CycleFailed(pod.UID)
 	default:
 		e.gate.CycleFailed(pod.UID)
 	}
-	e.pending(refOf(pod)) // it may have gone meanwhile
+	e.pending(orders.RefOf(pod)) // it may have gone meanwhile
 }
 
 // endReservation ends what fellBack began, where it did.
@@ -199,7 +200,7 @@ func (pl *MakeWayFallback) PostFilter(ctx context.Context, state fwk.CycleState,
 	engine := pl.engineOf()
 	if len(guard.backedOffNodes) > 0 && !status.IsSuccess() {
 		_, until := engine.nodeBackoff.nodes(pod.UID)
-		engine.retry.postpone(refOf(pod), until)
+		engine.retry.postpone(orders.RefOf(pod), until)
 	}
 	if status.IsSuccess() && result != nil {
 		outcome = fallbackNominated
@@ -219,7 +220,7 @@ func (pl *MakeWayFallback) pauses(pod *v1.Pod) string {
 	if times == 0 {
 		return ""
 	}
-	engine.retry.postpone(refOf(pod), until)
+	engine.retry.postpone(orders.RefOf(pod), until)
 	return fmt.Sprintf("room was made for this pod %d times, and it was not bound; the next try is at %s", times, until.UTC().Format(time.RFC3339))
 }
 
@@ -286,7 +287,7 @@ func (pl *MakeWayFallback) guardDelete(ctx context.Context, eviction minor.Evict
 	if engine := pl.engineOf(); engine != nil && victim.UID == eviction.Victims[0].UID {
 		for _, pod := range eviction.Preemptors {
 			engine.nodeBackoff.fellBack(pod.UID)
-			engine.pending(refOf(pod)) // it may have gone meanwhile
+			engine.pending(orders.RefOf(pod)) // it may have gone meanwhile
 		}
 	}
 	err = evict(context.WithValue(ctx, victimKey{}, victim.UID))
@@ -336,7 +337,7 @@ func (pl *MakeWayFallback) backOffNode(preemptor *v1.Pod, node string) {
 	if backedOff, _ := engine.nodeBackoff.nodes(preemptor.UID); !backedOff[node] { // not once for each victim
 		engine.nodeBackoff.failed(preemptor.UID, node)
 	}
-	engine.pending(refOf(preemptor)) // it may have gone meanwhile
+	engine.pending(orders.RefOf(preemptor)) // it may have gone meanwhile
 }
 
 // selectAmongFree is DefaultPreemption's choice of victims among those that the cycle's guard lets go. Nodes are looked at in parallel.

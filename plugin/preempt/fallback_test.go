@@ -26,6 +26,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -529,7 +530,7 @@ func TestAPodThatTookAVictimsNameIsNotDeleted(t *testing.T) {
 	if err := w.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), again, again.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the new pod is known", func() bool { return w.plugin.engine.current(refOf(again)) != nil })
+	w.eventually("the new pod is known", func() bool { return w.plugin.engine.current(orders.RefOf(again)) != nil })
 
 	w.fallsBack(pl, p) // the scheduler's snapshot still has the old one
 	w.eventually("the preemption has ended", func() bool { return !minor.IsPreempting(pl.upstream, p.UID) })
@@ -685,7 +686,7 @@ func TestAPodThatTheFallbackPreemptsForKeepsItsPlaceInItsQueue(t *testing.T) {
 		},
 		"it is deleted": func(w *world, p *v1.Pod) {
 			w.delete(p)
-			w.eventually("it is gone", func() bool { return w.plugin.engine.current(refOf(p)) == nil })
+			w.eventually("it is gone", func() bool { return w.plugin.engine.current(orders.RefOf(p)) == nil })
 			time.Sleep(50 * time.Millisecond) // for the handlers
 		},
 		"its nomination ends": func(w *world, p *v1.Pod) {

@@ -19,6 +19,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -40,22 +41,13 @@ type orderedGroup struct {
 }
 
 // enter puts the group in the place of the pod; nothing where the order is for a pod.
-func (g *orderedGroup) enter(e *inFlightPreemption) {
+func (g *orderedGroup) enter(e *orders.Order) {
 	if g == nil {
 		return
 	}
-	e.enterGroup(&g.OrderedGroup, g.members)
+	e.EnterGroup(&g.OrderedGroup, g.members)
 	for _, pod := range g.terminating {
-		e.awaits(pod.UID, "")
-	}
-}
-
-// enterGroup has an order make room for a group.
-func (e *inFlightPreemption) enterGroup(group *wire.OrderedGroup, members []wire.OrderMember) {
-	e.preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
-	e.node = ""
-	for _, m := range members {
-		e.members = append(e.members, &member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
+		e.Awaits(pod.UID, "")
 	}
 }
 
@@ -63,11 +55,11 @@ func (e *inFlightPreemption) enterGroup(group *wire.OrderedGroup, members []wire
 // could not roll it back.
 func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) error {
 	if order.group == nil {
-		return e.placements.awaitNomination(ctx, order.pod.UID, order.chosen.Node)
+		return e.placements.AwaitNomination(ctx, order.pod.UID, order.chosen.Node)
 	}
 	for _, m := range order.group.members {
-		err := e.placements.awaitNomination(ctx, types.UID(m.UID), m.Node)
-		if errors.Is(err, errPodGone) {
+		err := e.placements.AwaitNomination(ctx, types.UID(m.UID), m.Node)
+		if errors.Is(err, orders.ErrPodGone) {
 			return errMemberGone
 		}
 		if err != nil {
@@ -118,8 +110,8 @@ func (e *engine) clearNomination(ctx context.Context, pod *v1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
 	defer cancel()
 	for {
-		current := e.current(refOf(pod))
-		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || e.inflight.holdsPlace(pod.UID) {
+		current := e.current(orders.RefOf(pod))
+		if current == nil || current.Status.NominatedNodeName != pod.Status.NominatedNodeName || e.inflight.HoldsPlace(pod.UID) {
 			return nil
 		}
 		patch, err := json.Marshal(map[string]any{
@@ -154,11 +146,11 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 }
 
 // lookForMembers gives up the room of gangs that have had too few pods for a while, and tells so.
-func (e *engine) lookForMembers(ctx context.Context) {
-	for orderID, group := range e.inflight.releasedGroups() {
+func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
+	for orderID, group := range e.inflight.ReleasedGroups() {
 		there, needed := e.gangSize(group.Namespace, group.Name)
 		note := fmt.Sprintf("%d of the %d pods that the gang needs are there: the room that was made for it is free for others", there, needed)
-		if !e.inflight.membersMissing(orderID, note, there < needed, e.clock.Now()) || !e.leadership.now(ctx) {
+		if !e.inflight.MembersMissing(orderID, note, there < needed, now) || !e.leadership.now(ctx) {
 			continue
 		}
 		minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(minor.GroupReference(group.Namespace, group.Name, types.UID(group.UID)), nil,
@@ -169,7 +161,7 @@ func (e *engine) lookForMembers(ctx context.Context) {
 // groupChanged takes in a change of a PodGroup. One that is gone needs no room.
 func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
-		e.inflight.forget(change.UID)
+		e.inflight.Forget(change.UID)
 		e.nodeBackoff.forget(change.UID)
 		e.verifyFailures.Forget(string(change.UID))
 		e.unevictable.forget(change.UID)

@@ -80,7 +80,7 @@ func TestAVictimOnANodeOfNoMemberGoesForTheRackThatItKeepsClosed(t *testing.T) {
 	if len(closes) != 2 || closes["v1"] != nil || closes["v2"] == nil || *closes["v2"] != *plan.Victims[1].Closes {
 		t.Errorf("the victims of the order close %v", closes)
 	}
-	if _, waits := w.entry("gang-uid").remaining["v2"]; !waits {
+	if _, waits := w.entry("gang-uid").Remaining["v2"]; !waits {
 		t.Error("the gang does not wait for a pod that keeps its rack closed")
 	}
 }
@@ -92,7 +92,7 @@ func TestAVictimOnANodeOfNoMemberThatClosesNothingIsOfferedBack(t *testing.T) {
 	if _, status := w.gang(c); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	victims := w.entry("gang-uid").victims
+	victims := w.entry("gang-uid").Victims
 	slices.Sort(victims)
 	if !slices.Equal(victims, []types.UID{"v1", "v2"}) {
 		t.Errorf("victims %v", victims)

@@ -14,6 +14,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -47,7 +48,7 @@ type groupAttempt struct {
 }
 
 // one is the member by which the group is tried again: to activate it activates all.
-func (a *groupAttempt) one() wire.PodRef { return refOf(a.group.Waiting[0]) }
+func (a *groupAttempt) one() wire.PodRef { return orders.RefOf(a.group.Waiting[0]) }
 
 // preemptForGroup decides about one pod group that does not fit, as PostFilter does about a pod. What each ending means is in
 // status.go. With Success it returns the nodes that members are nominated to.
@@ -138,12 +139,12 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}
-	cycle := failedCycle{stillThere: a.stillThere(), unresolvable: func(string) bool { return false }}
-	switch kind, orderID, _ := e.inflight.refuse(a.group.UID, e.clock.Now(), cycle); kind {
-	case endInFlight:
-		return &preemptResult{kind: kind, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
-	case endLeaving:
-		return &preemptResult{kind: kind, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
+	cycle := orders.FailedCycle{StillThere: a.stillThere(), Unresolvable: func(string) bool { return false }}
+	switch why, orderID, _ := e.inflight.Refuse(a.group.UID, e.clock.Now(), cycle); why {
+	case orders.RefusedInFlight:
+		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
+	case orders.RefusedLeaving:
+		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
 	}
 	return a.waitsForOthersVictims()
 }
@@ -168,7 +169,7 @@ func (a *groupAttempt) stillThere() func(node string, uid types.UID) bool {
 // ordered are the nominations of the group's order.
 func (a *groupAttempt) ordered() map[types.NamespacedName]string {
 	nodes := map[types.NamespacedName]string{}
-	for _, place := range a.engine.inflight.placesOf(a.group.UID) {
+	for _, place := range a.engine.inflight.PlacesOf(a.group.UID) {
 		nodes[types.NamespacedName{Namespace: place.Namespace, Name: place.Name}] = place.Node
 	}
 	return nodes
@@ -291,7 +292,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
-		Remover: a.engine.inflight.remover, Refused: set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
+		Remover: a.engine.inflight.Remover, Refused: set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
 	}
 	for _, class := range a.classes {
 		v.Classes = append(v.Classes, class.pods)
@@ -383,7 +384,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 		},
 	}
 	e.orderBegins(a.group.Namespace, order.id)
-	e.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
+	e.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(verified.Victims)))
 	failpoint(failNominated)
 	e.startCommit(order)
@@ -407,7 +408,7 @@ func (a *groupAttempt) nominations(verified *verify.GroupPlacement) map[types.Na
 // attempted notes how the group's cycle ended, as engine.attempted does for a pod.
 func (a *groupAttempt) attempted(end preemptResult) {
 	e := a.engine
-	e.inflight.cycled(a.group.UID)
+	e.inflight.Cycled(a.group.UID)
 	var stale []*v1.Pod
 	for _, pod := range a.group.Waiting {
 		if end.kind != endNominated {

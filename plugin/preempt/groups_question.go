@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -181,7 +182,7 @@ func (a *groupAttempt) groupRequest() (*wire.GroupPlanRequest, error) {
 		},
 		MustPlace:      int64(a.mustPlace),
 		Topology:       a.group.Topology,
-		LiveOrders:     a.engine.inflight.live(),
+		LiveOrders:     a.engine.inflight.Live(),
 		Seen:           a.engine.seen.all(),
 		RefusedVictims: a.refused,
 	}
@@ -201,12 +202,12 @@ func (a *groupAttempt) groupRequest() (*wire.GroupPlanRequest, error) {
 		request.Classes = append(request.Classes, asked)
 	}
 	for _, pod := range a.group.Placed {
-		request.Placed = append(request.Placed, placementOf(pod, pod.Spec.NodeName))
+		request.Placed = append(request.Placed, orders.PlacementOf(pod, pod.Spec.NodeName))
 	}
 	slices.SortFunc(request.Placed, func(a, b wire.Placement) int { return strings.Compare(a.UID, b.UID) })
 	members := a.members()
 	isMember := func(place wire.Placement) bool { return members[types.UID(place.UID)] != nil }
-	request.Nominations, request.Assumed = a.engine.placements.lists(a.engine.inflight.nominated(), "")
+	request.Nominations, request.Assumed = a.engine.placements.Lists(a.engine.inflight.Nominated(), "")
 	request.Nominations = slices.DeleteFunc(request.Nominations, isMember)
 	request.Assumed = slices.DeleteFunc(request.Assumed, isMember)
 	return request, nil

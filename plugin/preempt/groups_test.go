@@ -25,6 +25,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -262,7 +263,7 @@ func TestAGangMakesRoomWithOneOrderForAllMembers(t *testing.T) {
 	w.eventually("the gate is open", func() bool { return !w.groupGated(g1) && !w.groupGated(late) })
 	before := w.activator.of("g1")
 	w.delete(pod("v2", "n2", low, whole).Obj())
-	time.Sleep(10 * settle)
+	time.Sleep(10 * orders.Settle)
 	if w.activator.of("g1") != before {
 		t.Fatal("activated with a victim left")
 	}
@@ -282,7 +283,10 @@ func TestWhileItsVictimsLeaveAGangKeepsItsNominationsAndOrdersNothing(t *testing
 	}
 	w.end(w.order(1), wire.ResultSucceeded)
 	g1 := gangMember("g1")
-	w.eventually("the gate is open", func() bool { e := w.entry("gang-uid"); return e != nil && e.phase == leaving && !w.groupGated(g1) })
+	w.eventually("the gate is open", func() bool {
+		e := w.entry("gang-uid")
+		return e != nil && e.Phase == orders.Leaving && !w.groupGated(g1)
+	})
 	asked, messages := len(w.bus.asked), len(w.bus.messages)
 
 	again, status := w.gang(c)
@@ -321,12 +325,12 @@ func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
 			given := setup{objects: []runtime.Object{lease}, args: func(a *MakeWayArgs) { a.Lease = LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"} }}
 			w, _ := gangWorld(t, given, 3, 2, gangMember("g1"), gangMember("g2"))
 			w.show(gangMember("g1"), "n1")
-			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.nominated.find("g1"); return shown })
+			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.Nominated.Find("g1"); return shown })
 			w.plugin.engine.leadership.leads.Store(leads)
-			e := &inFlightPreemption{orderID: "ord-1", createdAt: start, opensAt: time.Now().Add(50 * time.Millisecond), awaited: map[types.UID]string{}, remaining: map[types.UID]time.Time{}}
-			e.enterGroup(&wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}})
+			e := &orders.Order{OrderID: "ord-1", CreatedAt: start, OpensAt: time.Now().Add(50 * time.Millisecond), Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{}}
+			e.EnterGroup(&wire.OrderedGroup{Namespace: "default", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}})
 
-			w.plugin.engine.inflight.adopt(e, time.Now()) // by this clock it has no outcome in time
+			w.plugin.engine.inflight.Adopt(e, time.Now()) // by this clock it has no outcome in time
 
 			w.eventually("the order is over", func() bool { return w.entry("gang-uid") == nil })
 			cleared := slices.ContainsFunc(w.client.Actions(), func(action k8stesting.Action) bool {
@@ -503,7 +507,7 @@ func TestAVictimThatIsNotNeededStays(t *testing.T) {
 	if !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if victims := w.entry("gang-uid").victims; !slices.Equal(victims, []types.UID{"v1"}) {
+	if victims := w.entry("gang-uid").Victims; !slices.Equal(victims, []types.UID{"v1"}) {
 		t.Errorf("victims %v", victims)
 	}
 }
@@ -555,7 +559,7 @@ func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 	if _, status := w.gang(c); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if entry := w.entry("gang-uid"); entry == nil || !slices.Equal(entry.victims, []types.UID{"v1"}) {
+	if entry := w.entry("gang-uid"); entry == nil || !slices.Equal(entry.Victims, []types.UID{"v1"}) {
 		t.Errorf("order %+v", entry)
 	}
 }
@@ -793,215 +797,14 @@ func (w *world) groupStored() *wire.EvictionOrder {
 		w.t.Fatal(err)
 	}
 	w.bus.put("makeway.v1.orders.group.gang-uid", data)
-	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.hasOrder(order.OrderID) })
+	w.eventually("it is adopted", func() bool { return w.plugin.engine.inflight.HasOrder(order.OrderID) })
 	return order
-}
-
-// groupOrder is an order of gang "gang" for member a on node n1 and b on n2.
-func groupOrder(victims ...types.UID) *inFlightPreemption {
-	e := order("o", victims...)
-	e.enterGroup(&wire.OrderedGroup{Namespace: "ns", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{
-		{Namespace: "ns", Name: "a", UID: "a", Node: "n1"}, {Namespace: "ns", Name: "b", UID: "b", Node: "n2"},
-	})
-	return e
-}
-
-func (f *inflight) groupClosed(now time.Time) bool {
-	_, _, closed := f.gateGroup(groupKey{"ns", "gang"}, now)
-	return closed
-}
-
-func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1", "v2"))
-	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", at(10), at(90000), notGone)
-	f.left("v1")
-	expectWakes(t, f, at(20))
-	if f.groupClosed(at(20)) {
-		t.Fatal("closed while the victims are leaving")
-	}
-
-	f.left("v2")
-
-	expectWakes(t, f, at(30), activation{orderID: "o"})
-	if f.groupClosed(at(30)) {
-		t.Error("closed after the last victim has left")
-	}
-}
-
-func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.groupClosed(at(5)) // an event of the cluster would have brought it to a cycle
-
-	f.succeed("o", at(10), at(90000), notGone)
-
-	expectWakes(t, f, at(10), activation{orderID: "o"})
-	expectWakes(t, f, at(20))
-}
-
-func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-
-	if !f.groupClosed(start.Add(time.Minute-time.Second)) || f.groupClosed(start.Add(time.Minute)) {
-		t.Error("the gate is to open at the order's time")
-	}
-}
-
-func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", at(10), at(90000), notGone)
-	f.forget("a")
-	if got := f.placesOf("gang-uid"); len(got) != 1 || got[0].UID != "b" {
-		t.Fatalf("places %v", got)
-	}
-
-	f.forget("b")
-
-	if f.has("gang-uid") || f.has("b") || f.groupClosed(at(20)) {
-		t.Error("the order is still known")
-	}
-}
-
-func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.fail("o", "refused", at(10), time.Minute, noteNothing)
-	f.nominatedTo("a", "")
-	expectWakes(t, f, at(20))
-
-	f.nominatedTo("b", "")
-
-	expectWakes(t, f, at(30), activation{orderID: "o", revert: true})
-	if !f.groupClosed(at(30)) {
-		t.Error("open before the nominations are deleted in memory")
-	}
-	f.finish("o")
-	if f.groupClosed(at(40)) {
-		t.Error("closed after that")
-	}
-}
-
-func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", at(10), at(90000), notGone)
-
-	f.nominatedTo("b", "n9")
-
-	expectWakes(t, f, at(20), activation{orderID: "o"})
-}
-
-func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
-	f := newInflight()
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-
-	f.forget("gang-uid") // the PodGroup was deleted
-
-	if f.groupClosed(at(20)) {
-		t.Error("the new gang is held for the old one's order")
-	}
-	if len(f.live()) != 1 {
-		t.Error("an order that is stored may still remove its victims")
-	}
-}
-
-// madeRoom is a state in which the room for gang "gang" was made, and the gang activated at a time.
-func madeRoom(t *testing.T, now time.Time) (*inflight, *countedPlaces) {
-	t.Helper()
-	f, places := newInflight(), &countedPlaces{}
-	f.holds = places
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", now, now.Add(time.Minute), notGone)
-	f.left("v1")
-	expectWakes(t, f, now, activation{orderID: "o"})
-	return f, places
-}
-
-func TestTheRoomOfAGangThatHasTooFewPodsForAWhileIsGivenUp(t *testing.T) {
-	f, places := madeRoom(t, at(0))
-	f.forget("b") // a member was deleted
-	lasts := int(missingLasts.Milliseconds())
-	for _, now := range []int{0, lasts / 2, lasts - 1} {
-		if f.membersMissing("o", "1 of 2", true, at(now)) || f.groupClosed(at(now)) {
-			t.Fatalf("given up after %d ms", now)
-		}
-		expectWakes(t, f, at(now))
-	}
-
-	if !f.membersMissing("o", "1 of 2", true, at(lasts)) {
-		t.Fatal("the room is kept")
-	}
-
-	got, _ := f.due(at(lasts))
-	if len(got) != 1 || !got[0].revert || got[0].reason != "1 of 2" || len(got[0].members) != 1 || got[0].members[0].UID != "a" {
-		t.Fatalf("activations %+v", got)
-	}
-	if !f.groupClosed(at(lasts)) {
-		t.Error("a cycle before the nominations are deleted in memory would begin with them")
-	}
-	if f.membersMissing("o", "1 of 2", true, at(lasts)) {
-		t.Error("given up twice")
-	}
-	f.finish("o")
-	if f.has("gang-uid") || f.has("a") || f.groupClosed(at(lasts)) || places.held != places.released {
-		t.Errorf("the order is still known, or %d of %d places in queues are released", places.released, places.held)
-	}
-}
-
-func TestAGangWhoseMemberIsMadeAnewInTimeKeepsItsRoom(t *testing.T) {
-	f, _ := madeRoom(t, at(0))
-	f.forget("b")
-	lasts := int(missingLasts.Milliseconds())
-	f.membersMissing("o", "1 of 2", true, at(0))
-	f.membersMissing("o", "2 of 2", false, at(lasts-1))
-
-	for _, now := range []int{lasts, 2*lasts - 1} {
-		if f.membersMissing("o", "1 of 2", true, at(now)) {
-			t.Errorf("given up at %d ms", now)
-		}
-	}
-	if got := f.placesOf("gang-uid"); len(got) != 1 || got[0].UID != "a" {
-		t.Errorf("places %v", got)
-	}
-}
-
-func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
-	f := newInflight()
-	f.begin(order("pod", "v0"))
-	f.begin(groupOrder("v1"))
-	f.commit("o", start.Add(time.Minute))
-	f.succeed("o", at(0), at(60000), notGone)
-	if got := f.releasedGroups(); len(got) != 0 {
-		t.Fatalf("%v with a victim left", got)
-	}
-	f.left("v1")
-	f.due(at(0))
-
-	if got := f.releasedGroups(); len(got) != 1 || got["o"].UID != "gang-uid" {
-		t.Errorf("%v", got)
-	}
 }
 
 // missingLong has a gang have too few pods for long enough by now.
 func (w *world) missingLong() {
-	f := w.plugin.engine.inflight
-	w.plugin.engine.lookForMembers(w.ctx)
-	f.mu.Lock()
-	if e := f.byPod["gang-uid"]; e != nil && !e.missingSince.IsZero() {
-		e.missingSince = e.missingSince.Add(-missingLasts)
-	}
-	f.mu.Unlock()
-	w.plugin.engine.lookForMembers(w.ctx)
+	w.plugin.engine.lookForMembers(w.ctx, time.Now().Add(-orders.MissingLasts))
+	w.plugin.engine.lookForMembers(w.ctx, time.Now())
 }
 
 func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
@@ -1021,14 +824,14 @@ func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
 			w.delete(g2)
 			w.delete(pod("v1", "n1", low, whole).Obj())
 			w.delete(pod("v2", "n2", low, whole).Obj())
-			w.eventually("the room is made", func() bool { return len(w.plugin.engine.inflight.releasedGroups()) == 1 })
+			w.eventually("the room is made", func() bool { return len(w.plugin.engine.inflight.ReleasedGroups()) == 1 })
 
 			w.missingLong()
 
 			w.eventually("the order is over", func() bool { return w.entry("gang-uid") == nil })
 			w.eventually("no nomination is left", func() bool {
 				p, err := w.plugin.engine.pods.Pods("default").Get("g1")
-				return err == nil && p.Status.NominatedNodeName == "" && len(w.plugin.engine.inflight.nominated()) == 0
+				return err == nil && p.Status.NominatedNodeName == "" && len(w.plugin.engine.inflight.Nominated()) == 0
 			})
 			if minor.GroupName(g1) != "" && w.gated(g3) {
 				t.Error("a member that is made later is held")

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -157,7 +158,7 @@ func TestAForgedOutcomeDoesNotEndAnOrder(t *testing.T) {
 			w.nominated(p, "n1")
 			w.show(p, "n1")
 			order := w.order(1)
-			w.eventually("the order is committed", func() bool { e := w.entry(p.UID); return e != nil && e.phase == committed })
+			w.eventually("the order is committed", func() bool { e := w.entry(p.UID); return e != nil && e.Phase == orders.Committed })
 			outcome := map[string]any{
 				"orderId": order.OrderID, "kind": "pod", "clusterUid": order.ClusterUID, "epoch": 1, "result": "failed",
 				"evictor": "forger", "startedAt": "2026-01-31T12:00:00Z", "finishedAt": "9999-01-31T12:00:00Z",
@@ -173,7 +174,7 @@ func TestAForgedOutcomeDoesNotEndAnOrder(t *testing.T) {
 
 			w.plugin.engine.takeOutcome(w.ctx, natsbus.Record{Subject: subject, Sequence: 9, Data: data})
 
-			if e := w.entry(p.UID); e == nil || e.phase != committed {
+			if e := w.entry(p.UID); e == nil || e.Phase != orders.Committed {
 				t.Errorf("the order has ended: %+v", e)
 			}
 		})
@@ -183,7 +184,7 @@ func TestAForgedOutcomeDoesNotEndAnOrder(t *testing.T) {
 func TestAVictimsGracePeriodBeyondReasonDoesNotOverflow(t *testing.T) {
 	now := time.Now()
 	for _, grace := range []int64{-1 << 63, -1, 1<<63 - 1} {
-		until := leavingUntil(&wire.Outcome{Victims: []wire.VictimOutcome{{GracePeriodSeconds: grace}}}, now)
+		until := orders.LeavingUntil(&wire.Outcome{Victims: []wire.VictimOutcome{{GracePeriodSeconds: grace}}}, now)
 
 		if until.Before(now.Add(wire.LeavingSlack)) {
 			t.Errorf("grace %d: until %s", grace, until)

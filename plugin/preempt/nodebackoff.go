@@ -6,12 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/orders"
 )
 
-// How long a node is left out after an order of the same preemptor failed there.
+// nodeBackoffMax is how long at most a node is left out after an order of the same preemptor failed there.
 const (
-	nodeBackoffInitial = 10 * time.Second
-	nodeBackoffMax     = 5 * time.Minute
+	nodeBackoffMax = 5 * time.Minute
 )
 
 // fallbackTries is how often the fallback evicts for a pod before it pauses.
@@ -57,7 +58,7 @@ func (a *nodeBackoff) failed(pod types.UID, node string) {
 	p := a.of(pod)
 	entry := p.nodes[node]
 	if entry == nil {
-		entry = &backoffEntry{duration: nodeBackoffInitial / 2}
+		entry = &backoffEntry{duration: orders.NodeBackoffInitial / 2}
 		p.nodes[node] = entry
 	}
 	entry.duration = min(2*entry.duration, nodeBackoffMax)

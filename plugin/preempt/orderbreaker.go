@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/orders"
 )
 
 // How the breaker round the evictors behaves. An order that is not carried out costs its preemptor notAfter, so two
@@ -60,7 +62,7 @@ type orderBreaker struct {
 }
 
 func newOrderBreaker(clock clock.PassiveClock, notAfter time.Duration) *orderBreaker {
-	return &orderBreaker{clock: clock, lasts: nominationWait + notAfter + 2*gateSlack, failed: map[futility]int{}, openFor: futileFirst}
+	return &orderBreaker{clock: clock, lasts: orders.NominationWait + notAfter + 2*orders.GateSlack, failed: map[futility]int{}, openFor: futileFirst}
 }
 
 // isOpen reports why no order may be begun now, and when one may; empty where one may.

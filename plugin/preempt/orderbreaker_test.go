@@ -13,6 +13,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -114,15 +115,15 @@ func TestAProbeWhoseEndIsNotToldIsGivenUp(t *testing.T) {
 func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
 		t.Run(name, func(t *testing.T) {
-			f, now := newInflight(), time.Unix(1_000_000, 0)
-			f.begin(&inFlightPreemption{orderID: "ord", preemptor: wire.PodRef{UID: "p"}, node: "n1", opensAt: now.Add(time.Minute)})
+			f, now := orders.NewInFlight(), time.Unix(1_000_000, 0)
+			f.Begin(&orders.Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
 			if stored {
-				f.commit("ord", now.Add(time.Minute))
+				f.Commit("ord", now.Add(time.Minute))
 			}
 
-			activations, _ := f.due(now.Add(time.Minute))
+			activations, _ := f.Due(now.Add(time.Minute))
 
-			if len(activations) != 1 || !activations[0].revert || activations[0].unanswered != stored {
+			if len(activations) != 1 || !activations[0].Revert || activations[0].Unanswered != stored {
 				t.Errorf("%+v", activations)
 			}
 		})
@@ -179,7 +180,7 @@ func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
 			broken(w.bus)
 			w.show(p, "n1")
-			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(refOf(p)).Status.NominatedNodeName == "n1" })
+			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(orders.RefOf(p)).Status.NominatedNodeName == "n1" })
 
 			for range futileOrders {
 				w.nominated(p, "n1")
@@ -270,7 +271,7 @@ func TestAPreemptorDoesNotWaitForAVictimThatWasBoundBeforeItCouldBeStoppedInMemo
 	}
 	w.eventually("it is not waited for", func() bool {
 		e := w.entry("p")
-		_, waiting := e.remaining["waits"]
-		return e.phase == committed && !waiting && len(e.victims) == 1
+		_, waiting := e.Remaining["waits"]
+		return e.Phase == orders.Committed && !waiting && len(e.Victims) == 1
 	})
 }

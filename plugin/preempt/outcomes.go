@@ -12,6 +12,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -20,13 +21,6 @@ const (
 	followSince = maxNotAfter + time.Minute
 	// maxNotAfterAhead is how far ahead an order's notAfter may lie: further, it is no scheduler's.
 	maxNotAfterAhead = maxNotAfter + time.Minute
-	// longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
-	longestGrace = 365 * 24 * 60 * 60
-	// revertWait is how long a failed order waits for the informer to show that the evictor has taken
-	// the nomination back, so that the next cycle does not start with it.
-	revertWait = 500 * time.Millisecond
-	// answerFresh is how old an outcome may be to tell that evictors are at work.
-	answerFresh = time.Minute
 )
 
 // Reasons of outcomes that the plugin tells apart.
@@ -60,7 +54,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	uid := order.PreemptorUID()
-	if uid == "" || order.Kind == wire.KindQuota || e.inflight.hasOrder(order.OrderID) {
+	if uid == "" || order.Kind == wire.KindQuota || e.inflight.HasOrder(order.OrderID) {
 		return
 	}
 	if r.Subject != e.subjectOf(order) {
@@ -80,24 +74,24 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	if pod == nil {
 		return
 	}
-	outcome := e.inflight.outcome(order.OrderID)
-	opensAt := order.NotAfter.Add(gateSlack)
+	outcome := e.inflight.Outcome(order.OrderID)
+	opensAt := order.NotAfter.Add(orders.GateSlack)
 	if outcome != nil {
 		if outcome.Result != wire.ResultSucceeded {
 			return
 		}
-		opensAt = leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now))
+		opensAt = orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now))
 	}
-	taken := adopted(order, opensAt)
-	taken.message = r.Data
-	if !e.inflight.adopt(taken, now) {
+	taken := orders.FromMessage(order, opensAt)
+	taken.Message = r.Data
+	if !e.inflight.Adopt(taken, now) {
 		return
 	}
 	klog.FromContext(ctx).Info("order_adopted", "kind", order.Kind, "pod", klog.KObj(pod), "pod_uid", uid, "order_id", order.OrderID, "node", order.Node)
 	// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
-	e.activate(ctx, e.pending(refOf(pod)))
+	e.activate(ctx, e.pending(orders.RefOf(pod)))
 	if outcome == nil {
-		outcome = e.inflight.outcome(order.OrderID) // it may have come since
+		outcome = e.inflight.Outcome(order.OrderID) // it may have come since
 	}
 	if outcome != nil {
 		e.applyOutcome(ctx, outcome)
@@ -106,38 +100,13 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 
 // waitingFor is a pod that an order makes room for, of a group one of the members; nil where none waits for a node.
 func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
-	for _, place := range adopted(order, time.Time{}).places() {
-		pod := e.current(refOfPlacement(place))
-		if pod != nil && e.placements.knows(pod.UID) && pod.Spec.NodeName == "" {
+	for _, place := range orders.FromMessage(order, time.Time{}).Places() {
+		pod := e.current(orders.RefOfPlacement(place))
+		if pod != nil && e.placements.Knows(pod.UID) && pod.Spec.NodeName == "" {
 			return pod
 		}
 	}
 	return nil
-}
-
-// adopted is an order from the stream as the inflight state sees it.
-func adopted(order *wire.EvictionOrder, opensAt time.Time) *inFlightPreemption {
-	e := &inFlightPreemption{
-		orderID:   order.OrderID,
-		node:      order.Node,
-		awaited:   map[types.UID]string{},
-		remaining: map[types.UID]time.Time{},
-		createdAt: order.CreatedAt.Time,
-		opensAt:   opensAt,
-	}
-	if order.Kind == wire.KindGroup {
-		e.enterGroup(order.Group, order.Members)
-	} else {
-		e.preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
-	}
-	for _, v := range order.Victims {
-		e.victims = append(e.victims, types.UID(v.UID))
-		e.remaining[types.UID(v.UID)] = time.Time{}
-	}
-	for _, a := range order.Awaited {
-		e.awaits(types.UID(a.UID), a.OrderID)
-	}
-	return e
 }
 
 // takeOutcome remembers an outcome and applies it.
@@ -156,15 +125,15 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	failpoint(failOnOutcome)
-	e.inflight.remember(outcome)
+	e.inflight.Remember(outcome)
 	// The stream is read from its past after a start.
-	if e.clock.Since(outcome.FinishedAt.Time) < answerFresh {
+	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
 		if e.orders.answered() {
 			e.ordersCarried(ctx)
 		}
 		e.tellsOfBreaker(ctx, outcome)
 	}
-	preemptor, _, _ := e.inflight.nominationsOf(outcome.OrderID)
+	preemptor, _, _ := e.inflight.NominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
 	e.retry.orderEnded(preemptor.Namespace)
 }
@@ -175,7 +144,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
-	known := e.inflight.fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), revertWait, func(w activation) {
+	known := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait, func(w orders.Activation) {
 		e.orderFailed(ctx, w, outcome)
 	})
 	if !known {
@@ -184,40 +153,40 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 }
 
 // orderFailed notes what an order's failure says of its victims, its node and the evictors, before the order is reverted.
-func (e *engine) orderFailed(ctx context.Context, w activation, outcome *wire.Outcome) {
-	if w.own {
-		executed(operationOrder, errors.New(outcome.Result), w.waited)
+func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *wire.Outcome) {
+	if w.Own {
+		executed(operationOrder, errors.New(outcome.Result), w.Waited)
 	}
 	if outcome.Reason == reasonFutureEpoch {
 		e.fence.forget(outcome.Epoch)
 	}
-	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.pod.UID, "order_id", outcome.OrderID, "node", w.node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	if e.refusedByBreaker(ctx, w, outcome) {
 		e.lookAtPlaces(w)
 		return
 	}
 	// Other victims may do on the same node, where the next plan can leave those out.
-	others := e.unevictable.take(types.UID(w.pod.UID), w.pod.Namespace, outcome.Victims) > 0
+	others := e.unevictable.take(types.UID(w.Pod.UID), w.Pod.Namespace, outcome.Victims) > 0
 	e.failed(w, nodesFault(outcome) && !others)
 	e.lookAtPlaces(w)
 }
 
 // failed notes that an order came to nothing, unless its pods are bound or gone. Which node of a group's is at fault is not known.
-func (e *engine) failed(w activation, nodesFault bool) {
-	if nodesFault && w.members == nil {
-		e.nodeBackoff.failed(types.UID(w.pod.UID), w.node)
+func (e *engine) failed(w orders.Activation, nodesFault bool) {
+	if nodesFault && w.Members == nil {
+		e.nodeBackoff.failed(types.UID(w.Pod.UID), w.Node)
 	}
-	for _, place := range w.places() {
-		e.pending(refOfPlacement(place))
+	for _, place := range w.Places() {
+		e.pending(orders.RefOfPlacement(place))
 	}
 }
 
 // lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
-func (e *engine) lookAtPlaces(w activation) {
-	for _, place := range w.places() {
-		ref := refOfPlacement(place)
+func (e *engine) lookAtPlaces(w orders.Activation) {
+	for _, place := range w.Places() {
+		ref := orders.RefOfPlacement(place)
 		if pod := e.pending(ref); pod != nil {
-			e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
 	}
 }
@@ -237,34 +206,23 @@ func nodesFault(outcome *wire.Outcome) bool {
 // succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
 func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	now := e.clock.Now()
-	took, own := e.inflight.succeed(orderID, now, leavingUntil(outcome, now), func(uid types.UID) bool {
-		return !e.placements.knows(uid) || e.placements.pending(uid)
+	took, own := e.inflight.Succeed(orderID, now, orders.LeavingUntil(outcome, now), func(uid types.UID) bool {
+		return !e.placements.Knows(uid) || e.placements.Pending(uid)
 	})
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	_, places, _ := e.inflight.nominationsOf(orderID)
+	_, places, _ := e.inflight.NominationsOf(orderID)
 	for _, place := range places {
 		// The nomination may have been taken away, or the node, while the order was carried out.
-		ref := refOfPlacement(place)
-		if pod := e.current(ref); pod != nil && e.placements.knows(pod.UID) {
-			e.inflight.nominatedTo(pod.UID, pod.Status.NominatedNodeName)
+		ref := orders.RefOfPlacement(place)
+		if pod := e.current(ref); pod != nil && e.placements.Knows(pod.UID) {
+			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
 		if _, err := e.nodes.Get(place.Node); apierrors.IsNotFound(err) {
-			e.inflight.nodeDeleted(place.Node)
+			e.inflight.NodeDeleted(place.Node)
 		}
 	}
-}
-
-// leavingUntil is when the last victim should be gone: its grace period and a minute after `from`.
-func leavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
-	var grace int64
-	if outcome != nil {
-		for _, v := range outcome.Victims {
-			grace = max(grace, min(v.GracePeriodSeconds, longestGrace))
-		}
-	}
-	return from.Add(time.Duration(grace)*time.Second + wire.LeavingSlack)
 }
 
 // misroutedError is a message that can be read, and that no writer of this cluster would have put where it is.
@@ -297,13 +255,6 @@ func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Reco
 	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
 // or keeps it. In doubt it does.
 func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
@@ -323,10 +274,10 @@ func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
 	case err != nil:
 		return true
 	case !found:
-		return e.clock.Now().Before(order.NotAfter.Add(gateSlack))
+		return e.clock.Now().Before(order.NotAfter.Add(orders.GateSlack))
 	}
 	now := e.clock.Now()
-	return outcome.Result == wire.ResultSucceeded && now.Before(leavingUntil(outcome, earlier(outcome.FinishedAt.Time, now)))
+	return outcome.Result == wire.ResultSucceeded && now.Before(orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now)))
 }
 
 // lastOutcome is an order's outcome. One whose signature does not hold is none; one that cannot be read is found, and an
@@ -350,11 +301,11 @@ func (e *engine) lastOutcome(ctx context.Context, orderID string) (outcome *wire
 // goroutine to find.
 func (e *engine) runActivator(ctx context.Context) {
 	for {
-		activations, next := e.inflight.due(e.clock.Now())
+		activations, next := e.inflight.Due(e.clock.Now())
 		for _, w := range activations {
 			e.applyActivation(ctx, w)
 		}
-		inFlightGauge.Set(float64(e.inflight.count()))
+		inFlightGauge.Set(float64(e.inflight.Count()))
 		e.showBreakers()
 
 		var timer <-chan time.Time
@@ -364,7 +315,7 @@ func (e *engine) runActivator(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.inflight.changed:
+		case <-e.inflight.Changed:
 		case <-timer:
 		}
 	}
@@ -384,14 +335,14 @@ func (e *engine) showBreakers() {
 // must not be called under any lock. Nominations of a group that the API still shows are cleared there first, on a goroutine of their
 // own: a cycle in between would begin with them. A standby clears none: by its clock, or by what it has read, the order may seem over
 // that the leader carries on.
-func (e *engine) applyActivation(ctx context.Context, w activation) {
+func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoint(failBeforeActivate)
-	if w.unanswered {
-		e.perNamespace.undecided(w.orderID)
-		e.futile(ctx, w.orderID, notStarted)
+	if w.Unanswered {
+		e.perNamespace.undecided(w.OrderID)
+		e.futile(ctx, w.OrderID, notStarted)
 	}
-	if w.revert {
+	if w.Revert {
 		if shown := e.revert(w); len(shown) > 0 {
 			goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) {
 				defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
@@ -407,49 +358,49 @@ func (e *engine) applyActivation(ctx context.Context, w activation) {
 }
 
 // activateAgain has an activation that panicked done again after a pause.
-func (e *engine) activateAgain(w activation) {
+func (e *engine) activateAgain(w orders.Activation) {
 	at := e.clock.Now().Add(goroutines.RestartPause)
-	e.inflight.activationFailed(w.orderID, at)
-	for _, place := range w.places() {
-		e.retry.tryAt(refOfPlacement(place), at)
+	e.inflight.ActivationFailed(w.OrderID, at)
+	for _, place := range w.Places() {
+		e.retry.tryAt(orders.RefOfPlacement(place), at)
 	}
 }
 
 // release opens the gate of an order that was reverted, and lets its pods be tried again.
-func (e *engine) release(ctx context.Context, w activation) {
+func (e *engine) release(ctx context.Context, w orders.Activation) {
 	logger := klog.FromContext(ctx)
-	if w.revert {
-		e.inflight.finish(w.orderID)
-		logger.Info("preemption_reverted", "pod", klog.KRef(w.pod.Namespace, w.pod.Name), "pod_uid", w.pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason)
+	if w.Revert {
+		e.inflight.Finish(w.OrderID)
+		logger.Info("preemption_reverted", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason)
 	} else {
-		if w.waited > 0 {
-			orderToLastVictimGone.Observe(w.waited.Seconds())
+		if w.Waited > 0 {
+			orderToLastVictimGone.Observe(w.Waited.Seconds())
 		}
-		logger.Info("preemptor_released", "pod", klog.KRef(w.pod.Namespace, w.pod.Name), "pod_uid", w.pod.UID, "order_id", w.orderID, "node", w.node, "reason", w.reason, "seconds", w.waited.Seconds())
+		logger.Info("preemptor_released", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
 	}
-	if w.members == nil {
-		e.activate(ctx, e.podOf(w.pod))
+	if w.Members == nil {
+		e.activate(ctx, e.podOf(w.Pod))
 		return
 	}
 	var members []*v1.Pod
-	for _, place := range w.members {
-		members = append(members, e.pending(refOfPlacement(place)))
+	for _, place := range w.Members {
+		members = append(members, e.pending(orders.RefOfPlacement(place)))
 	}
 	e.activate(ctx, members...)
 }
 
 // revert deletes the nominations of an order in memory, and returns the members of a group that the API still shows nominated by it:
 // no evictor takes that back there, or none has. For a pod the next cycle does.
-func (e *engine) revert(w activation) (shown []*v1.Pod) {
-	for _, place := range w.places() {
-		pod := e.podOf(refOfPlacement(place))
-		if w.unpublished || pod.Status.NominatedNodeName == place.Node {
-			if w.members == nil {
+func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
+	for _, place := range w.Places() {
+		pod := e.podOf(orders.RefOfPlacement(place))
+		if w.Unpublished || pod.Status.NominatedNodeName == place.Node {
+			if w.Members == nil {
 				e.reverted.note(pod.UID, place.Node)
 			} else if pod.Status.NominatedNodeName == place.Node {
 				shown = append(shown, pod)
 			}
-			e.pending(refOf(pod)) // it may have gone meanwhile
+			e.pending(orders.RefOf(pod)) // it may have gone meanwhile
 		}
 		e.handle.DeleteNominatedPodIfExists(pod)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -56,14 +57,14 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: candidates, refused: a.refused, full: a.full})
 	if err != nil {
-		return ended(a.unreachable(a.engine.breaker, refOf(a.pod), err))
+		return ended(a.unreachable(a.engine.breaker, orders.RefOf(a.pod), err))
 	}
 	switch {
 	case reply.Status == wire.StatusNotSynced && reply.Refusal != nil && slices.Contains(unaskableReasons, reply.Refusal.Reason):
-		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, maxMessageBytes)})
 	case reply.Status == wire.StatusNotSynced:
-		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
 			message = wire.Beginning(refusal.Message, maxMessageBytes)
@@ -77,7 +78,7 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 
 // observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
 func (a *attempt) observe() preemptResult {
-	a.engine.retry.modeHeld(refOf(a.pod), a.engine.retry.now())
+	a.engine.retry.modeHeld(orders.RefOf(a.pod), a.engine.retry.now())
 	q := question{pod: a.pod, mode: a.mode, nodes: a.left(), candidates: a.args.MaxCandidates, refused: a.refused, full: a.full}
 	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
 	return preemptResult{kind: endObserved, message: "mode observe"}
@@ -161,12 +162,12 @@ func askPlanner[Reply any](ctx context.Context, pl *MakeWay, q inquiry[Reply]) (
 		} else {
 			q.breaker.failed(time.Since(start))
 		}
-		pl.engine.inflight.notify() // the breaker's metric is set there
+		pl.engine.inflight.Notify() // the breaker's metric is set there
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
 		return nil, err
 	}
 	if q.breaker.succeeded() {
-		pl.engine.inflight.notify() // as above
+		pl.engine.inflight.Notify() // as above
 	}
 	return reply, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -86,12 +87,12 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 // PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
-	if orderID, node, closed := pl.engine.inflight.gate(pod.UID, pl.engine.clock.Now()); closed {
+	if orderID, node, closed := pl.engine.inflight.Gate(pod.UID, pl.engine.clock.Now()); closed {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
 	}
 	if name := minor.GroupName(pod); name != "" {
-		if orderID, nodes, closed := pl.engine.inflight.gateGroup(groupKey{pod.Namespace, name}, pl.engine.clock.Now()); closed {
+		if orderID, nodes, closed := pl.engine.inflight.GateGroup(orders.GroupKey{Namespace: pod.Namespace, Name: name}, pl.engine.clock.Now()); closed {
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 				fmt.Sprintf("makeway: its group waits for pods to leave %d nodes (order %s)", nodes, orderID))
 		}
@@ -112,9 +113,9 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
 		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
-	pl.engine.inflight.cycled(pod.UID) // its place is reserved, and no longer held
+	pl.engine.inflight.Cycled(pod.UID) // its place is reserved, and no longer held
 	pl.engine.endReservation(pod.UID)
-	pl.engine.placements.assume(pod, nodeName)
+	pl.engine.placements.Assume(pod, nodeName)
 	pl.finishPrefetch(state)
 	return nil
 }
@@ -126,7 +127,7 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 	if verify.PinsOf(ctx) != nil {
 		return
 	}
-	pl.engine.placements.unassume(pod.UID)
+	pl.engine.placements.Unassume(pod.UID)
 	pl.engine.gate.Unreserve(pod.UID)
-	pl.engine.inflight.deleted(pod.UID, pl.engine.clock.Now())
+	pl.engine.inflight.Deleted(pod.UID, pl.engine.clock.Now())
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
@@ -48,7 +49,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
-	if current := pl.engine.current(refOf(pod)); current != nil && end.keepsNomination() {
+	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}
 	_, code := end.statusPair()
@@ -61,7 +62,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 // bounds of time, and writes nothing: the order is committed outside the cycle.
 func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result preemptResult) {
 	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
-	pod = pl.engine.current(refOf(pod))
+	pod = pl.engine.current(orders.RefOf(pod))
 	if pod == nil {
 		return preemptResult{kind: endError, message: "the pod is gone"}
 	}
@@ -255,7 +256,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
 		until := verify.LastOverdueAt(leaving)
 		a.engine.reverted.forget(a.pod.UID)
-		a.engine.retry.postpone(refOf(a.pod), until)
+		a.engine.retry.postpone(orders.RefOf(a.pod), until)
 		return preemptResult{kind: endAwaiting, node: best.Node, message: roomOnItsWay(leaving, "on node "+best.Node, until)}
 	}
 	order := &pendingOrder{
@@ -269,7 +270,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 	a.engine.retry.ordered(a.pod.UID)
 	a.engine.reverted.forget(a.pod.UID)
 	a.engine.orderBegins(a.pod.Namespace, order.id)
-	a.engine.inflight.begin(order.entry(now, a.args.NotAfter.Duration))
+	a.engine.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.Victims)))
 	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
 	failpoint(failNominated)
@@ -301,11 +302,11 @@ func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult)
 	if !goesOn && result != nil && result.NominatedNodeName == "" {
 		e.endReservation(pod.UID) // its nomination ends
 	}
-	e.inflight.cycled(pod.UID)
+	e.inflight.Cycled(pod.UID)
 	if end.kind != endNominated {
 		e.retry.tried(pod.UID)
 	}
-	e.pending(refOf(pod))
+	e.pending(orders.RefOf(pod))
 }
 
 // mode is the one in force for a preemptor.

@@ -20,6 +20,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -314,7 +315,7 @@ func TestThePodIsReleasedOnceWhenItsVictimsAreGone(t *testing.T) {
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	w.end(w.order(1), wire.ResultSucceeded)
-	w.eventually("the outcome is read", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving })
+	w.eventually("the outcome is read", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Leaving })
 	if w.activator.of("p") != 0 {
 		t.Fatal("activated before its victim had left")
 	}
@@ -332,7 +333,7 @@ func TestWhileItsVictimsLeaveAPodKeepsItsNominationAndOrdersNothing(t *testing.T
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	w.end(w.order(1), wire.ResultSucceeded)
-	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving && !e.gated })
+	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Leaving && !e.Gated })
 	requests, messages := len(w.bus.requests), len(w.bus.messages)
 
 	result, status := w.cycle(p)
@@ -354,7 +355,7 @@ func TestAPodWhoseNodeHelpsNoMorePreemptsElsewhereWhileItsVictimsLeave(t *testin
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	w.end(w.order(1), wire.ResultSucceeded)
-	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving && !e.gated })
+	w.eventually("the gate is open", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Leaving && !e.Gated })
 	requests := len(w.bus.requests)
 
 	statuses := framework.NewDefaultNodeToStatus() // of a node that is not in it removing pods does not help
@@ -391,7 +392,7 @@ func TestAVictimWaitingInPermitIsPreemptedInMemory(t *testing.T) {
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 	w.show(p, "n1")
-	w.eventually("the order is done", func() bool { e := w.entry("p"); return e != nil && e.phase == leaving })
+	w.eventually("the order is done", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Leaving })
 	if status := w.framework.WaitOnPermit(w.ctx, a); status.Code() != fwk.Error {
 		t.Errorf("the waiting pod got %v, want an error, which lets it be tried again", status)
 	}
@@ -409,12 +410,12 @@ func TestAVictimWhosePlacementWasTakenBackMeanwhileIsInNoOrder(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	pending := a.DeepCopy()
 	pending.Spec.NodeName = ""
-	w.plugin.engine.placements.observe(pending)
+	w.plugin.engine.placements.Observe(pending)
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")
 
-	w.eventually("the pod is released at once", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+	w.eventually("the pod is released at once", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Released })
 	if len(w.bus.messages) != 0 {
 		t.Error("an order was written for a victim that is pending")
 	}
@@ -431,7 +432,7 @@ func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testin
 
 	w.plugin.engine.podUpdated(w.ctx, a, again)
 
-	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.phase == released })
+	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Released })
 }
 
 func TestAPodThatShouldHaveLeftLongAgoMakesNoRoom(t *testing.T) {
@@ -462,7 +463,7 @@ func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
 			}
 
 			outcome := &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded}
-			w.plugin.engine.inflight.remember(outcome)
+			w.plugin.engine.inflight.Remember(outcome)
 			w.plugin.engine.applyOutcome(w.ctx, outcome)
 			if !before {
 				deleteNode()
@@ -514,7 +515,7 @@ func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
 		"stored, and the answer lost":      {func(attempt int) (bool, error) { return attempt == 1, lost }, true},
 		"lost, and stored the next time":   {func(attempt int) (bool, error) { return attempt == 2, map[bool]error{false: lost}[attempt == 2] }, true},
 		"lost each time":                   {func(int) (bool, error) { return false, lost }, false},
-		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == publishAttempts, lost }, true},
+		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == orders.PublishAttempts, lost }, true},
 		"refused":                          {func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", natsbus.ErrNotSent) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -525,7 +526,7 @@ func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
 			w.show(p, "n1")
 
 			if test.stored {
-				w.eventually("the order is committed", func() bool { e := w.entry("p"); return e != nil && e.phase == committed })
+				w.eventually("the order is committed", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Committed })
 				if len(w.bus.messages) != 1 {
 					t.Errorf("%d orders, want 1", len(w.bus.messages))
 				}
@@ -557,7 +558,7 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 
 	w.show(p, "n1")
 
-	w.eventually("the live order is adopted", func() bool { e := w.entry("p"); return e != nil && e.orderID == "ord-other" })
+	w.eventually("the live order is adopted", func() bool { e := w.entry("p"); return e != nil && e.OrderID == "ord-other" })
 	if len(w.bus.messages) != 1 {
 		t.Errorf("%d orders, want the one", len(w.bus.messages))
 	}
@@ -728,8 +729,8 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
 	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
-	engine.retry.tryAt(refOf(gone[1]), time.Now())
-	engine.retry.refuse(refOf(gone[2]), engine.retry.now(), time.Time{}, limitOf(""))
+	engine.retry.tryAt(orders.RefOf(gone[1]), time.Now())
+	engine.retry.refuse(orders.RefOf(gone[2]), engine.retry.now(), time.Time{}, limitOf(""))
 	if left() != 3 {
 		t.Fatalf("%d pods wait", left())
 	}

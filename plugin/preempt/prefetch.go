@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -128,7 +129,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 	if !ok || !pl.mayPrefetch(pod) {
 		return
 	}
-	current := pl.engine.current(refOf(pod))
+	current := pl.engine.current(orders.RefOf(pod))
 	if current == nil || current.Status.NominatedNodeName != "" {
 		return
 	}

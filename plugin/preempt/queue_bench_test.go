@@ -10,12 +10,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	fwk "k8s.io/kube-scheduler/framework"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"makeway.dev/makeway/plugin/orders"
 )
 
 // BenchmarkADeleteWithGatedPods is how long the deletion of a pod holds the scheduling queue's lock while 1,000 preemptors are gated, that
@@ -39,9 +42,7 @@ func BenchmarkADeleteWithGatedPods(b *testing.B) {
 		if err := queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()); err != nil {
 			b.Fatal(err)
 		}
-		e := order(fmt.Sprintf("o%d", i), "victim")
-		e.preemptor, e.opensAt = refOf(p), time.Now().Add(time.Hour)
-		f.begin(e)
+		f.Begin(&orders.Order{OrderID: fmt.Sprintf("o%d", i), Node: "n1", Preemptor: orders.RefOf(p), Victims: []types.UID{"victim"}, OpensAt: time.Now().Add(time.Hour)})
 	}
 	victim := pod("victim", "n1", low, small).Obj()
 	deleted := func() {

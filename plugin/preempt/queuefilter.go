@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -20,7 +21,7 @@ import (
 // queueGate keeps queues at or below their max. Besides quotaReserver, queueLimits and guarantees it is what a pod's
 // way through the scheduler asks and tells it.
 type queueGate interface {
-	quotaReserver
+	orders.QuotaReserver
 	queueLimits
 	guarantees
 
@@ -59,7 +60,7 @@ type gateProcess struct{ *engine }
 func (p gateProcess) Handle() fwk.Handle              { return p.handle }
 func (p gateProcess) Leads(ctx context.Context) bool  { return p.leadership.now(ctx) }
 func (p gateProcess) Pending(ref wire.PodRef) *v1.Pod { return p.pending(ref) }
-func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.has(uid) }
+func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.Has(uid) }
 
 func (p gateProcess) Recorder(pod *v1.Pod) events.EventRecorder { return p.recorder(pod) }
 

@@ -8,9 +8,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -309,10 +315,60 @@ func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
 	w.bus.put(liveOrder(w, p))
 
 	w.eventually("it is activated", func() bool { return w.activator.of(p.UID) == 1 })
-	if e := w.entry(p.UID); e == nil || e.orderID != "ord-other" {
+	if e := w.entry(p.UID); e == nil || e.OrderID != "ord-other" {
 		t.Errorf("without the order: %+v", e)
 	}
 	if !w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
 		t.Error("it is held, and would not be entered into the nominator")
+	}
+}
+
+func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
+	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
+		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		gate := queuegate.New(testingclock.NewFakeClock(start), corelisters.NewPodLister(store), func(string, int32, string) bool { return true })
+		enters := func(p *v1.Pod) bool {
+			return gate.Check(framework.NewCycleState(), p, wire.ModeEnforce) == nil && gate.Reserve(p, wire.ModeEnforce) == nil
+		}
+		if err := gate.SetLimits([]wire.QueueLimit{limit("root", "cpu", 100)}); err != nil {
+			t.Fatal(err)
+		}
+		f := orders.NewInFlight()
+		f.Holds = gate
+		p, other, victim := pod("p", "", high, small).Obj(), pod("o", "", low, small).Obj(), pod("v", "n1", low, small).Obj()
+		for _, shown := range []*v1.Pod{p, other, victim} {
+			_ = store.Add(shown)
+			gate.PodChanged(shown)
+		}
+		if enters(p) {
+			t.Fatal("the queue is full")
+		}
+		f.Begin(&orders.Order{OrderID: "o", Preemptor: orders.RefOf(p), Node: "n1", Victims: []types.UID{"v"}, Remaining: map[types.UID]time.Time{"v": {}}, CreatedAt: start, OpensAt: start.Add(time.Hour)})
+		f.Succeed("o", start, start.Add(time.Hour), func(types.UID) bool { return false })
+		f.Deleted("v", start.Add(-time.Second))
+		gate.PodDeleted(victim.UID)
+		if activations, _ := f.Due(start); len(activations) != 1 {
+			t.Fatalf("%d activations", len(activations))
+		}
+
+		f.Due(start.Add(time.Minute))
+
+		if enters(other) {
+			t.Errorf("%s: another takes the place", name)
+		}
+		if placed {
+			if !enters(p) {
+				t.Errorf("%s: the preemptor does not get the place that was made for it", name)
+			}
+			f.Cycled("p")
+			if enters(other) {
+				t.Errorf("%s: another takes the place beside it", name)
+			}
+			continue
+		}
+		f.Cycled("p")
+		if !enters(other) {
+			t.Errorf("%s: the place is kept", name)
+		}
 	}
 }

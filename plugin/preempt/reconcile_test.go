@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -15,13 +16,12 @@ func ordered(t *testing.T) (*world, *wire.EvictionOrder) {
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	order := w.order(1)
-	w.eventually("the order is known to be stored", func() bool { return w.entry("p").phase == committed })
-	f := w.plugin.engine.inflight
-	f.mu.Lock()
-	f.byPod["p"].createdAt = time.Now().Add(-unansweredAfter - time.Second)
-	f.mu.Unlock()
+	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
 	return w, order
 }
+
+// late is when an order that was just made is looked up.
+func late() time.Time { return time.Now().Add(orders.UnansweredAfter + time.Second) }
 
 // wipe forgets all that is stored.
 func (b *fakeBus) wipe() {
@@ -37,8 +37,8 @@ func TestAnOrderThatItsStreamHasLostIsPublishedAgainAsItWas(t *testing.T) {
 	w.bus.mu.Unlock()
 	w.bus.wipe()
 
-	w.plugin.engine.reconcile(w.ctx)
-	w.plugin.engine.reconcile(w.ctx)
+	w.plugin.engine.reconcile(w.ctx, late())
+	w.plugin.engine.reconcile(w.ctx, late())
 
 	w.bus.mu.Lock()
 	stored := w.bus.messages
@@ -46,7 +46,7 @@ func TestAnOrderThatItsStreamHasLostIsPublishedAgainAsItWas(t *testing.T) {
 	if len(stored) != 1 || string(stored[0].Data) != string(first.Data) || stored[0].Subject != first.Subject {
 		t.Fatalf("stored %d messages, want the order %s alone", len(stored), order.OrderID)
 	}
-	if w.entry("p").phase != committed {
+	if w.entry("p").Phase != orders.Committed {
 		t.Error("the order is not taken for live any more")
 	}
 }
@@ -54,7 +54,7 @@ func TestAnOrderThatItsStreamHasLostIsPublishedAgainAsItWas(t *testing.T) {
 func TestAnOrderThatIsStillThereIsLeftAlone(t *testing.T) {
 	w, _ := ordered(t)
 
-	w.plugin.engine.reconcile(w.ctx)
+	w.plugin.engine.reconcile(w.ctx, late())
 
 	w.bus.mu.Lock()
 	defer w.bus.mu.Unlock()
@@ -70,9 +70,9 @@ func TestAnOutcomeThatWasNeverReadIsLookedUp(t *testing.T) {
 	w.bus.mu.Unlock()
 	w.end(order, wire.ResultSucceeded)
 
-	w.plugin.engine.reconcile(w.ctx)
+	w.plugin.engine.reconcile(w.ctx, late())
 
-	w.eventually("the order has succeeded", func() bool { e := w.entry("p"); return e == nil || e.phase != committed })
+	w.eventually("the order has succeeded", func() bool { e := w.entry("p"); return e == nil || e.Phase != orders.Committed })
 }
 
 func TestNothingIsPublishedWhileItIsNotKnownWhatIsStored(t *testing.T) {
@@ -82,45 +82,11 @@ func TestNothingIsPublishedWhileItIsNotKnownWhatIsStored(t *testing.T) {
 	w.bus.lastErr = errors.New("no answer")
 	w.bus.mu.Unlock()
 
-	w.plugin.engine.reconcile(w.ctx)
+	w.plugin.engine.reconcile(w.ctx, late())
 
 	w.bus.mu.Lock()
 	defer w.bus.mu.Unlock()
 	if len(w.bus.messages) != 0 {
 		t.Errorf("%d messages", len(w.bus.messages))
-	}
-}
-
-func TestUnansweredOrders(t *testing.T) {
-	now := time.Unix(1000, 0)
-	made := func(id, pod string, at phase, age, left time.Duration) *inFlightPreemption {
-		return &inFlightPreemption{orderID: id, preemptor: wire.PodRef{UID: pod}, phase: at, createdAt: now.Add(-age), opensAt: now.Add(left + gateSlack)}
-	}
-	f := newInflight()
-	f.put(made("young", "a", committed, time.Second, time.Minute))
-	f.put(made("later", "b", committed, 4*time.Second, time.Minute))
-	f.put(made("oldest", "c", committed, 9*time.Second, time.Minute))
-	f.put(made("not stored", "d", planned, 9*time.Second, time.Minute))
-	f.put(made("ended", "e", leaving, 9*time.Second, time.Minute))
-	f.put(made("past its notAfter", "f", committed, time.Minute, 0))
-
-	var ids []string
-	for _, order := range f.unanswered(now.Add(-unansweredAfter), now) {
-		ids = append(ids, order.orderID)
-	}
-
-	if len(ids) != 2 || ids[0] != "oldest" || ids[1] != "later" {
-		t.Errorf("%v", ids)
-	}
-}
-
-func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
-	f := newInflight()
-	now := time.Now()
-	f.begin(&inFlightPreemption{orderID: "ord-1", preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, opensAt: now})
-	f.due(now)
-
-	if err := f.publishing("ord-1", []byte("order")); !errors.Is(err, errAwaitedOrderFailed) {
-		t.Errorf("error %v, want that the awaited order failed", err)
 	}
 }

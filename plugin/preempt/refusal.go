@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -27,7 +28,7 @@ const verifyPause = time.Second
 // were judged by the scheduler's filters.
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptResult {
 	if a.contradicts(ctx, reply) {
-		a.engine.retry.tryAt(refOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		a.engine.retry.tryAt(orders.RefOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.settle()
@@ -51,7 +52,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if queuegate.RejectionOf(a.state) != nil {
 		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
 	}
-	a.engine.retry.refuse(refOf(a.pod), a.asked, retryAt, dependsOn)
+	a.engine.retry.refuse(orders.RefOf(a.pod), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
 	return preemptResult{kind: endRefused, message: message}
@@ -62,7 +63,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 // event tells when they agree.
 func (a *attempt) unverifiable() preemptResult {
 	a.settle()
-	a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+	a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.count, verify.Summary(a.failed))}
 }
@@ -82,9 +83,9 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		goesOn = soonest
 	}
 	if begun {
-		a.engine.retry.tryAt(refOf(a.pod), goesOn)
+		a.engine.retry.tryAt(orders.RefOf(a.pod), goesOn)
 	} else {
-		a.engine.retry.planUnavailable(refOf(a.pod), goesOn)
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), goesOn)
 	}
 	if len(a.failed) > 0 {
 		a.engine.verifyFailures.KeepUntil(a.ownClass(), goesOn)

@@ -22,7 +22,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 	if err != nil {
 		return nil, fmt.Errorf("encode pod: %w", err)
 	}
-	nominations, assumed := pl.engine.placements.lists(pl.engine.inflight.nominated(), pod.UID)
+	nominations, assumed := pl.engine.placements.Lists(pl.engine.inflight.Nominated(), pod.UID)
 	return &wire.PlanRequest{
 		APIVersion:          wire.APIVersion,
 		RequestID:           wire.NewRequestID(pl.engine.clock.Now()),
@@ -35,7 +35,7 @@ func (pl *MakeWay) planRequest(pod *v1.Pod, mode string, nodes wire.NodeSelectio
 		Nodes:               nodes,
 		Nominations:         nominations,
 		Assumed:             assumed,
-		LiveOrders:          pl.engine.inflight.live(),
+		LiveOrders:          pl.engine.inflight.Live(),
 		Seen:                pl.engine.seen.all(),
 		Ahead:               prefetched,
 	}, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -106,7 +107,7 @@ func (w *world) committed(p *v1.Pod) *wire.EvictionOrder {
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	order := w.order(1)
-	w.eventually("the order is known to be stored", func() bool { return w.entry("p").phase == committed })
+	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
 	return order
 }
 
@@ -171,7 +172,7 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 			w.plugin.engine.takeOutcome(w.ctx, natsbus.Record{Subject: subject, Data: data})
 
 			entry := w.entry("p")
-			ended := entry == nil || entry.phase != committed
+			ended := entry == nil || entry.Phase != orders.Committed
 			if ended != test.ends {
 				t.Errorf("ended %t, want %t", ended, test.ends)
 			}

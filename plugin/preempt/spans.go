@@ -2,7 +2,6 @@ package preempt
 
 import (
 	"context"
-	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,16 +33,4 @@ func endAttempt(span tracing.Span, end preemptResult) {
 	if end.kind != endNominated {
 		span.End(nil, "result", end.kind, "message", end.message)
 	}
-}
-
-// endSpan ends the span of an order once it is known what becomes of it.
-func (e *inFlightPreemption) endSpan(happened event) {
-	if e.phase.unstored() || e.phase.stored() {
-		return
-	}
-	var err error
-	if happened == onFailed || happened == onExpired {
-		err = errors.New("the order " + happened.String())
-	}
-	e.span.End(err, "result", happened)
 }

@@ -73,8 +73,8 @@ func TestRunningVictimsAreOrderedBesideTerminatingPodsAndBothAreWaitedFor(t *tes
 	order := w.order(1)
 
 	expectVictims(t, e, "b")
-	if len(order.Victims) != 1 || len(order.Awaited) != 1 || order.Awaited[0].OrderID != "" || !slices.Contains(e.terminating, a.UID) {
-		t.Errorf("victims %v, awaited %v in the order; terminating %v", order.Victims, order.Awaited, e.terminating)
+	if len(order.Victims) != 1 || len(order.Awaited) != 1 || order.Awaited[0].OrderID != "" || !slices.Contains(e.Terminating, a.UID) {
+		t.Errorf("victims %v, awaited %v in the order; terminating %v", order.Victims, order.Awaited, e.Terminating)
 	}
 	w.end(order, wire.ResultSucceeded)
 	w.delete(b)

@@ -12,6 +12,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -75,13 +76,13 @@ func TestAnOrderIsNotRevertedBeforeItsVictimsAreKnownAsImpossibleToEvict(t *test
 	w.tell(failedOutcome(order, "Forbidden"))
 	w.eventually("the order has failed", func() bool {
 		entry := w.entry("p")
-		return entry == nil || entry.phase.reverts()
+		return entry == nil || entry.Phase.Reverts()
 	})
 
-	engine.inflight.nominatedTo("p", "")
-	activations, _ := engine.inflight.due(time.Now().Add(revertWait))
+	engine.inflight.NominatedTo("p", "")
+	activations, _ := engine.inflight.Due(time.Now().Add(orders.RevertWait))
 
-	if entry := w.entry("p"); len(activations) > 0 || entry == nil || entry.phase != reverting {
+	if entry := w.entry("p"); len(activations) > 0 || entry == nil || entry.Phase != orders.Reverting {
 		t.Errorf("activations %+v, entry %+v", activations, entry)
 	}
 	engine.unevictable.mu.Unlock()

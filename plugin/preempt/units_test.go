@@ -15,6 +15,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -68,12 +69,12 @@ func TestAPreemptorComesBackOnceItsNodeIsFreeOfAUnit(t *testing.T) {
 			expectVictims(t, w.nominated(p, "n1"), "a", "b")
 			w.show(p, "n1")
 			w.end(w.order(1), wire.ResultSucceeded)
-			w.eventually("the order has succeeded", func() bool { e := w.entry(p.UID); return e != nil && e.phase == leaving })
+			w.eventually("the order has succeeded", func() bool { e := w.entry(p.UID); return e != nil && e.Phase == orders.Leaving })
 
 			w.delete(a)
 
 			if c.waits {
-				time.Sleep(10 * settle)
+				time.Sleep(10 * orders.Settle)
 				if w.activator.of("p") != 0 {
 					t.Error("activated while a pod is there that keeps it from its node")
 				}
@@ -131,7 +132,7 @@ func TestAGangComesBackOnceTheNodesOfItsMembersAreFreeOfAUnit(t *testing.T) {
 			w.delete(here)
 
 			if needed {
-				time.Sleep(10 * settle)
+				time.Sleep(10 * orders.Settle)
 				if !w.groupGated(member) {
 					t.Error("tried while a pod is there that keeps a member from its node")
 				}

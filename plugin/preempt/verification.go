@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -17,7 +18,7 @@ import (
 // verifier checks candidates in the attempt's cycle.
 func (a *attempt) verifier() *verify.Verifier {
 	limited := a.engine.gate.HasMax(a.pod)
-	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.remover, Refused: set(a.refused), Limited: limited}
+	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Refused: set(a.refused), Limited: limited}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
@@ -64,7 +65,7 @@ func (a *attempt) sieve(ctx context.Context) {
 		return failed || named[node.Node().Name] == a.potential.nodes.AllBut
 	})
 	leaving := map[string]bool{}
-	for _, order := range a.engine.inflight.live() {
+	for _, order := range a.engine.inflight.Live() {
 		for _, uid := range order.Victims {
 			leaving[uid] = true
 		}
@@ -135,7 +136,7 @@ func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (
 	}
 	rejected, err := verify.AskFilters(extenders, a.pod, candidates, a.nodes)
 	if err != nil {
-		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 		return nil, &preemptResult{kind: endUnverifiable, message: err.Error()}
 	}
 	a.remember(rejected)
@@ -167,7 +168,7 @@ func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.C
 	case err != nil:
 		return nil, &preemptResult{kind: endError, message: err.Error()}
 	case len(kept) == 0:
-		a.engine.retry.planUnavailable(refOf(a.pod), time.Time{})
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 		return nil, &preemptResult{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
 	}
 	a.rank(kept)

@@ -17,14 +17,15 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
 
-func expectVictims(t *testing.T, e *inFlightPreemption, want ...string) {
+func expectVictims(t *testing.T, e *orders.Order, want ...string) {
 	t.Helper()
 	var got []string
-	for _, uid := range e.victims {
+	for _, uid := range e.Victims {
 		got = append(got, string(uid))
 	}
 	slices.Sort(got)
@@ -181,14 +182,14 @@ func TestAwaitedPodsCountAsGoneAndAreNotOrderedAgain(t *testing.T) {
 	plan := candidate("n1", "!b")
 	plan.Awaited = []wire.Awaited{{UID: "a", OrderID: "ord-other"}}
 	w.bus.plan = answers(plan)
-	w.plugin.engine.inflight.begin(&inFlightPreemption{orderID: "ord-other", preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, node: "n1", victims: []types.UID{"a"}, opensAt: time.Now().Add(time.Minute)})
+	w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-other", Preemptor: wire.PodRef{Namespace: "default", Name: "other", UID: "other"}, Node: "n1", Victims: []types.UID{"a"}, OpensAt: time.Now().Add(time.Minute)})
 
 	e := w.nominated(p, "n1")
 
 	// What a frees together with the free 100 is room for p: b is offered back.
 	expectVictims(t, e)
-	if e.awaited["a"] != "ord-other" {
-		t.Errorf("awaited %v", e.awaited)
+	if e.Awaited["a"] != "ord-other" {
+		t.Errorf("awaited %v", e.Awaited)
 	}
 }
 

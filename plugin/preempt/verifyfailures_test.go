@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -194,7 +195,7 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 	w := newWorld(t, setup{filters: withGatekeeper("keeps")}, []*v1.Node{node("full"), node("kept"), node("free")}, p,
 		pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj(), pod("keeps", "kept", high, nil).Obj(), pod("x", "kept", low, small).Obj(), pod("y", "free", low, small).Obj())
 	state, other := w.state(p), pod("c", "free", low, small).Obj()
-	v := verify.Verifier{Handle: w.framework, State: state, Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.remover}
+	v := verify.Verifier{Handle: w.framework, State: state, Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover}
 	few := candidate("full", "!a", "!b")
 	few.MaxVictims = 1
 	awaiting := candidate("full", "!a")
@@ -232,7 +233,7 @@ func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
 	if _, err := w.client.CoreV1().Pods("default").Create(w.ctx, second, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the second is known", func() bool { return w.plugin.engine.current(refOf(second)) != nil })
+	w.eventually("the second is known", func() bool { return w.plugin.engine.current(orders.RefOf(second)) != nil })
 
 	_, status := w.cycle(second)
 

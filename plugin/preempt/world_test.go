@@ -38,6 +38,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -181,7 +182,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	factory.WaitForCacheSync(ctx.Done())
 	w.eventually("the pods are known", func() bool {
 		for _, pod := range pods {
-			if !engine.placements.knows(pod.UID) {
+			if !engine.placements.Knows(pod.UID) {
 				return false
 			}
 		}
@@ -240,7 +241,7 @@ func (w *world) state(pod *v1.Pod) fwk.CycleState {
 }
 
 // nominated runs a cycle that must nominate, and returns the order that was marked.
-func (w *world) nominated(pod *v1.Pod, node string) *inFlightPreemption {
+func (w *world) nominated(pod *v1.Pod, node string) *orders.Order {
 	w.t.Helper()
 	result, status := w.cycle(pod)
 	if !status.IsSuccess() || result == nil || result.NominatedNodeName != node {
@@ -250,16 +251,8 @@ func (w *world) nominated(pod *v1.Pod, node string) *inFlightPreemption {
 }
 
 // entry is a copy of what is known of a pod's order, nil where there is none.
-func (w *world) entry(uid types.UID) *inFlightPreemption {
-	f := w.plugin.engine.inflight
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	e := f.byPod[uid]
-	if e == nil {
-		return nil
-	}
-	copied := *e
-	return &copied
+func (w *world) entry(uid types.UID) *orders.Order {
+	return w.plugin.engine.inflight.Known(uid)
 }
 
 // show writes the nomination to the API, as the scheduler does after PostFilter.
@@ -592,3 +585,8 @@ const (
 	mid  int32 = 100
 	high int32 = 1000
 )
+
+var start = time.Unix(1000, 0)
+
+// at is a time some milliseconds after the start.
+func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }

@@ -1,6 +1,6 @@
 """The plugin's in-flight state: what is known of each order, moved on by the exported table alone.
 
-It follows plugin/preempt/inflight.go call by call; what leads to which phase stands in the table.
+It follows plugin/orders/inflight.go and lookup.go call by call; what leads to which phase the table says.
 """
 
 from __future__ import annotations

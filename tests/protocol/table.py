@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-PATH = Path(__file__).parents[2] / "plugin/preempt/testdata/transitions.json"
+PATH = Path(__file__).parents[2] / "plugin/orders/testdata/transitions.json"
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ var borders = map[string]border{
 	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
 	"queuegate": {},
 	"verify":    {never: without},
+	"orders":    {own: []string{"tracing"}, never: without},
 }
 
 func TestEachPackageImportsWhatItsBorderAllows(t *testing.T) {

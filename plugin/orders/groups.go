@@ -1,4 +1,4 @@
-package preempt
+package orders
 
 import (
 	"slices"
@@ -9,11 +9,11 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// missingLasts is how long a gang whose room was made may have too few pods. A Job makes a pod anew 10 s after it was lost.
-const missingLasts = 15 * time.Second
+// MissingLasts is how long a gang whose room was made may have too few pods. A Job makes a pod anew 10 s after it was lost.
+const MissingLasts = 15 * time.Second
 
-// groupKey names a pod group. A member knows no more of its group than that.
-type groupKey struct{ namespace, name string }
+// GroupKey names a pod group. A member knows no more of its group than that.
+type GroupKey struct{ Namespace, Name string }
 
 // member is a pod of a group with an order, and the node that it is nominated to.
 type member struct {
@@ -23,12 +23,12 @@ type member struct {
 }
 
 // isGroup reports whether the order makes room for a pod group.
-func (e *inFlightPreemption) isGroup() bool { return len(e.members) > 0 }
+func (e *Order) isGroup() bool { return len(e.members) > 0 }
 
-// places are the pods that are nominated for the order, each with its node.
-func (e *inFlightPreemption) places() []wire.Placement {
+// Places are the pods that are nominated for the order, each with its node.
+func (e *Order) Places() []wire.Placement {
 	if !e.isGroup() {
-		return []wire.Placement{{Namespace: e.preemptor.Namespace, Name: e.preemptor.Name, UID: e.preemptor.UID, Node: e.node}}
+		return []wire.Placement{{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}}
 	}
 	places := make([]wire.Placement, 0, len(e.members))
 	for _, m := range e.members {
@@ -40,25 +40,25 @@ func (e *inFlightPreemption) places() []wire.Placement {
 }
 
 // waiting are the members of a group that are neither bound nor gone; nil for a pod.
-func (e *inFlightPreemption) waiting() []wire.Placement {
+func (e *Order) waiting() []wire.Placement {
 	if !e.isGroup() {
 		return nil
 	}
-	return e.places()
+	return e.Places()
 }
 
 // on reports whether a pod of the order is nominated to a node.
-func (e *inFlightPreemption) on(node string) bool {
+func (e *Order) on(node string) bool {
 	if !e.isGroup() {
-		return e.node == node
+		return e.Node == node
 	}
 	return slices.ContainsFunc(e.members, func(m *member) bool { return !m.done && m.Node == node })
 }
 
 // placeTaken notes where the API shows a pod of the order nominated, and reports whether the order has lost its places by that.
-func (e *inFlightPreemption) placeTaken(uid types.UID, node string) bool {
+func (e *Order) placeTaken(uid types.UID, node string) bool {
 	if !e.isGroup() {
-		return e.node != node
+		return e.Node != node
 	}
 	lost, all := false, true
 	for _, m := range e.members {
@@ -68,17 +68,17 @@ func (e *inFlightPreemption) placeTaken(uid types.UID, node string) bool {
 		}
 		all = all && (m.taken || m.done)
 	}
-	return lost && (all || e.phase == leaving)
+	return lost && (all || e.Phase == Leaving)
 }
 
 // memberDone notes that a member is bound or gone, and reports whether none waits any more. It holds no place in its queue any
 // more: it is counted there by itself, or not at all. The lock is held.
-func (f *inflight) memberDone(e *inFlightPreemption, uid types.UID) (all bool) {
+func (f *InFlight) memberDone(e *Order, uid types.UID) (all bool) {
 	all = true
 	for _, m := range e.members {
 		if m.UID == string(uid) && !m.done {
 			m.done = true
-			f.holds.ReleaseQuota(uid)
+			f.Holds.ReleaseQuota(uid)
 		}
 		all = all && m.done
 	}
@@ -86,12 +86,12 @@ func (f *inflight) memberDone(e *inFlightPreemption, uid types.UID) (all bool) {
 }
 
 // putMembers lets the members of a group be found. The lock is held.
-func (f *inflight) putMembers(e *inFlightPreemption) {
+func (f *InFlight) putMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	uid := types.UID(e.preemptor.UID)
-	f.byGroup[groupKey{e.preemptor.Namespace, e.preemptor.Name}] = uid
+	uid := types.UID(e.Preemptor.UID)
+	f.byGroup[GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}] = uid
 	names := map[string]struct{}{}
 	for _, m := range e.members {
 		f.byMember[types.UID(m.UID)] = uid
@@ -101,11 +101,11 @@ func (f *inflight) putMembers(e *inFlightPreemption) {
 }
 
 // dropMembers undoes that. A group made anew under the name may have an order of its own. The lock is held.
-func (f *inflight) dropMembers(e *inFlightPreemption) {
+func (f *InFlight) dropMembers(e *Order) {
 	if !e.isGroup() {
 		return
 	}
-	uid, key := types.UID(e.preemptor.UID), groupKey{e.preemptor.Namespace, e.preemptor.Name}
+	uid, key := types.UID(e.Preemptor.UID), GroupKey{e.Preemptor.Namespace, e.Preemptor.Name}
 	if f.byGroup[key] == uid {
 		delete(f.byGroup, key)
 	}
@@ -116,29 +116,29 @@ func (f *inflight) dropMembers(e *inFlightPreemption) {
 	}
 }
 
-// gateGroup reports whether PreEnqueue has to hold the members of a group, also one that came after the order was made, and for
+// GateGroup reports whether PreEnqueue has to hold the members of a group, also one that came after the order was made, and for
 // which order on how many nodes; that it does so is noted. O(1).
-func (f *inflight) gateGroup(key groupKey, now time.Time) (orderID string, nodes int, closed bool) {
+func (f *InFlight) GateGroup(key GroupKey, now time.Time) (orderID string, nodes int, closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.byPod[f.byGroup[key]]
-	if e == nil || !e.gated || !now.Before(e.opensAt) {
+	if e == nil || !e.Gated || !now.Before(e.OpensAt) {
 		return "", 0, false
 	}
 	e.held = true
-	return e.orderID, e.nodes, true
+	return e.OrderID, e.nodes, true
 }
 
-// holdsPlace reports whether a pod is nominated for an order that has not come to nothing.
-func (f *inflight) holdsPlace(uid types.UID) bool {
+// HoldsPlace reports whether a pod is nominated for an order that has not come to nothing.
+func (f *InFlight) HoldsPlace(uid types.UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	e := f.of(uid)
-	return e != nil && !e.phase.reverts()
+	return e != nil && !e.Phase.Reverts()
 }
 
-// placesOf are the nominations of a group's order that the API does not show otherwise, by pod; nil where it has none.
-func (f *inflight) placesOf(group types.UID) []wire.Placement {
+// PlacesOf are the nominations of a group's order that the API does not show otherwise, by pod; nil where it has none.
+func (f *InFlight) PlacesOf(group types.UID) []wire.Placement {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	var places []wire.Placement
@@ -152,22 +152,22 @@ func (f *inflight) placesOf(group types.UID) []wire.Placement {
 	return places
 }
 
-// releasedGroups are the pod groups that were activated once their room was made, and have come to no cycle since, by their orders.
-func (f *inflight) releasedGroups() map[string]wire.PodRef {
+// ReleasedGroups are the pod groups that were activated once their room was made, and have come to no cycle since, by their orders.
+func (f *InFlight) ReleasedGroups() map[string]wire.PodRef {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	groups := map[string]wire.PodRef{}
 	for _, e := range f.byPod {
-		if e.phase == released && e.isGroup() {
-			groups[e.orderID] = e.preemptor
+		if e.Phase == Released && e.isGroup() {
+			groups[e.OrderID] = e.Preemptor
 		}
 	}
 	return groups
 }
 
-// membersMissing notes whether a gang whose room was made has fewer pods than it needs. The scheduler does not try such a gang, so that
+// MembersMissing notes whether a gang whose room was made has fewer pods than it needs. The scheduler does not try such a gang, so that
 // its nominations would stay for ever: where that has lasted, they are taken back. It reports whether that begins now.
-func (f *inflight) membersMissing(orderID, reason string, missing bool, now time.Time) bool {
+func (f *InFlight) MembersMissing(orderID, reason string, missing bool, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.get(orderID)
@@ -180,21 +180,21 @@ func (f *inflight) membersMissing(orderID, reason string, missing bool, now time
 	case e.missingSince.IsZero():
 		e.missingSince = now
 	}
-	if now.Sub(e.missingSince) < missingLasts || !f.happens(e, onMembersMissing) {
+	if now.Sub(e.missingSince) < MissingLasts || !f.happens(e, onMembersMissing) {
 		return false
 	}
 	e.revertFrom(reason, now)
 	return true
 }
 
-// places are the pods that an activation is about, each with its node.
-func (w activation) places() []wire.Placement {
-	if w.members != nil {
-		return w.members
+// Places are the pods that an activation is about, each with its node.
+func (w Activation) Places() []wire.Placement {
+	if w.Members != nil {
+		return w.Members
 	}
-	return []wire.Placement{{Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, Node: w.node}}
+	return []wire.Placement{{Namespace: w.Pod.Namespace, Name: w.Pod.Name, UID: w.Pod.UID, Node: w.Node}}
 }
 
-func refOfPlacement(place wire.Placement) wire.PodRef {
+func RefOfPlacement(place wire.Placement) wire.PodRef {
 	return wire.PodRef{Namespace: place.Namespace, Name: place.Name, UID: place.UID}
 }

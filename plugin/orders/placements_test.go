@@ -1,4 +1,4 @@
-package preempt
+package orders
 
 import (
 	"fmt"
@@ -9,27 +9,27 @@ import (
 )
 
 func TestPlacementsAreListedByUIDAndOnlyOnce(t *testing.T) {
-	p := newPlacements()
+	p := NewPlacements()
 	nominated := func(name, on string) {
 		shown := pod(name, "", 1, small).Obj()
 		shown.Status.NominatedNodeName = on
-		p.observe(shown)
+		p.Observe(shown)
 	}
 	for _, name := range []string{"c", "a", "preemptor", "bound", "both", "b"} {
 		nominated(name, "n1")
 	}
 	nominated("a", "n2")
 	nominated("gone", "n1")
-	p.removed("gone")
+	p.Removed("gone")
 	nominated("bound", "n1")
-	p.observe(pod("bound", "n1", 1, small).Obj())
+	p.Observe(pod("bound", "n1", 1, small).Obj())
 	for _, name := range []string{"z", "both", "preemptor", "y", "back"} {
-		p.assume(pod(name, "", 1, small).Obj(), "n3")
+		p.Assume(pod(name, "", 1, small).Obj(), "n3")
 	}
-	p.unassume("back")
+	p.Unassume("back")
 
 	also := []wire.Placement{{UID: "new", Node: "n4"}, {UID: "c", Node: "n5"}, {UID: "preemptor", Node: "n6"}}
-	nominations, assumed := p.lists(also, "preemptor")
+	nominations, assumed := p.Lists(also, "preemptor")
 
 	expect := func(list []wire.Placement, want ...string) {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestPlacementsAreListedByUIDAndOnlyOnce(t *testing.T) {
 	}
 	expect(nominations, "a on n2", "b on n1", "c on n5", "new on n4")
 	expect(assumed, "both on n3", "y on n3", "z on n3")
-	if again, _ := p.lists(nil, ""); len(again) != 3 {
+	if again, _ := p.Lists(nil, ""); len(again) != 3 {
 		t.Errorf("asking has changed the placements: %v", again)
 	}
 }

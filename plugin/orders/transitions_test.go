@@ -1,4 +1,4 @@
-package preempt
+package orders
 
 import (
 	"encoding/json"
@@ -19,30 +19,30 @@ import (
 var update = flag.Bool("update", false, "write the diagrams of the transition table")
 
 // phases are all of them.
-func phases() []phase {
-	all := make([]phase, len(phaseNames))
+func phases() []Phase {
+	all := make([]Phase, len(phaseNames))
 	for i := range all {
-		all[i] = phase(i)
+		all[i] = Phase(i)
 	}
 	return all
 }
 
 // countedPlaces counts how often places are held and released.
-type countedPlaces struct{ held, released int }
+type countedPlaces struct{ held, Released int }
 
 func (c *countedPlaces) ReserveQuota(wire.PodRef) { c.held++ }
-func (c *countedPlaces) ReleaseQuota(types.UID)   { c.released++ }
+func (c *countedPlaces) ReleaseQuota(types.UID)   { c.Released++ }
 
 // inPhase is a state with pod p in a phase, and pod q whose order counts on p's.
-func inPhase(at phase) (f *inflight, p, q *inFlightPreemption, places *countedPlaces) {
-	f, places = newInflight(), &countedPlaces{}
+func inPhase(at Phase) (f *InFlight, p, q *Order, places *countedPlaces) {
+	f, places = NewInFlight(), &countedPlaces{}
 	p, q = order("o1", "a"), awaiting(of("q", order("o2", "b")), "a", "o1")
-	p.phase, q.phase = at, planned
+	p.Phase, q.Phase = at, Planned
 	if at != absent {
 		f.put(p)
 	}
 	f.put(q)
-	f.holds = places
+	f.Holds = places
 	return f, p, q, places
 }
 
@@ -62,25 +62,25 @@ func TestEveryEventInEveryPhaseDoesWhatTheTableSays(t *testing.T) {
 				}
 
 				if !ok {
-					if !reflect.DeepEqual(*p, before) || q.awaitedFailed || places.held+places.released != 0 {
+					if !reflect.DeepEqual(*p, before) || q.awaitedFailed || places.held+places.Released != 0 {
 						t.Errorf("a pair that is not in the table changes %+v to %+v", before, *p)
 					}
 					return
 				}
-				if p.phase != to {
-					t.Errorf("phase %v, want %v", p.phase, to)
+				if p.Phase != to {
+					t.Errorf("phase %v, want %v", p.Phase, to)
 				}
-				if at != absent && f.hasOrder("o1") == (to == absent) {
-					t.Errorf("known: %t in phase %v", f.hasOrder("o1"), to)
+				if at != absent && f.HasOrder("o1") == (to == absent) {
+					t.Errorf("known: %t in phase %v", f.HasOrder("o1"), to)
 				}
 				if q.awaitedFailed != slices.Contains(effects, failDependents) {
 					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
 				}
-				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.released != count(released) {
-					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.released, at, to)
+				if held, released := at == absent && to != absent, at != absent && to == absent; places.held != count(held) || places.Released != count(released) {
+					t.Errorf("its place was held %d and released %d times from %v to %v", places.held, places.Released, at, to)
 				}
-				if slices.Contains(effects, closeGate) != p.gated {
-					t.Errorf("gated: %t with effects %v", p.gated, effects)
+				if slices.Contains(effects, closeGate) != p.Gated {
+					t.Errorf("gated: %t with effects %v", p.Gated, effects)
 				}
 			})
 		}
@@ -96,22 +96,22 @@ func count(happened bool) int {
 
 // TestEveryCallInEveryPhaseIsAnEventOfTheTable makes what the callers of inflight may do in any phase.
 func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
-	calls := map[event]func(f *inflight){
-		onStoring:       func(f *inflight) { _ = f.publishing("o1", []byte("{}")) },
-		onStored:        func(f *inflight) { f.commit("o1", at(60000)) },
-		onNotNeeded:     func(f *inflight) { f.abandon("o1") },
-		onSuperseded:    func(f *inflight) { f.supersede("o1") },
-		onSucceeded:     func(f *inflight) { f.succeed("o1", at(10), at(90000), notGone) },
-		onFailed:        func(f *inflight) { f.fail("o1", "refused", at(10), time.Second, noteNothing) },
-		onReverted:      func(f *inflight) { f.finish("o1") },
-		onRevertFailed:  func(f *inflight) { f.activationFailed("o1", at(10)) },
-		onPreemptorGone: func(f *inflight) { f.forget("p") },
-		onCycleEnded:    func(f *inflight) { f.cycled("p") },
-		onCycleFailed:   func(f *inflight) { f.refuse("p", at(10), notThere) },
-		onReplaced:      func(f *inflight) { f.begin(order("o3")) },
-		onMembersMissing: func(f *inflight) {
-			f.membersMissing("o1", "", true, at(10))
-			f.membersMissing("o1", "", true, at(10).Add(missingLasts))
+	calls := map[event]func(f *InFlight){
+		onStoring:       func(f *InFlight) { _ = f.Publishing("o1", []byte("{}")) },
+		onStored:        func(f *InFlight) { f.Commit("o1", at(60000)) },
+		onNotNeeded:     func(f *InFlight) { f.Abandon("o1") },
+		onSuperseded:    func(f *InFlight) { f.Supersede("o1") },
+		onSucceeded:     func(f *InFlight) { f.Succeed("o1", at(10), at(90000), notGone) },
+		onFailed:        func(f *InFlight) { f.Fail("o1", "refused", at(10), time.Second, noteNothing) },
+		onReverted:      func(f *InFlight) { f.Finish("o1") },
+		onRevertFailed:  func(f *InFlight) { f.ActivationFailed("o1", at(10)) },
+		onPreemptorGone: func(f *InFlight) { f.Forget("p") },
+		onCycleEnded:    func(f *InFlight) { f.Cycled("p") },
+		onCycleFailed:   func(f *InFlight) { f.Refuse("p", at(10), notThere) },
+		onReplaced:      func(f *InFlight) { f.Begin(order("o3")) },
+		onMembersMissing: func(f *InFlight) {
+			f.MembersMissing("o1", "", true, at(10))
+			f.MembersMissing("o1", "", true, at(10).Add(MissingLasts))
 		},
 	}
 	for happened, call := range calls {
@@ -122,8 +122,8 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 
 				call(f)
 
-				if p.phase != to || f.hasOrder("o1") != (to != absent) {
-					t.Errorf("phase %v, known %t, want %v", p.phase, f.hasOrder("o1"), to)
+				if p.Phase != to || f.HasOrder("o1") != (to != absent) {
+					t.Errorf("phase %v, known %t, want %v", p.Phase, f.HasOrder("o1"), to)
 				}
 				if q.awaitedFailed != slices.Contains(effects, failDependents) {
 					t.Errorf("the order that counts on it fails: %t", q.awaitedFailed)
@@ -134,7 +134,7 @@ func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 }
 
 func TestEveryPhaseIsReachedAndEnds(t *testing.T) {
-	reached, ends := map[phase]bool{absent: true}, map[phase]bool{absent: true}
+	reached, ends := map[Phase]bool{absent: true}, map[Phase]bool{absent: true}
 	for range phases() {
 		for _, row := range table {
 			for _, at := range row.from {
@@ -191,7 +191,7 @@ func TestNoOrderThatOthersMayCountOnEndsUnnoticed(t *testing.T) {
 }
 
 // arrows are the lines of a diagram: the transitions between phases, without what ends an order in every phase alike.
-func arrows(format string, name func(phase) string) []string {
+func arrows(format string, name func(Phase) string) []string {
 	var lines []string
 	for _, at := range phases() {
 		for _, to := range phases() {
@@ -217,13 +217,13 @@ func arrows(format string, name func(phase) string) []string {
 
 // comment is the diagram in the code.
 func comment() []string {
-	lines := arrows("//\t%-15s -> %-15s : %s", phase.String)
+	lines := arrows("//\t%-15s -> %-15s : %s", Phase.String)
 	return slices.Concat([]string{"//"}, lines, []string{"//"})
 }
 
 // mermaid is the diagram in the documentation.
 func mermaid() []string {
-	lines := arrows("    %s --> %s: %s", func(p phase) string {
+	lines := arrows("    %s --> %s: %s", func(p Phase) string {
 		if p == absent {
 			return "[*]"
 		}
@@ -266,16 +266,16 @@ func exported() ([]byte, error) {
 	}
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
-		"answerFresh": answerFresh, "countedOnPoll": countedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": gateSlack,
-		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": nodeBackoffInitial,
-		"nominationWait": nominationWait,
-		"publishTimeout": publishTimeout, "readBackDelay": readBackDelay, "reconcileEvery": reconcileEvery, "releasedLasts": releasedLasts,
-		"revertWait": revertWait, "settle": settle, "unansweredAfter": unansweredAfter,
+		"answerFresh": AnswerFresh, "countedOnPoll": CountedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
+		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": NodeBackoffInitial,
+		"nominationWait": NominationWait,
+		"publishTimeout": PublishTimeout, "readBackDelay": ReadBackDelay, "reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts,
+		"revertWait": RevertWait, "settle": Settle, "unansweredAfter": UnansweredAfter,
 	} {
 		times[name] = long.Seconds()
 	}
 	shown := map[string]any{
-		"counts":      map[string]int{"earlyRetries": earlyRetries, "publishAttempts": publishAttempts},
+		"counts":      map[string]int{"earlyRetries": earlyRetries, "publishAttempts": PublishAttempts},
 		"seconds":     times,
 		"transitions": rows,
 	}

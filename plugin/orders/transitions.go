@@ -1,4 +1,4 @@
-package preempt
+package orders
 
 // This file is the whole life of an order as the plugin sees it, as a table: what happens in a phase leads to a phase, with
 // effects. It decides and does nothing; inflight carries the effects out. A pair of phase and event that is not in
@@ -6,7 +6,7 @@ package preempt
 
 //go:generate go test -run ^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$ . -update
 
-// phase is where a preemptor stands. Of the table below, without what leaves the phase as it is, and what ends an order in
+// Phase is where a preemptor stands. Of the table below, without what leaves the phase as it is, and what ends an order in
 // every phase: that another one takes its place, or that its pod needs no room any more:
 //
 // diagram: begin
@@ -40,43 +40,43 @@ package preempt
 //	orphanCommitted -> absent          : succeeded, failed (fail dependents), expired (fail dependents)
 //
 // diagram: end
-type phase int
+type Phase int
 
 const (
-	absent          phase = iota // no order is known
-	planned                      // nominated; the order's publishing has not begun
-	storing                      // the order may be in the stream
-	committed                    // the order is in the stream, without outcome
-	leaving                      // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
-	released                     // activated; it keeps its place in its queue until its cycle ends, or for a while
-	reverting                    // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
-	clearing                     // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
+	absent          Phase = iota // no order is known
+	Planned                      // nominated; the order's publishing has not begun
+	Storing                      // the order may be in the stream
+	Committed                    // the order is in the stream, without outcome
+	Leaving                      // the order succeeded: it is settled, and in no bound; victims have not all left the scheduler's cache. A cycle of the pod may find other room
+	Released                     // activated; it keeps its place in its queue until its cycle ends, or for a while
+	Reverting                    // the order came to nothing; the nomination is to be deleted once the API shows it gone, or soon
+	Clearing                     // the nomination is being deleted, and only then the gate opens: a cycle in between could nominate the pod again
 	orphanStoring                // as storing, and the preemptor is gone or bound
 	orphanCommitted              // as committed, and the preemptor is gone or bound
 )
 
 var phaseNames = [...]string{
-	absent: "absent", planned: "planned", storing: "storing", committed: "committed", leaving: "leaving", released: "released",
-	reverting: "reverting", clearing: "clearing", orphanStoring: "orphanStoring", orphanCommitted: "orphanCommitted",
+	absent: "absent", Planned: "planned", Storing: "storing", Committed: "committed", Leaving: "leaving", Released: "released",
+	Reverting: "reverting", Clearing: "clearing", orphanStoring: "orphanStoring", orphanCommitted: "orphanCommitted",
 }
 
-func (p phase) String() string { return phaseNames[p] }
+func (p Phase) String() string { return phaseNames[p] }
 
 // unstored reports whether it is not known that the order is in the stream, and an attempt to store it goes on.
-func (p phase) unstored() bool { return p == planned || p == storing || p == orphanStoring }
+func (p Phase) unstored() bool { return p == Planned || p == Storing || p == orphanStoring }
 
 // stored reports whether the order is in the stream, without outcome.
-func (p phase) stored() bool { return p == committed || p == orphanCommitted }
+func (p Phase) stored() bool { return p == Committed || p == orphanCommitted }
 
 // preemptorGone reports whether the order is alive without its preemptor.
-func (p phase) preemptorGone() bool { return p == orphanStoring || p == orphanCommitted }
+func (p Phase) preemptorGone() bool { return p == orphanStoring || p == orphanCommitted }
 
-// reverts reports whether the order came to nothing.
-func (p phase) reverts() bool { return p == reverting || p == clearing }
+// Reverts reports whether the order came to nothing.
+func (p Phase) Reverts() bool { return p == Reverting || p == Clearing }
 
 // live reports whether the order has no outcome. One that succeeded is settled: the API shows its victims as leaving, so that it is in
 // no bound and in no plan request.
-func (p phase) live() bool { return p.unstored() || p.stored() }
+func (p Phase) live() bool { return p.unstored() || p.stored() }
 
 // event is what happens to a preemptor or its order.
 type event int
@@ -144,59 +144,59 @@ func (e effect) String() string { return effectNames[e] }
 
 // transition is a row of the table.
 type transition struct {
-	from    []phase
+	from    []Phase
 	event   event
-	to      phase // one of its own: the phase stays
+	to      Phase // one of its own: the phase stays
 	effects []effect
 }
 
 // same stands for the phase that a transition comes from.
-const same phase = -1
+const same Phase = -1
 
 var table = []transition{
-	{from(absent), onNominated, planned, then(holdPlace, closeGate)},
-	{from(absent), onAdopted, committed, then(holdPlace)}, // gated from its first failed cycle on: a gated pod is not entered into the nominator
+	{from(absent), onNominated, Planned, then(holdPlace, closeGate)},
+	{from(absent), onAdopted, Committed, then(holdPlace)}, // gated from its first failed cycle on: a gated pod is not entered into the nominator
 	{from(absent), onFailed, same, then(failDependents)},
 	{from(absent), onNotNeeded, same, then(failDependents)},
 
-	{from(planned, storing), onStoring, storing, nil},
-	{from(planned, storing), onStored, committed, nil},
+	{from(Planned, Storing), onStoring, Storing, nil},
+	{from(Planned, Storing), onStored, Committed, nil},
 	{from(orphanStoring), onStored, orphanCommitted, nil},
 
-	{from(planned, storing, committed), onSucceeded, leaving, nil},
-	{from(planned, storing), onExpired, reverting, then(failDependents)},
-	{from(committed), onExpired, reverting, then(failDependents, blameEvictors)},
-	{from(planned, storing, committed, leaving, released), onFailed, reverting, then(failDependents)},
+	{from(Planned, Storing, Committed), onSucceeded, Leaving, nil},
+	{from(Planned, Storing), onExpired, Reverting, then(failDependents)},
+	{from(Committed), onExpired, Reverting, then(failDependents, blameEvictors)},
+	{from(Planned, Storing, Committed, Leaving, Released), onFailed, Reverting, then(failDependents)},
 
-	{from(leaving), onHoldEnded, same, then(openGate, activateHeld)},
-	{from(leaving), onVictimsGone, released, then(openGate, activate)},
-	{from(leaving), onAwaitedFailed, reverting, nil},
-	{from(leaving), onNodeDeleted, reverting, nil},
-	{from(leaving), onNodeUnresolvable, absent, then(releasePlace)},         // its cycle goes on, and plans anew
-	{from(leaving), onNominationGone, absent, then(releasePlace, activate)}, // a pod of higher priority has taken the place
-	{from(leaving), onExpired, absent, then(releasePlace, activate)},        // their kubelet may be dead
+	{from(Leaving), onHoldEnded, same, then(openGate, activateHeld)},
+	{from(Leaving), onVictimsGone, Released, then(openGate, activate)},
+	{from(Leaving), onAwaitedFailed, Reverting, nil},
+	{from(Leaving), onNodeDeleted, Reverting, nil},
+	{from(Leaving), onNodeUnresolvable, absent, then(releasePlace)},         // its cycle goes on, and plans anew
+	{from(Leaving), onNominationGone, absent, then(releasePlace, activate)}, // a pod of higher priority has taken the place
+	{from(Leaving), onExpired, absent, then(releasePlace, activate)},        // their kubelet may be dead
 
-	{from(released), onCycleTooEarly, leaving, then(closeGate)},
-	{from(released), onCycleFailed, absent, then(releasePlace)},
-	{from(released), onCycleEnded, absent, then(releasePlace)},
-	{from(released), onExpired, absent, then(releasePlace)},
-	{from(released), onMembersMissing, reverting, then(closeGate)}, // nothing else would take the nominations back
+	{from(Released), onCycleTooEarly, Leaving, then(closeGate)},
+	{from(Released), onCycleFailed, absent, then(releasePlace)},
+	{from(Released), onCycleEnded, absent, then(releasePlace)},
+	{from(Released), onExpired, absent, then(releasePlace)},
+	{from(Released), onMembersMissing, Reverting, then(closeGate)}, // nothing else would take the nominations back
 
-	{from(reverting), onNominationGone, clearing, then(revert)},
-	{from(reverting), onExpired, clearing, then(revert)},
-	{from(reverting, clearing), onFailed, same, then(failDependents)},
-	{from(clearing), onReverted, absent, then(releasePlace)},
-	{from(clearing), onRevertFailed, reverting, nil},
+	{from(Reverting), onNominationGone, Clearing, then(revert)},
+	{from(Reverting), onExpired, Clearing, then(revert)},
+	{from(Reverting, Clearing), onFailed, same, then(failDependents)},
+	{from(Clearing), onReverted, absent, then(releasePlace)},
+	{from(Clearing), onRevertFailed, Reverting, nil},
 
 	// A pod with an order is refused another one, and held from then on; once the order has succeeded, for a while.
-	{from(planned, storing, committed, leaving, reverting, clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
+	{from(Planned, Storing, Committed, Leaving, Reverting, Clearing, orphanStoring, orphanCommitted), onCycleFailed, same, then(closeGate)},
 
 	// An order whose publishing has not begun is never stored; any other may still remove its victims, and others may count on
 	// it, so that it is known until its end.
-	{from(planned), onPreemptorGone, absent, then(failDependents, releasePlace)},
-	{from(storing), onPreemptorGone, orphanStoring, then(openGate)},
-	{from(committed), onPreemptorGone, orphanCommitted, then(openGate)},
-	{from(leaving, released, reverting, clearing), onPreemptorGone, absent, then(releasePlace)},
+	{from(Planned), onPreemptorGone, absent, then(failDependents, releasePlace)},
+	{from(Storing), onPreemptorGone, orphanStoring, then(openGate)},
+	{from(Committed), onPreemptorGone, orphanCommitted, then(openGate)},
+	{from(Leaving, Released, Reverting, Clearing), onPreemptorGone, absent, then(releasePlace)},
 	{from(orphanStoring, orphanCommitted), onSucceeded, absent, then(releasePlace)},
 	{from(orphanStoring, orphanCommitted), onFailed, absent, then(failDependents, releasePlace)},
 	{from(orphanStoring, orphanCommitted), onExpired, absent, then(failDependents, releasePlace)},
@@ -206,12 +206,12 @@ var table = []transition{
 	{known(), onNotNeeded, absent, then(failDependents, releasePlace)},
 }
 
-func from(phases ...phase) []phase    { return phases }
+func from(phases ...Phase) []Phase    { return phases }
 func then(effects ...effect) []effect { return effects }
 
 // known are the phases in which an order is known.
-func known() []phase {
-	return from(planned, storing, committed, leaving, released, reverting, clearing, orphanStoring, orphanCommitted)
+func known() []Phase {
+	return from(Planned, Storing, Committed, Leaving, Released, Reverting, Clearing, orphanStoring, orphanCommitted)
 }
 
 // steps is the table by phase and event.
@@ -225,7 +225,7 @@ var steps = func() (steps [len(phaseNames)][eventCount]*transition) {
 }()
 
 // step returns what an event in a phase leads to, and what is to be done. ok is false where it changes nothing. O(1).
-func step(at phase, happened event) (to phase, effects []effect, ok bool) {
+func step(at Phase, happened event) (to Phase, effects []effect, ok bool) {
 	found := steps[at][happened]
 	switch {
 	case found == nil:

@@ -1,0 +1,20 @@
+package orders
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+var (
+	start = time.Unix(1000, 0)
+	small = map[v1.ResourceName]string{v1.ResourceCPU: "100m"}
+)
+
+// at is a time some milliseconds after the start.
+func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+
+func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *st.PodWrapper {
+	return st.MakePod().Namespace("default").Name(name).UID(name).Node(on).Priority(priority).Req(requests)
+}

@@ -1,0 +1,205 @@
+package orders
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// groupOrder is an order of gang "gang" for member a on node n1 and b on n2.
+func groupOrder(victims ...types.UID) *Order {
+	e := order("o", victims...)
+	e.EnterGroup(&wire.OrderedGroup{Namespace: "ns", Name: "gang", UID: "gang-uid"}, []wire.OrderMember{
+		{Namespace: "ns", Name: "a", UID: "a", Node: "n1"}, {Namespace: "ns", Name: "b", UID: "b", Node: "n2"},
+	})
+	return e
+}
+
+func (f *InFlight) groupClosed(now time.Time) bool {
+	_, _, closed := f.GateGroup(GroupKey{"ns", "gang"}, now)
+	return closed
+}
+
+func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1", "v2"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Succeed("o", at(10), at(90000), notGone)
+	f.left("v1")
+	expectWakes(t, f, at(20))
+	if f.groupClosed(at(20)) {
+		t.Fatal("closed while the victims are leaving")
+	}
+
+	f.left("v2")
+
+	expectWakes(t, f, at(30), Activation{OrderID: "o"})
+	if f.groupClosed(at(30)) {
+		t.Error("closed after the last victim has left")
+	}
+}
+
+func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.groupClosed(at(5)) // an event of the cluster would have brought it to a cycle
+
+	f.Succeed("o", at(10), at(90000), notGone)
+
+	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	expectWakes(t, f, at(20))
+}
+
+func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+
+	if !f.groupClosed(start.Add(time.Minute-time.Second)) || f.groupClosed(start.Add(time.Minute)) {
+		t.Error("the gate is to open at the order's time")
+	}
+}
+
+func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Succeed("o", at(10), at(90000), notGone)
+	f.Forget("a")
+	if got := f.PlacesOf("gang-uid"); len(got) != 1 || got[0].UID != "b" {
+		t.Fatalf("places %v", got)
+	}
+
+	f.Forget("b")
+
+	if f.Has("gang-uid") || f.Has("b") || f.groupClosed(at(20)) {
+		t.Error("the order is still known")
+	}
+}
+
+func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Fail("o", "refused", at(10), time.Minute, noteNothing)
+	f.NominatedTo("a", "")
+	expectWakes(t, f, at(20))
+
+	f.NominatedTo("b", "")
+
+	expectWakes(t, f, at(30), Activation{OrderID: "o", Revert: true})
+	if !f.groupClosed(at(30)) {
+		t.Error("open before the nominations are deleted in memory")
+	}
+	f.Finish("o")
+	if f.groupClosed(at(40)) {
+		t.Error("closed after that")
+	}
+}
+
+func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Succeed("o", at(10), at(90000), notGone)
+
+	f.NominatedTo("b", "n9")
+
+	expectWakes(t, f, at(20), Activation{OrderID: "o"})
+}
+
+func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+
+	f.Forget("gang-uid") // the PodGroup was deleted
+
+	if f.groupClosed(at(20)) {
+		t.Error("the new gang is held for the old one's order")
+	}
+	if len(f.Live()) != 1 {
+		t.Error("an order that is stored may still remove its victims")
+	}
+}
+
+// madeRoom is a state in which the room for gang "gang" was made, and the gang activated at a time.
+func madeRoom(t *testing.T, now time.Time) (*InFlight, *countedPlaces) {
+	t.Helper()
+	f, places := NewInFlight(), &countedPlaces{}
+	f.Holds = places
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Succeed("o", now, now.Add(time.Minute), notGone)
+	f.left("v1")
+	expectWakes(t, f, now, Activation{OrderID: "o"})
+	return f, places
+}
+
+func TestTheRoomOfAGangThatHasTooFewPodsForAWhileIsGivenUp(t *testing.T) {
+	f, places := madeRoom(t, at(0))
+	f.Forget("b") // a member was deleted
+	lasts := int(MissingLasts.Milliseconds())
+	for _, now := range []int{0, lasts / 2, lasts - 1} {
+		if f.MembersMissing("o", "1 of 2", true, at(now)) || f.groupClosed(at(now)) {
+			t.Fatalf("given up after %d ms", now)
+		}
+		expectWakes(t, f, at(now))
+	}
+
+	if !f.MembersMissing("o", "1 of 2", true, at(lasts)) {
+		t.Fatal("the room is kept")
+	}
+
+	got, _ := f.Due(at(lasts))
+	if len(got) != 1 || !got[0].Revert || got[0].Reason != "1 of 2" || len(got[0].Members) != 1 || got[0].Members[0].UID != "a" {
+		t.Fatalf("activations %+v", got)
+	}
+	if !f.groupClosed(at(lasts)) {
+		t.Error("a cycle before the nominations are deleted in memory would begin with them")
+	}
+	if f.MembersMissing("o", "1 of 2", true, at(lasts)) {
+		t.Error("given up twice")
+	}
+	f.Finish("o")
+	if f.Has("gang-uid") || f.Has("a") || f.groupClosed(at(lasts)) || places.held != places.Released {
+		t.Errorf("the order is still known, or %d of %d places in queues are released", places.Released, places.held)
+	}
+}
+
+func TestAGangWhoseMemberIsMadeAnewInTimeKeepsItsRoom(t *testing.T) {
+	f, _ := madeRoom(t, at(0))
+	f.Forget("b")
+	lasts := int(MissingLasts.Milliseconds())
+	f.MembersMissing("o", "1 of 2", true, at(0))
+	f.MembersMissing("o", "2 of 2", false, at(lasts-1))
+
+	for _, now := range []int{lasts, 2*lasts - 1} {
+		if f.MembersMissing("o", "1 of 2", true, at(now)) {
+			t.Errorf("given up at %d ms", now)
+		}
+	}
+	if got := f.PlacesOf("gang-uid"); len(got) != 1 || got[0].UID != "a" {
+		t.Errorf("places %v", got)
+	}
+}
+
+func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(order("pod", "v0"))
+	f.Begin(groupOrder("v1"))
+	f.Commit("o", start.Add(time.Minute))
+	f.Succeed("o", at(0), at(60000), notGone)
+	if got := f.ReleasedGroups(); len(got) != 0 {
+		t.Fatalf("%v with a victim left", got)
+	}
+	f.left("v1")
+	f.Due(at(0))
+
+	if got := f.ReleasedGroups(); len(got) != 1 || got["o"].UID != "gang-uid" {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,180 @@
+package orders
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Outcome is the remembered outcome of an order, or nil.
+func (f *InFlight) Outcome(orderID string) *wire.Outcome {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.outcomes[orderID]
+}
+
+// HasOrder reports whether an order is known.
+func (f *InFlight) HasOrder(orderID string) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.get(orderID) != nil
+}
+
+// Known is a copy of what is known of the order of a pod or a pod group; nil where there is none.
+func (f *InFlight) Known(uid types.UID) *Order {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.byPod[uid]
+	if e == nil {
+		return nil
+	}
+	copied := *e
+	copied.Remaining = maps.Clone(e.Remaining)
+	return &copied
+}
+
+// Has reports whether a pod, or its group, has an order, or had one that is not forgotten yet.
+func (f *InFlight) Has(pod types.UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.of(pod) != nil
+}
+
+// of is the order for a pod or for its group, or for a PodGroup; nil where there is none. O(1).
+func (f *InFlight) of(uid types.UID) *Order {
+	if e := f.byPod[uid]; e != nil {
+		return e
+	}
+	return f.byPod[f.byMember[uid]]
+}
+
+// Remover is the order that removes a pod, itself or by counting on another order: the one that a plan names, or where it names none,
+// one that has succeeded. The planner may see a pod terminating a moment before the scheduler does. Empty: none removes it. O(victims),
+// where none is named O(orders · victims).
+func (f *InFlight) Remover(orderID string, victim types.UID) string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if orderID != "" {
+		if e := f.get(orderID); e != nil && e.removes(victim) {
+			return orderID
+		}
+		return ""
+	}
+	eldest := ""
+	for _, e := range f.byPod {
+		if e.Phase == Leaving && e.removes(victim) && (eldest == "" || e.OrderID < eldest) {
+			eldest = e.OrderID
+		}
+	}
+	return eldest
+}
+
+// NominationsOf is what an order makes room for, and the pods that are nominated for it, each with its node.
+func (f *InFlight) NominationsOf(orderID string) (preemptor wire.PodRef, places []wire.Placement, ok bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.get(orderID)
+	if e == nil {
+		return wire.PodRef{}, nil, false
+	}
+	return e.Preemptor, e.Places(), true
+}
+
+// CountsOnStored reports whether every order that this one counts on has been stored or has ended, and
+// returns those that live in memory alone, which no evictor can wait for. An error says that this order
+// is forgotten, or that one it counted on has failed.
+func (f *InFlight) CountsOnStored(orderID string) (ready bool, memoryOnly map[string]bool, err error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	e := f.get(orderID)
+	switch {
+	case e == nil:
+		return false, nil, ErrPodGone
+	case e.awaitedFailed, !e.Phase.unstored():
+		return false, nil, errAwaitedOrderFailed
+	}
+	memoryOnly = map[string]bool{}
+	for _, id := range e.Awaited {
+		if other := f.get(id); other != nil && other.Phase.unstored() {
+			return false, nil, nil
+		}
+		if outcome := f.outcomes[id]; outcome != nil && outcome.Evictor == "" {
+			memoryOnly[id] = true
+		}
+	}
+	return true, memoryOnly, nil
+}
+
+// Gate reports whether PreEnqueue has to hold a pod, and for which order on which node; that it does so is noted. O(1).
+func (f *InFlight) Gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.byPod[uid]
+	if e == nil || !e.Gated || !now.Before(e.OpensAt) {
+		return "", "", false
+	}
+	e.held = true
+	return e.OrderID, e.Node, true
+}
+
+// Live are the orders without an outcome, for a plan request.
+func (f *InFlight) Live() []wire.LiveOrder {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	orders := make([]wire.LiveOrder, 0, len(f.byPod))
+	for _, e := range f.byPod {
+		if e.Phase.live() {
+			orders = append(orders, e.live)
+		}
+	}
+	slices.SortFunc(orders, func(a, b wire.LiveOrder) int { return strings.Compare(a.OrderID, b.OrderID) })
+	return orders
+}
+
+// Nominated are the places that preemptors with an order hold, whether or not the API shows it yet.
+func (f *InFlight) Nominated() []wire.Placement {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	places := make([]wire.Placement, 0, len(f.byPod))
+	for _, e := range f.byPod {
+		if e.Phase.Reverts() || e.Phase.preemptorGone() {
+			continue
+		}
+		places = append(places, e.Places()...)
+	}
+	return places
+}
+
+// Count is how many preemptors have an order without an outcome.
+func (f *InFlight) Count() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	n := 0
+	for _, e := range f.byPod {
+		if e.Phase.live() {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *InFlight) get(orderID string) *Order {
+	uid, ok := f.byOrder[orderID]
+	if !ok {
+		return nil
+	}
+	return f.byPod[uid]
+}
+
+// orAbsent is the order of an id, or one that is not known: others may count on it even so.
+func (f *InFlight) orAbsent(orderID string) *Order {
+	if e := f.get(orderID); e != nil {
+		return e
+	}
+	return &Order{OrderID: orderID}
+}

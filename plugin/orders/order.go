@@ -1,0 +1,174 @@
+package orders
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// endSpan ends the span of an order once it is known what becomes of it.
+func (e *Order) endSpan(happened event) {
+	if e.Phase.unstored() || e.Phase.stored() {
+		return
+	}
+	var err error
+	if happened == onFailed || happened == onExpired {
+		err = errors.New("the order " + happened.String())
+	}
+	e.Span.End(err, "result", happened)
+}
+
+// Order is one preemptor with an order, a pod or a pod group. All fields are guarded by inflight.mu.
+type Order struct {
+	OrderID   string
+	Preemptor wire.PodRef // of a group: the PodGroup
+	Node      string      // of a group: empty
+	members   []*member   // of a group
+	nodes     int         // of its members, so many
+	Phase     Phase
+	Gated     bool // PreEnqueue holds the pod
+	held      bool // it has, since the gate was closed: the queue has told the pod of nothing since
+
+	Victims []types.UID          // of this order
+	Awaited map[types.UID]string // pods that other orders remove, with those orders' ids
+	// Terminating are pods that are being deleted anyway, and whose room is needed.
+	Terminating []types.UID
+	// Remaining are victims, but for those apart, and awaited pods that have not left the scheduler's cache, with the time
+	// at which the pod informer reported them deleted (zero where it has not).
+	Remaining map[types.UID]time.Time
+
+	CreatedAt       time.Time
+	OpensAt         time.Time // whatever happens, the gate opens then
+	notBefore       time.Time // an activation that is put off until then
+	heldUntil       time.Time // of a leaving one: after a failed cycle the gate stays closed until then
+	failedCycles    int       // of a leaving one, one after the other
+	reservedUntil   time.Time // of a released one: when it loses its place in its queue
+	missingSince    time.Time // of a released gang: since when it has too few pods; zero where it has enough
+	early           int       // how often a cycle came too early
+	awaitedFailed   bool      // an order that this one counted on failed
+	nominationTaken bool      // the API shows the pod nominated elsewhere, or not at all
+	nodeGone        bool      // the node was deleted, so no kubelet there ends pods any more
+	noting          bool      // it failed, and is not reverted before that is noted (see fail)
+	revertAt        time.Time
+	reason          string         // why it is reverted
+	Unanswered      bool           // it is reverted since no evictor has ended it in time
+	own             bool           // this process wrote the order
+	Message         []byte         // the order as it is stored, or about to be
+	live            wire.LiveOrder // the order as plan requests tell it
+	Span            tracing.Span   // of the preemption; zero of one that another process began
+}
+
+// Awaits notes a pod that leaves anyway and is waited for: another order removes it, or it is terminating and has no orderID.
+func (e *Order) Awaits(uid types.UID, orderID string) {
+	if orderID == "" {
+		e.Terminating = append(e.Terminating, uid)
+	} else {
+		e.Awaited[uid] = orderID
+	}
+	e.Remaining[uid] = time.Time{}
+}
+
+// Activation is something to do outside every lock: let a pod be tried again, after deleting its nomination
+// where revert is set.
+type Activation struct {
+	Pod     wire.PodRef
+	OrderID string
+	Node    string
+	Members []wire.Placement // where pod is a PodGroup: the members that still wait
+	Revert  bool
+	Reason  string
+	// Waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
+	Waited      time.Duration
+	Own         bool // this process wrote the order
+	Unpublished bool // its publishing has not begun, so that no evictor knows of it
+	Unanswered  bool // this process stored the order, and no evictor has ended it in time
+}
+
+// revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should
+// the revert not be carried out.
+func (e *Order) revertFrom(reason string, at time.Time) {
+	e.reason, e.revertAt, e.OpensAt, e.nominationTaken = reason, at, at.Add(GateSlack), false
+}
+
+func (e *Order) removes(victim types.UID) bool {
+	_, counted := e.Awaited[victim]
+	return counted || slices.Contains(e.Victims, victim)
+}
+
+// FailedCycle is what a failed cycle's snapshot shows.
+type FailedCycle struct {
+	StillThere   func(node string, uid types.UID) bool // the pod is on the node
+	Unresolvable func(node string) bool                // removing pods from the node does not help, or it is not there
+}
+
+// meets reports whether a victim or an awaited pod is still on the node.
+func (e *Order) meets(stillThere func(node string, uid types.UID) bool) bool {
+	met := slices.ContainsFunc(e.Victims, func(v types.UID) bool { return stillThere(e.Node, v) })
+	for _, v := range e.Terminating {
+		met = met || stillThere(e.Node, v)
+	}
+	for v := range e.Awaited {
+		met = met || stillThere(e.Node, v)
+	}
+	return met
+}
+
+// EnterGroup has an order make room for a group.
+func (e *Order) EnterGroup(group *wire.OrderedGroup, members []wire.OrderMember) {
+	e.Preemptor = wire.PodRef{Namespace: group.Namespace, Name: group.Name, UID: group.UID}
+	e.Node = ""
+	for _, m := range members {
+		e.members = append(e.members, &member{Placement: wire.Placement{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Node: m.Node}})
+	}
+}
+
+// longestGrace bounds, in seconds, what is believed of a victim's grace period: a year.
+const longestGrace = 365 * 24 * 60 * 60
+
+// LeavingUntil is when the last victim should be gone: its grace period and a minute after `from`.
+func LeavingUntil(outcome *wire.Outcome, from time.Time) time.Time {
+	var grace int64
+	if outcome != nil {
+		for _, v := range outcome.Victims {
+			grace = max(grace, min(v.GracePeriodSeconds, longestGrace))
+		}
+	}
+	return from.Add(time.Duration(grace)*time.Second + wire.LeavingSlack)
+}
+
+func Earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// FromMessage is an order from the stream as the inflight state sees it.
+func FromMessage(order *wire.EvictionOrder, opensAt time.Time) *Order {
+	e := &Order{
+		OrderID:   order.OrderID,
+		Node:      order.Node,
+		Awaited:   map[types.UID]string{},
+		Remaining: map[types.UID]time.Time{},
+		CreatedAt: order.CreatedAt.Time,
+		OpensAt:   opensAt,
+	}
+	if order.Kind == wire.KindGroup {
+		e.EnterGroup(order.Group, order.Members)
+	} else {
+		e.Preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
+	}
+	for _, v := range order.Victims {
+		e.Victims = append(e.Victims, types.UID(v.UID))
+		e.Remaining[types.UID(v.UID)] = time.Time{}
+	}
+	for _, a := range order.Awaited {
+		e.Awaits(types.UID(a.UID), a.OrderID)
+	}
+	return e
+}

@@ -1,0 +1,49 @@
+package orders
+
+import "time"
+
+// Times of an order's life, as the plugin sees it.
+const (
+	// NominationWait is how long the commit waits for the nomination to show in the API.
+	NominationWait = 2 * time.Second
+	// MemberNominationWait is how much longer for each member of a group.
+	MemberNominationWait = 20 * time.Millisecond
+	// GateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
+	// nothing after notAfter, so nothing is in flight any more.
+	GateSlack = 2 * time.Second
+	// Settle is how long after the pod informer's delete event a victim counts as gone from the scheduler's cache: its own
+	// handler of that event runs beside the plugin's.
+	Settle = 5 * time.Millisecond
+	// leavingHold is how long a pod that failed a cycle while its victims were leaving comes to no other one, unless the last of
+	// them leaves. Where cycles follow one another it doubles, up to longestLeavingHold.
+	leavingHold        = time.Second
+	longestLeavingHold = 4 * time.Second
+	// earlyRetries bounds how often such a cycle is repeated.
+	earlyRetries = 5
+	// earlyRetryDelay is the first delay of such a repetition; it doubles.
+	earlyRetryDelay = 50 * time.Millisecond
+	// releasedLasts is how long a preemptor that was activated keeps the place in its queue without coming to a cycle:
+	// something else may hold it.
+	releasedLasts = 5 * time.Minute
+	// NodeBackoffInitial is how long a node is left out after an order of the same preemptor failed there; each further time doubles it.
+	NodeBackoffInitial = 10 * time.Second
+	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
+	outcomeMemory = 4096
+
+	// One attempt to store an order is given up after publishTimeout, of at most publishAttempts; where it cannot be known whether it is
+	// stored, that is read every readBackDelay. Orders that it counts on are looked at every countedOnPoll.
+	PublishTimeout  = time.Second
+	PublishAttempts = 3
+	ReadBackDelay   = time.Second
+	CountedOnPoll   = 10 * time.Millisecond
+	// RevertWait is how long a failed order waits for the informer to show that the evictor has taken
+	// the nomination back, so that the next cycle does not start with it.
+	RevertWait = 500 * time.Millisecond
+	// AnswerFresh is how old an outcome may be to tell that evictors are at work.
+	AnswerFresh = time.Minute
+	// UnansweredAfter is how long an order may have no outcome before it is looked up. Most take well
+	// under a second.
+	UnansweredAfter = 3 * time.Second
+	// ReconcileEvery is the time between two rounds of that.
+	ReconcileEvery = 2 * time.Second
+)

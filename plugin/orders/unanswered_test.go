@@ -1,0 +1,43 @@
+package orders
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestUnansweredOrders(t *testing.T) {
+	now := time.Unix(1000, 0)
+	made := func(id, pod string, at Phase, age, left time.Duration) *Order {
+		return &Order{OrderID: id, Preemptor: wire.PodRef{UID: pod}, Phase: at, CreatedAt: now.Add(-age), OpensAt: now.Add(left + GateSlack)}
+	}
+	f := NewInFlight()
+	f.put(made("young", "a", Committed, time.Second, time.Minute))
+	f.put(made("later", "b", Committed, 4*time.Second, time.Minute))
+	f.put(made("oldest", "c", Committed, 9*time.Second, time.Minute))
+	f.put(made("not stored", "d", Planned, 9*time.Second, time.Minute))
+	f.put(made("ended", "e", Leaving, 9*time.Second, time.Minute))
+	f.put(made("past its notAfter", "f", Committed, time.Minute, 0))
+
+	var ids []string
+	for _, order := range f.Unanswered(now.Add(-UnansweredAfter), now) {
+		ids = append(ids, order.OrderID)
+	}
+
+	if len(ids) != 2 || ids[0] != "oldest" || ids[1] != "later" {
+		t.Errorf("%v", ids)
+	}
+}
+
+func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
+	f := NewInFlight()
+	now := time.Now()
+	f.Begin(&Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, OpensAt: now})
+	f.Due(now)
+
+	if err := f.Publishing("ord-1", []byte("order")); !errors.Is(err, errAwaitedOrderFailed) {
+		t.Errorf("error %v, want that the awaited order failed", err)
+	}
+}
