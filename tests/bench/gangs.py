@@ -1,7 +1,10 @@
 """What the first plan for a gang after one changed pod takes, against its goals: `make bench-gangs`.
 
-Clusters of full nodes with 110 pods of ten priorities. Times are of the process, in ms: the median of some
-plans, the 99th of a hundred pieces between two pauses, and the longest piece.
+Clusters of full nodes in racks of 40, with 110 pods of ten priorities, every other one in a queue that is at
+its max. `plain`: members that ask for nothing else; `queue at max`: members of that queue; `one rack`: with a
+topology constraint; `closed racks`: members that share no rack with a job of which a pod is in each. Times
+are of the process, in ms: the median of some plans, the 99th of a hundred pieces between two pauses, and the
+longest piece.
 """
 
 from __future__ import annotations
@@ -13,22 +16,36 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from msgspec.structs import replace
 
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.changes import Adopt, PutPod
+from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import NOW, ask, make_node, make_pod, make_snapshot
+from unit.core.queue_building import queue, tree
+from unit.planner.building import NOW, make_node, make_pod, make_snapshot
+from unit.planner.manifests import anti_affinity, pod, question, term
 
 PODS_A_NODE = 110
+NODES_A_RACK = 40
 MEMBERS = (40, 140, 1_000)
 GOALS = {(5_000, 40): 150.0, (5_000, 1_000): 400.0}
 """Median in ms, by nodes and members."""
+
+RACK, JOB, QUEUE = "rack", {"job": "old"}, "root.full"
+MANIFESTS = {
+    "plain": pod("m", priority=95, cpu="300m"),
+    "queue at max": pod("m", priority=95, cpu="300m", labels={"queue": QUEUE}),
+    "one rack": pod("m", priority=95, cpu="300m"),
+    "closed racks": pod("m", priority=95, cpu="300m", affinity=anti_affinity(term(RACK, JOB))),
+}
 
 PIECE, LONGEST = 15.0, 30.0
 _POLICY = Policy(limits=PolicyLimits(victims_per_order=100_000))
@@ -49,16 +66,16 @@ class Figure:
 
     def __str__(self) -> str:
         goal = "" if self.goal is None else f"  goal {self.goal:.0f}  {'holds' if self.holds else 'MISSED'}"
-        return f"{self.name:52} {self.milliseconds:8.1f} ms{goal}"
+        return f"{self.name:58} {self.milliseconds:8.1f} ms{goal}"
 
 
 def full(nodes: int) -> Snapshot:
     """Make a cluster without any room."""
-    return make_snapshot(
+    snapshot = make_snapshot(
         (
             replace(
                 make_node(f"n{node:05}", PODS_A_NODE * 100),
-                labels={"rack": f"r{node // 40}", "kubernetes.io/hostname": f"n{node:05}"},
+                labels={RACK: f"r{node // NODES_A_RACK}", "kubernetes.io/hostname": f"n{node:05}"},
             )
             for node in range(nodes)
         ),
@@ -67,33 +84,40 @@ def full(nodes: int) -> Snapshot:
                 f"p{node:05}-{slot}",
                 f"n{node:05}",
                 10 * ((node + slot) % 10),
-                100,
+                requests={"cpu": 100},
                 start=(node * 31 + slot * 17) % 1_000,
+                labels=({"queue": QUEUE} if slot % 2 else {} if slot or node % NODES_A_RACK else JOB),
+                facts=PodFacts(queue=QUEUE if slot % 2 else ""),
             )
             for node in range(nodes)
             for slot in range(PODS_A_NODE)
         ),
         policy=_POLICY,
     )
+    most = nodes * (PODS_A_NODE // 2) * 100
+    built = tree(queue("full", maximum={"cpu": most}), queue("default"))
+    snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
+    return snapshot
 
 
-def figures(snapshot: Snapshot, nodes: int, members: int, rounds: int) -> Iterator[Figure]:
+def figures(snapshot: Snapshot, kind: str, nodes: int, members: int, rounds: int) -> Iterator[Figure]:
     """Plan some times and yield what it took."""
     cache, whole, pieces = PlanCache(), [], []
     for turn in range(rounds):
         snapshot.apply(PutPod(make_pod(f"changed{turn % 2}", "n00001", 50, 1)))
-        member = make_pod("m", "", 95, 300)
-        snapshot.apply(PutPod(member))
-        question = GangQuestion("bench/gang", (GangClass(ask(member), members),), members)
+        snapshot.apply(PutPod(pod_record(MANIFESTS[kind])))
+        topology = (RACK,) if kind == "one rack" else ()
+        classes = (GangClass(question(MANIFESTS[kind]), members),)
+        asked = GangQuestion("bench/gang", classes, members, topology=topology)
         began, found = time.process_time(), None
-        steps = planning_gang(snapshot, question, NOW, cache)
+        steps = planning_gang(snapshot, asked, NOW, cache)
         while found is None:
             piece = time.thread_time()
             found = next(steps)
             pieces.append(1_000 * (time.thread_time() - piece))
         whole.append(1_000 * (time.process_time() - began))
         assert isinstance(found, GangPlan), found
-    name = f"{nodes} nodes, {members} members"
+    name = f"{nodes} nodes, {kind}, {members} members"
     goal = GOALS.get((nodes, members))
     yield Figure(f"{name}: first plan", statistics.median(whole), goal)
     pieces.sort()
@@ -105,6 +129,7 @@ def main() -> None:
     """Print the table, and end with 1 where a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[300, 1_000, 5_000])
+    parser.add_argument("--kinds", nargs="+", choices=MANIFESTS, default=list(MANIFESTS))
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     missed = False
@@ -112,8 +137,8 @@ def main() -> None:
         snapshot = full(nodes)
         gc.collect()
         gc.freeze()  # as the planner does once it has read the cluster
-        for members in MEMBERS:
-            for figure in figures(snapshot, nodes, members, arguments.rounds):
+        for kind, members in product(arguments.kinds, MEMBERS):
+            for figure in figures(snapshot, kind, nodes, members, arguments.rounds):
                 print(figure, flush=True)
                 missed |= not figure.holds
     sys.exit(missed)

@@ -9,6 +9,7 @@ import pytest
 from makeway.bus.messages import ClosedDomain
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.work import Work
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW
 from unit.planner.manifests import anti_affinity, cluster, node, pod, term
@@ -81,6 +82,36 @@ def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
 
     assert isinstance(found, GangRefusal), found
     assert f"anti-affinity by {RACK}" in found.message
+
+
+def test_of_many_closed_racks_the_cheapest_is_opened() -> None:
+    snapshot = racks(*[2] * 200, **{f"r{rack}-0": {"priority": 50} for rack in range(1, 201) if rack != 150})
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert victims(found) == {"old-r150-0", "old-r150-1"}
+
+
+def test_no_rack_is_opened_once_the_work_is_used_up_and_the_refusal_is_not_final(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshot = racks(3)
+    monkeypatch.setattr("makeway.planner.plan.gang.planner.Work", lambda: Work(1))
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangRefusal), found
+    assert found.reason == "PlacesNotFound"
+
+
+def test_one_of_several_questions_has_half_of_what_is_left_and_spends_of_the_whole() -> None:
+    whole = Work(100)
+    part = whole.part()
+
+    part.spend(20)
+
+    assert (part.left, whole.left, whole.part().left) == (30, 80, 40)
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -200,15 +200,30 @@ def queue_constraints_of(
     if not maxima and not margins:
         return NO_QUEUE_CONSTRAINTS
 
+    on_its_way = _on_its_way(snapshot, question, maxima, coming) if maxima else None
+    return QueueConstraints(
+        maxima, margins, queues.revision, numbers_of(snapshot, tallies), len(tree), on_its_way
+    )
+
+
+def numbers_of(snapshot: Snapshot, tallies: BoundedTallies) -> Weights | None:
+    """Return the numbers of the pods' queues plus 1, None where there are no queues.
+
+    Raises:
+        AllowanceUsedUp: the tallies' allowance did not suffice.
+    """
+    queues = snapshot.queues
+    tree = queues.tree
+    if tree is None:
+        return None
+
     def numbered(namespace: str, labels: dict[str, str]) -> int:
         return place(tree, asked_for(labels), namespace).queue.number + 1
 
     def weigh(signatures: Ints) -> Ints:
         return snapshot.signatures.of_labels(QUEUE_LABELS, numbered, signatures)
 
-    numbers = tallies.get(snapshot, ("queue", queues.revision), weigh, cost=_PYTHON).use
-    on_its_way = _on_its_way(snapshot, question, maxima, coming) if maxima else None
-    return QueueConstraints(maxima, margins, queues.revision, numbers, len(tree), on_its_way)
+    return tallies.get(snapshot, ("queue", queues.revision), weigh, cost=_PYTHON).use
 
 
 def _maxima(

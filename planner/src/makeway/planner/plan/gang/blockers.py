@@ -8,7 +8,7 @@ gone, or several, the same question is solved on what is left, and the cheapest 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,85 +16,280 @@ import numpy as np
 from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, holds, places_of, price_of, trimmed, victims_of
+from makeway.planner.plan.gang.levels import fewest_victims, most_alone
 from makeway.planner.plan.gang.model import Model, RoomRule
+from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT
 from makeway.planner.plan.gang.search import rank_of
-from makeway.planner.plan.gang.solving import solve
-from makeway.planner.snapshot.columns import Flags
+from makeway.planner.plan.gang.solving import Beginning, beginning, bettering
+from makeway.planner.plan.gang.work import CALLS, Work
+from makeway.planner.snapshot.columns import Flags, Ints
 
 MOST_SETS: Final = 64
 """Sets of blockers by themselves, the cheapest of all, and so many of several of them together."""
 
+MOST_OPEN: Final = 128
+"""Nodes up to which all are looked at once a set has gone; of more, so many that it opens, and of others."""
+
+BASES_A_CHUNK: Final = 8
+"""Sets that are priced between two pauses."""
+
 Objective = tuple[GroupTerm, ...]
 
 
+def closes(model: Model) -> bool:
+    """Report whether sets of blockers can go."""
+    return bool(model.snapshot.exemptions.policy.cross_node.most_victims) and any(
+        rule.closes for rule in model.rooms
+    )
+
+
 def with_blockers(
-    model: Model, draft: Draft | None, objective: Objective
+    model: Model, draft: Draft | None, objective: Objective, work: Work
 ) -> Generator[None, None, Draft | None]:
     """Return a plan that costs less than a draft, or any without one, with blockers gone; else None.
 
-    As many solutions as there are sets of blockers that cost less, at most 2 · MOST_SETS.
+    Each set of blockers that costs less is first tried without a search, and then those are searched of which
+    the cheapest plans came, as far as `work` reaches. Pauses now and then.
     """
-    most = model.snapshot.exemptions.policy.cross_node.most_victims
-    if not most or (draft is not None and not draft.singles and not draft.units):
+    if not closes(model) or (draft is not None and not draft.singles and not draft.units):
         return None
+    bases = yield from blockers(model, objective)
+    opening = yield from _openings(model, draft)
+    most = model.snapshot.exemptions.policy.cross_node.most_victims
     best, found = draft, None
-    for base in list(_together(blockers(model, objective), most + model.must * model.removable.shape[0])):
+    begun: list[_Begun] = []
+
+    def better(whole: Draft | None) -> bool:
+        return whole is not None and (
+            best is None or rank_of(model, whole, objective) < rank_of(model, best, objective)
+        )
+
+    for turn, base in enumerate(_together(bases, most + model.must * model.removable.shape[0])):
+        work.spend(4 * CALLS + len(model.rooms) * model.nodes)
+        if work.left <= 0:
+            break
+        if not turn % BASES_A_CHUNK:
+            yield
         if best is not None and price_of(model, base).key(objective) >= price_of(model, best).key(objective):
             continue
-        yield
-        whole = (yield from solve(narrowed(model, base), base, objective)).draft
-        if whole is None:
+        if (opened := opening.part(base)) is None:
             continue
-        whole = trimmed(model, _of_members(model, whole), Draft())
+        part, places, inner = opened
+        work.spend(16 * part.removable.size)
         yield
-        if len(closed_by(model, whole)) > most or not holds(model, whole):
+        if fewest_victims(part, most_alone(part)) > model.most_victims:
             continue
-        if best is None or rank_of(model, whole, objective) < rank_of(model, best, objective):
+        first = yield from beginning(part, inner, objective, work)
+        whole = yield from _whole(model, first.draft, places, most)
+        begun.append(_Begun(first, whole, places))
+        if better(whole):
+            best = found = whole
+    begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
+    for one in begun:
+        if work.left <= 0:
+            break
+        least = price_of(one.first.model, one.first.base).key(objective)
+        if best is not None and least >= price_of(model, best).key(objective):
+            continue
+        searched = yield from bettering(one.first, objective, work.part())
+        whole = yield from _whole(model, searched.draft, one.places, most)
+        if better(whole):
             best = found = whole
     return found
 
 
-def blockers(model: Model, objective: Objective) -> list[Draft]:
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a set came to without a search; `whole`: over the nodes of the model, None where there is none."""
+
+    first: Beginning
+    whole: Draft | None
+    places: Ints
+
+
+def _whole(model: Model, found: Draft | None, places: Ints, most: int) -> Generator[None, None, Draft | None]:
+    """Return a plan over some nodes as one over all, without pods that need not go; None where it fails.
+
+    `places`: int64[nodes of the plan], those of the model. `most`: victims on nodes without members.
+    """
+    if found is None:
+        return None
+    at = places.tolist()
+    whole = Draft(
+        {(at[node], cls): count for (node, cls), count in found.members.items()},
+        {(slot, at[node]) for slot, node in found.singles},
+        set(found.units),
+    )
+    whole = trimmed(model, _of_members(model, whole), Draft())
+    yield
+    return whole if len(closed_by(model, whole)) <= most and holds(model, whole) else None
+
+
+def blockers(model: Model, objective: Objective) -> Generator[None, None, list[Draft]]:
     """Return the sets of pods that keep nodes closed to a class, cheapest first, at most MOST_SETS.
 
-    A set of which a pod may not go is left out. O(rules · slots · nodes).
+    A set of which a pod may not go is left out. Of many sets it is first counted what they have, and only the
+    cheapest are priced. O(rules · slots · nodes).
     """
     sets: dict[tuple[frozenset[Slot], frozenset[int]], Draft] = {}
     for cls in range(len(model.counts)):
-        rules = [(at, rule) for at, rule in enumerate(model.rooms) if rule.cls == cls and rule.closes]
+        rules = [rule for rule in model.rooms if rule.cls == cls and rule.closes]
         nodes = np.flatnonzero(model.allowed[cls])
         if not rules or not nodes.size:
             continue
-        closed = np.array([np.where(_is_closed(rule), rule.domains, -1)[nodes] for _, rule in rules])
-        for domains in np.unique(closed, axis=1).T.tolist():
-            base = _opening(
-                model, [(rule, at) for (_, rule), at in zip(rules, domains, strict=True) if at >= 0]
-            )
-            if base is not None and (base.singles or base.units):
-                sets.setdefault((frozenset(base.singles), frozenset(base.units)), base)
-    ordered = sorted(
-        sets.values(),
-        key=lambda one: (price_of(model, one).key(objective), sorted(one.singles), sorted(one.units)),
-    )
-    return [one for one in ordered if victims_of(model, one) <= model.most_victims][:MOST_SETS]
+        closed = np.array([np.where(_is_closed(rule), rule.domains, -1)[nodes] for rule in rules])
+        domains = np.unique(closed, axis=1)
+        keepers = []
+        for rule in rules:
+            keepers.append(_Keepers.of(model, rule))
+            yield
+        can = np.array([keeper.opens[at] for keeper, at in zip(keepers, domains, strict=True)]).all(axis=0)
+        terms = {
+            "highestPriority": np.max([one.highest[at] for one, at in zip(keepers, domains, strict=True)], 0),
+            "prioritySum": np.sum([one.total[at] for one, at in zip(keepers, domains, strict=True)], 0),
+            "victims": np.sum([one.count[at] for one, at in zip(keepers, domains, strict=True)], 0),
+        }
+        can &= terms["victims"] > 0
+        order = np.lexsort([terms[term][can] for term in reversed(objective) if term in terms])
+        for turn, at in enumerate(domains.T[can][order[: 2 * MOST_SETS]].tolist()):
+            base = Draft()
+            for keeper, domain in zip(keepers, at, strict=True):
+                for slot, node in keeper.pods_of(domain) if domain >= 0 else ():
+                    if unit := int(model.unit[slot, node]):
+                        base.units.add(unit)
+                    else:
+                        base.singles.add((slot, node))
+            sets.setdefault((frozenset(base.singles), frozenset(base.units)), base)
+            if not turn % BASES_A_CHUNK:
+                yield
+    priced = []
+    for turn, one in enumerate(sets.values()):
+        if victims_of(model, one) <= model.most_victims:
+            key = price_of(model, one).key(objective), sorted(one.singles), sorted(one.units)
+            priced.append((key, one))
+        if not turn % BASES_A_CHUNK:
+            yield
+    priced.sort(key=lambda pair: pair[0])
+    return [one for _, one in priced][:MOST_SETS]
 
 
-def narrowed(model: Model, base: Draft) -> Model:
-    """Return a model without the nodes that stay closed to a class though a base's pods and its own go.
+@dataclass(frozen=True, slots=True)
+class _Keepers:
+    """Pods that count against a rule, by domain, the last entry for no domain: nothing there.
 
-    O(rules · slots · nodes).
+    `pods`: (slot, node), those of a domain from `first` of it on. `highest`, `total`, `count`:
+    int64[domains + 1], their highest priority, the sum of shifted priorities, and how many. `opens`: bool,
+    members may come once they have gone.
     """
-    slots, nodes = places_of(gone(model, base))
-    removable, allowed = model.removable.copy(), model.allowed.copy()
-    removable[slots, nodes] = False
-    for rule in model.rooms:
+
+    pods: Ints
+    first: Ints
+    highest: Ints
+    total: Ints
+    count: Ints
+    opens: Flags
+
+    @classmethod
+    def of(cls, model: Model, rule: RoomRule) -> _Keepers:
+        """Sort the pods of a rule. O(slots · nodes)."""
+        slots, nodes = np.nonzero((rule.use > 0) & model.removable & (rule.domains >= 0))
+        domains = rule.domains[nodes]
+        order = np.argsort(domains, kind="stable")
+        slots, nodes, domains = slots[order], nodes[order], domains[order]
+        many = rule.room.size + 1
+        priorities = model.priority[slots, nodes]
+        highest, total = np.full(many, NO_PRIORITY, np.int64), np.zeros(many, np.int64)
+        np.maximum.at(highest, domains, priorities)
+        np.add.at(total, domains, priorities + SHIFT)
+        room = np.append(rule.room, rule.need)
+        np.add.at(room, domains, rule.use[slots, nodes])
+        count = np.bincount(domains, minlength=many)
+        first = np.searchsorted(domains, np.arange(many + 1))
+        return cls(np.column_stack([slots, nodes]), first, highest, total, count, room >= rule.need)
+
+    def pods_of(self, domain: int) -> list[list[int]]:
+        """Return slot and node of each pod of a domain."""
+        found: list[list[int]] = self.pods[self.first[domain] : self.first[domain + 1]].tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Openings:
+    """What is the same for all sets.
+
+    `own`: of each rule int64[N], what pods on the node itself free of it. `each`: int64[C, N], the members
+    that a node holds. `open`: bool[N], without a set. `order`: int64[N], the nodes that are looked at first.
+    """
+
+    model: Model
+    own: dict[int, Ints]
+    each: Ints
+    open: Flags
+    order: Ints
+
+    def part(self, base: Draft) -> tuple[Model, Ints, Draft] | None:
+        """Return the question with a set gone, over some nodes, their places, and the set there.
+
+        None where those have not room for all members. O(rules · nodes + slots · nodes that are looked at).
+        """
+        model = self.model
+        pods = gone(model, base)
+        allowed = _allowed(model, self.own, pods)
+        each = np.where(allowed, self.each, 0)
+        if min(int(each.sum()), sum(model.counts)) < model.must:
+            return None
+        slots, nodes = places_of(pods)
+        if model.nodes <= MOST_OPEN:
+            part, places = replace(model, allowed=allowed), np.arange(model.nodes)
+        else:
+            usable = allowed.any(axis=0)
+            chosen = [self._first(usable & which, each.max(axis=0)) for which in (~self.open, self.open)]
+            places = np.unique(np.concatenate([*chosen, nodes]))
+            part = model.within(places)
+            part = replace(part, allowed=allowed[:, places])
+        here = np.searchsorted(places, nodes)
+        alone = model.unit[slots, nodes] == 0
+        singles = set(zip(slots[alone].tolist(), here[alone].tolist(), strict=True))
+        return part, places, Draft({}, singles, set(base.units))
+
+    def _first(self, usable: Flags, each: Ints) -> Ints:
+        """Return the first nodes of some, and more where these hold few members."""
+        nodes = self.order[usable[self.order]]
+        enough = int(np.searchsorted(np.cumsum(each[nodes]), 2 * self.model.must)) + 1
+        return nodes[: max(MOST_OPEN, enough)]
+
+
+def _openings(model: Model, draft: Draft | None) -> Generator[None, None, _Openings]:
+    """Prepare for all sets. O(rules · slots · nodes)."""
+    own = {}
+    for number, rule in enumerate(model.rooms):
         if rule.closes:
-            room = rule.room.copy()
-            inside = rule.domains[nodes] >= 0
-            np.add.at(room, rule.domains[nodes][inside], rule.use[slots, nodes][inside])
-            own = np.where(removable, rule.use, 0).sum(axis=0)
-            allowed[rule.cls] &= (rule.domains < 0) | (room[rule.domains] + own >= rule.need)
-    return replace(model, allowed=allowed)
+            own[number] = np.where(model.removable, rule.use, 0).sum(axis=0)
+            yield
+    each = most_alone(model)
+    asked = np.maximum(model.need.max(axis=0), 1)[:, None]
+    room = (model.room / asked).min(axis=0, initial=np.inf)
+    used = np.zeros(model.nodes, np.bool_)
+    if draft is not None:
+        used[[node for (node, _), count in draft.members.items() if count]] = True
+    order = np.lexsort((model.rank, -room, ~used))
+    yield
+    return _Openings(model, own, each, np.asarray(_allowed(model, own, []).any(axis=0)), order)
+
+
+def _allowed(model: Model, own: dict[int, Ints], pods: list[Slot]) -> Flags:
+    """Return bool[C, N]: not the nodes that stay closed to a class though some pods and their own go."""
+    slots, nodes = places_of(pods)
+    allowed = model.allowed.copy()
+    for number, of_nodes in own.items():
+        rule = model.rooms[number]
+        room, left = rule.room.copy(), of_nodes.copy()
+        domains, use = rule.domains[nodes], rule.use[slots, nodes]
+        inside = domains >= 0
+        np.add.at(room, domains[inside], use[inside])
+        np.subtract.at(left, nodes, np.where(model.removable[slots, nodes], use, 0))
+        allowed[rule.cls] &= (rule.domains < 0) | (room[rule.domains] + left >= rule.need)
+    return allowed
 
 
 def closed_by(model: Model, draft: Draft) -> dict[Slot, ClosedDomain]:
@@ -141,21 +336,6 @@ def _together(sets: list[Draft], most: int) -> Iterator[Draft]:
             return
         if turn:
             yield union
-
-
-def _opening(model: Model, closed: list[tuple[RoomRule, int]]) -> Draft | None:
-    """Return what goes for some closed domains to open; None where a pod of them may not go."""
-    base = Draft()
-    for rule, domain in closed:
-        held: Flags = (rule.use > 0) & (rule.domains == domain) & model.removable
-        if rule.room[domain] + rule.use[held].sum() < rule.need:
-            return None
-        for slot, node in np.argwhere(held).tolist():
-            if unit := int(model.unit[slot, node]):
-                base.units.add(unit)
-            else:
-                base.singles.add((slot, node))
-    return base
 
 
 def _is_closed(rule: RoomRule) -> Flags:

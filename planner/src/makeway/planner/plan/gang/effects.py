@@ -20,7 +20,7 @@ from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, Sprea
 from makeway.planner.plan.gang.price import SHIFT, weights_of
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
-from makeway.planner.snapshot.columns import MOST, Ints
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]
 """What a column is for: what is beyond the cap of a `soft` one costs a violation, each; the first beyond the
@@ -232,58 +232,50 @@ class Effects:
             found += self.of_members(node, members[None])[0]
         return found
 
-    def _add(self, found: Ints, key: object, amount: int) -> None:
+    def _add(self, found: Ints, key: object, amount: int | Ints | Flags) -> None:
+        """Add to a column, if there is one. `found`: int64[A], or int64[pods, A]."""
         place = self._place.get(key)
         if place is not None:
-            found[place] += amount
+            found.T[place] += amount
 
     def of_pods(self, node: int, slots: Ints) -> Ints:
         """Return int64[pods, A], what each of a node's pods adds by going alone."""
         model = self.model
         found = self._of_rules(node, slots)
         budgets, queues = model.snapshot.budgets, model.snapshot.queues
-        for turn, slot in enumerate(slots.tolist()):
-            row = found[turn]
-            held = int(model.budgets[slot, node])
-            for key in budgets.charged(held) if held else ():
-                self._add(row, ("budget", key), 1)
-            self._add(row, ("gang", int(model.gang[slot, node])), 1)
-            if model.margins:
-                pod = model.pod(slot, node)
-                taken = {queues.number_of(pod): pod.requests}
-                for number, margin in enumerate(model.margins):
-                    self._add(row, ("margin", number), margin.taken(taken))
-            self._add(row, "victims", 1)
+        held, gangs = model.budgets[slots, node], model.gang[slots, node]
+        for number in set(held.tolist()) - {0}:
+            for key in budgets.charged(number):
+                self._add(found, ("budget", key), held == number)
+        for gang in set(gangs.tolist()):
+            self._add(found, ("gang", gang), gangs == gang)
+        for turn, slot in enumerate(slots.tolist() if model.margins else ()):
+            pod = model.pod(slot, node)
+            taken = {queues.number_of(pod): pod.requests}
+            for number, margin in enumerate(model.margins):
+                self._add(found[turn], ("margin", number), margin.taken(taken))
+        self._add(found, "victims", 1)
         return found
 
     def _of_rules(self, node: int, slots: Ints) -> Ints:
-        model = self.model
         found = np.zeros((slots.size, len(self.columns)), np.int64)
-        for place, one in enumerate(self.columns):
-            if one.kind == "wide":
-                rule = self.rooms[one.number]
-                if rule.domains[node] == one.domain:
-                    found[:, place] -= rule.use[slots, node]
-            elif isinstance(one.key, tuple) and one.key[0] == "even":
-                spread = model.spreads[one.number]
-                if spread.domains[node] == one.domain:
-                    found[:, place] -= spread.use[slots, node]
+        for number, rule in enumerate(self.rooms):
+            self._add(found, ("wide", number, int(rule.domains[node])), -rule.use[slots, node])
+        for number, spread in enumerate(self.model.spreads):
+            self._add(found, ("even", number, int(spread.domains[node])), -spread.use[slots, node])
         return found
 
     def of_members(self, node: int, members: Ints) -> Ints:
         """Return int64[M, A], what some members of each class add on a node. `members`: int64[M, C]."""
-        model = self.model
         found = np.zeros((members.shape[0], len(self.columns)), np.int64)
-        for place, one in enumerate(self.columns):
-            if one.kind in ("wide", "there"):
-                rule = self.rooms[one.number]
-                if rule.domains[node] == one.domain:
-                    found[:, place] = members @ rule.take if one.kind == "wide" else members[:, rule.cls]
-            elif one.kind == "even" and isinstance(one.key, tuple):
-                spread = model.spreads[one.number]
-                if spread.domains[node] == one.domain:
-                    counted = one.key[0] == "even"
-                    found[:, place] = members @ spread.take if counted else members[:, spread.cls]
+        for number, rule in enumerate(self.rooms):
+            domain = int(rule.domains[node])
+            self._add(found, ("wide", number, domain), members @ rule.take)
+            self._add(found, ("there", number, domain), members[:, rule.cls])
+        for number, spread in enumerate(self.model.spreads):
+            domain = int(spread.domains[node])
+            self._add(found, ("even", number, domain), members @ spread.take)
+            self._add(found, ("evened", number, domain), members[:, spread.cls])
         return found
 
 

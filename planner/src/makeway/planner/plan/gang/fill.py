@@ -22,6 +22,7 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Slot, gone, slots_of, victims_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.stairs import Stairs
+from makeway.planner.plan.gang.work import Work
 from makeway.planner.snapshot.columns import MOST, Ints
 
 MOST_A_STEP = 32
@@ -59,6 +60,7 @@ def fill(
     base: Draft,
     level: int,
     objective: tuple[GroupTerm, ...],
+    work: Work,
     *,
     strict: bool,
     turns: tuple[tuple[int, ...], ...] = (),
@@ -72,6 +74,7 @@ def fill(
     filling.go_on(base)
     for classes in turns or (tuple(range(len(model.counts))),):
         yield from filling.run(classes)
+    work.spend(filling.elements)
     next_best = tuple(dict.fromkeys(entry[3] for entry in sorted(filling.heap)[:64]))
     return Filled(filling.draft, filling.missing, next_best, filling.bounded)
 
@@ -110,6 +113,11 @@ class _Filling:
         self._freed_widely = False
         self._evening = False
         self._opens: tuple[int, ...] = ()
+
+    @property
+    def elements(self) -> int:
+        """How much was looked at."""
+        return self._stairs.elements
 
     def go_on(self, draft: Draft) -> None:
         """Begin with what a draft has placed, and without its victims."""

@@ -12,7 +12,11 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
 from makeway.planner.plan.gang.model import Model, RoomRule
+from makeway.planner.plan.gang.work import Work
 from makeway.planner.snapshot.columns import MOST, Ints
+
+MOST_SORTED = 2**16
+"""Pods and resources up to which each pod's own size counts where victims are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,9 @@ class First:
     out_of_question: bool = False
 
 
-def fillings(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, First]:
+def fillings(
+    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
+) -> Generator[None, None, First]:
     """Return first plans: at the least level without a violated budget, or else with.
 
     Where the objective has another order, both, and those at the highest level. `base`: who goes in each.
@@ -49,13 +55,13 @@ def fillings(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Gen
     for strict in (True, False):
         if not strict and not model.budgets.any():
             break
-        least = yield from _at_least_level(model, base, levels[low:], objective, strict=strict)
+        least = yield from _at_least_level(model, base, levels[low:], objective, work, strict=strict)
         found.append(least)
         if least.missing:
             continue
         if budgets_first:
             break
-        found.append((yield from _at(model, base, levels[-1], objective, strict=strict)))
+        found.append((yield from _at(model, base, levels[-1], objective, work, strict=strict)))
     return First(found, levels[low])
 
 
@@ -130,19 +136,29 @@ def _most_by(model: Model, rule: RoomRule, each: Ints) -> int:
 def fewest_victims(model: Model, each: Ints) -> int:
     """Return how many pods go at the least in any plan for members of one class: a bound.
 
-    As if all pods that may go were as large as the largest of each resource, and every member as cheap as the
-    cheapest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes + nodes · members of a node).
+    As if every member was as cheap as the cheapest, and where there are more pods than MOST_SORTED all that
+    may go as large as the largest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes ·
+    members of a node).
     """
-    most = each[0]
-    if len(model.counts) > 1 or not most.any():
+    if len(model.counts) > 1 or not each.any():
         return 0
-    asked = np.flatnonzero(model.need[0] > 0)
-    free = np.array([max(1, int((model.uses[one] * model.removable).max())) for one in asked.tolist()])
-    need, room = model.need[0][asked], model.room[asked]
+    usable = np.flatnonzero(each[0])
+    asked, most = np.flatnonzero(model.need[0] > 0), each[0][usable]
+    need, room = model.need[0][asked][:, None], model.room[asked][:, usable]
+    uses = model.uses[asked][:, :, usable] * model.removable[:, usable]
+    freed = None
+    if uses.size <= MOST_SORTED:
+        freed = np.cumsum(-np.sort(-uses, axis=1), axis=1)
+    largest = np.maximum(uses.max(axis=(1, 2), initial=0), 1)[:, None]
     of_member = []
     for members in range(1, int(most.max()) + 1):
-        lack = np.maximum(need[:, None] * members - room[:, most >= members], 0)
-        of_member.append(int((-(-lack // free[:, None])).max(axis=0, initial=0).min()) / members)
+        here = most >= members
+        lack = np.maximum(need * members - room[:, here], 0)
+        if freed is None:
+            victims = -(-lack // largest)
+        else:
+            victims = (lack > 0) + (freed[:, :, here] < lack[:, None]).sum(axis=1)
+        of_member.append(int(victims.max(axis=0, initial=0).min()) / members)
     return math.ceil(min(of_member) * model.must - 1e-6)
 
 
@@ -166,17 +182,23 @@ def _each_alone(model: Model, level: int | Ints) -> Ints:
 
 
 def _at_least_level(
-    model: Model, base: Draft, levels: list[int], objective: tuple[GroupTerm, ...], *, strict: bool
+    model: Model,
+    base: Draft,
+    levels: list[int],
+    objective: tuple[GroupTerm, ...],
+    work: Work,
+    *,
+    strict: bool,
 ) -> Generator[None, None, Filled]:
     """Return a first plan at the lowest of some levels, or that which comes nearest to one."""
-    first = yield from _at(model, base, levels[0], objective, strict=strict)
+    first = yield from _at(model, base, levels[0], objective, work, strict=strict)
     if not first.missing or len(levels) == 1:
         return first
-    least = yield from _at(model, base, levels[-1], objective, strict=strict)
+    least = yield from _at(model, base, levels[-1], objective, work, strict=strict)
     low, high = 1, len(levels) - 1
     while low < high and not least.missing:
         middle = (low + high) // 2
-        tried = yield from _at(model, base, levels[middle], objective, strict=strict)
+        tried = yield from _at(model, base, levels[middle], objective, work, strict=strict)
         if tried.missing:
             low = middle + 1
         else:
@@ -185,13 +207,13 @@ def _at_least_level(
 
 
 def _at(
-    model: Model, base: Draft, level: int, objective: tuple[GroupTerm, ...], *, strict: bool
+    model: Model, base: Draft, level: int, objective: tuple[GroupTerm, ...], work: Work, *, strict: bool
 ) -> Generator[None, None, Filled]:
     """Return a first plan at one level: all classes at once, else the largest members first."""
-    filled = yield from fill(model, base, level, objective, strict=strict)
+    filled = yield from fill(model, base, level, objective, work, strict=strict)
     if filled.missing and len(model.counts) > 1:
         size = model.need.sum(axis=1)
         turns = tuple((cls,) for cls in sorted(range(len(model.counts)), key=lambda cls: -int(size[cls])))
-        again = yield from fill(model, base, level, objective, strict=strict, turns=turns)
+        again = yield from fill(model, base, level, objective, work, strict=strict, turns=turns)
         filled = min(filled, again, key=lambda one: one.missing)
     return filled

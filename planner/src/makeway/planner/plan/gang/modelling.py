@@ -22,6 +22,7 @@ from makeway.planner.plan.constraints.layers import (
     Layers,
     layers_of_each,
 )
+from makeway.planner.plan.constraints.queues import numbers_of
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.parts import Part, joined, part_of
@@ -80,6 +81,7 @@ def modelling(
     served = np.isin(asked, [columns.resources[name] for name in devices])
     maxima = maxima_of(snapshot, gang, [pod for _, pod in over.placed])
     margins = margins_of(snapshot, first)
+    queues = numbers_of(snapshot, tallies) if maxima or margins else None
     counted = tuple(dict.fromkeys(one.resource for one in maxima))
     # What is in flight stands for this moment alone.
     touched = np.isin(rows, list(over.in_flight_pods))
@@ -95,7 +97,7 @@ def modelling(
                 asked=asked,
                 served=served,
                 counted=counted,
-                by_queue=bool(maxima or margins),
+                queues=queues,
                 weights=weights,
                 now_micros=now_micros,
             )

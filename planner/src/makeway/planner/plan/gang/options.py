@@ -9,9 +9,13 @@ import numpy as np
 
 from makeway.planner.plan.gang.draft import Placing, Slot
 from makeway.planner.plan.gang.effects import Effects
+from makeway.planner.plan.gang.work import CALLS
 from makeway.planner.snapshot.columns import Flags, Ints
 
 Costs = np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
+
+OVERHEAD: Final = 15
+"""Times CALLS that the options of one node cost besides their elements."""
 
 MOST_SETS: Final = 2048
 """Sets of a node's pods up to which all are looked at; of more, those along a few orders of the pods."""
@@ -27,8 +31,9 @@ MOST_OPTIONS: Final = 256
 class Options:
     """K options of one node. `members`: int64[K, C]; `effects`: int64[K, A]; `costs`: complex[K].
 
-    `chosen`: int64[K, kinds], how many pods of each kind go; `kinds`: the slots of each, those first that go
-    first. The first option is to do nothing there.
+    `chosen`: int64[K, kinds], how many pods of each kind go; `pods`: slots kind by kind, of each those first
+    that go first, and `begins`: where each kind does. The first option is to do nothing there. `elements`:
+    how much was looked at.
     """
 
     node: int
@@ -36,15 +41,15 @@ class Options:
     effects: Ints
     costs: Costs
     chosen: Ints
-    kinds: tuple[tuple[int, ...], ...]
+    pods: Ints
+    begins: Ints
     elements: int
 
     def victims(self, option: int) -> list[Slot]:
         """Return the pods that go."""
-        counts = self.chosen[option].tolist()
-        return [
-            (slot, self.node) for kind, many in zip(self.kinds, counts, strict=True) for slot in kind[:many]
-        ]
+        many = self.chosen[option]
+        first = np.repeat(self.begins[:-1] - np.cumsum(many) + many, many)
+        return [(slot, self.node) for slot in self.pods[first + np.arange(first.size)].tolist()]
 
 
 def options_of(
@@ -91,10 +96,10 @@ def options_of(
     adds, costs = effects.of_pods(node, slots), effects.costs(slots, node)
     helps = (frees > 0).any(axis=1) | (adds[:, effects.wide | effects.even] < 0).any(axis=1)
     slots, frees, adds, costs = slots[helps], frees[helps], adds[helps], costs[helps]
-    kinds, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)
+    kinds, begins, first = _kinds(effects, node, slots, frees=frees, adds=adds, costs=costs)
     frees, adds, costs = frees[first], adds[first], costs[first]
     wide = np.asarray((adds[:, effects.wide | effects.even] < 0).any(axis=1))
-    pairs, sets, elements = _sets(frees, costs, np.array([len(one) for one in kinds], np.int64), lacks, wide)
+    pairs, sets, elements = _sets(frees, costs, np.diff(begins), lacks, wide)
     total = sets @ adds + effects.of_members(node, members)[pairs]
     paid = sets @ costs if sets.size else np.zeros(pairs.size, np.complex128)
     kept = _undominated(effects, pairs, total, paid)
@@ -104,9 +109,10 @@ def options_of(
         members=np.concatenate([np.zeros((1, left.size), np.int64), members[pairs]]),
         effects=np.concatenate([np.zeros((1, total.shape[1]), np.int64), total]),
         costs=np.concatenate([[0j], paid]),
-        chosen=np.concatenate([np.zeros((1, len(kinds)), np.int64), sets]),
-        kinds=kinds,
-        elements=elements,
+        chosen=np.concatenate([np.zeros((1, first.size), np.int64), sets]),
+        pods=kinds,
+        begins=begins,
+        elements=elements + OVERHEAD * CALLS + 4 * (total.size + sets.size),
     )
 
 
@@ -131,18 +137,20 @@ def _counts(effects: Effects, node: int, asked: Ints, *, left: Ints, missing: in
 
 def _kinds(
     effects: Effects, node: int, slots: Ints, *, frees: Ints, adds: Ints, costs: Costs
-) -> tuple[tuple[tuple[int, ...], ...], Ints]:
-    """Return the slots of pods that are alike in all that counts, and the place of one of each kind."""
-    if not slots.size:
-        return (), np.zeros(0, np.int64)
-    start = effects.model.start[slots, node]
-    rows = np.column_stack([costs.real, costs.imag, frees, adds])
-    _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    order = np.lexsort((-slots, -start, kind.ravel()))
-    found: list[list[int]] = [[] for _ in range(first.size)]
-    for place in order.tolist():
-        found[int(kind.ravel()[place])].append(int(slots[place]))
-    return tuple(map(tuple, found)), np.asarray(first, np.int64)
+) -> tuple[Ints, Ints, Ints]:
+    """Return pods that are alike in all that counts together: int64[pods], slots, kind by kind.
+
+    And int64[kinds + 1], where each kind begins and the last one ends, and int64[kinds], the place of one of
+    each in `slots` as they are given.
+    """
+    rows = np.column_stack([frees, adds])
+    rows = np.column_stack([costs.real, costs.imag, rows[:, (rows != 0).any(axis=0)]])
+    keys = (-slots, -effects.model.start[slots, node])
+    order = np.lexsort((*keys, *rows.T[::-1]))
+    new = np.ones(slots.size, np.bool_)
+    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    begins = np.flatnonzero(new)
+    return slots[order], np.append(begins, slots.size), order[begins]
 
 
 def _sets(frees: Ints, costs: Costs, sizes: Ints, lacks: Ints, wide: Flags) -> tuple[Ints, Ints, int]:

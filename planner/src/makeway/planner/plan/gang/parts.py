@@ -60,13 +60,16 @@ def part_of(
     asked: Ints,
     served: Flags,
     counted: tuple[str, ...],
-    by_queue: bool,
+    queues: Weights | None,
     weights: Sequence[Weights],
     now_micros: int,
 ) -> Part:
-    """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit."""
+    """Look at some nodes. `served`: bool[R], by devices. `counted`: resources that queues limit.
+
+    `queues`: the numbers of the pods' queues plus 1, where they count.
+    """
     batch, groups = planning.ordered(batch)
-    columns, depth = batch.columns, batch.depth
+    columns = batch.columns
     removable = _removable(
         snapshot, question, batch, groups=groups, taken=planning.debits, now_micros=now_micros
     )
@@ -93,7 +96,7 @@ def part_of(
         unit=unit,
         follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
         weighed=tuple(one.as_known(signatures) for one in weights),
-        queue=_queues(snapshot, batch, depth) if by_queue else np.full(group.shape, -1, np.int64),
+        queue=np.full(group.shape, -1, np.int64) if queues is None else queues.as_known(signatures) - 1,
         pods=_pods(batch),
         awaited=batch.awaited,
         nominated=batch.nominated,
@@ -214,15 +217,3 @@ def _spare(snapshot: Snapshot, question: Question, numbers: Iterable[int]) -> di
         if left is not None and left >= fewer[number]:
             spare[number] = left - fewer[number]
     return spare
-
-
-def _queues(snapshot: Snapshot, batch: NodeBatch, depth: int) -> Ints:
-    """Return int64[D, N], the numbers of the pods' queues; -1 in empty slots. O(pods)."""
-    queue = np.full((depth, batch.rows.size), -1, np.int64)
-    for node in range(batch.rows.size):
-        everyone = np.zeros(depth, np.bool_)
-        everyone[: int(batch.columns.count[node])] = True
-        for slot, pod in batch.pods(node, everyone):
-            if batch.columns.priority[slot, node] == pod.priority:
-                queue[slot, node] = snapshot.queues.number_of(pod)
-    return queue

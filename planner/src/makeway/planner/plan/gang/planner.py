@@ -19,7 +19,7 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
-from makeway.planner.plan.gang.blockers import with_blockers
+from makeway.planner.plan.gang.blockers import closes, with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
@@ -30,6 +30,7 @@ from makeway.planner.plan.gang.refusing import refused
 from makeway.planner.plan.gang.result import GangDomain, GangPlan, GangRefusal
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import solve
+from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.planner import modelled, potential_nodes
 from makeway.planner.plan.refusal.text import (
@@ -113,14 +114,15 @@ def _attempt(
     placeable = 0
     priced: list[GangDomain] = []
     parts = yield from parts_of(model, gang)
-    steps = 0
+    steps, work = 0, Work()
     for level, domains, part in parts:
         if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
             continue
         steps += part.must if best is not None else 0
-        solved = yield from solve(part, Draft(), objective)
+        share = work if len(parts) == 1 else work.part()
+        solved = yield from solve(part, Draft(), objective, share.part() if closes(part) else share)
         draft, room = solved.draft, model.must - solved.missing
-        if (opened := (yield from with_blockers(part, draft, objective))) is not None:
+        if (opened := (yield from with_blockers(part, draft, objective, share))) is not None:
             draft, room = opened, model.must
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
         placeable = max(placeable, room)

@@ -23,10 +23,8 @@ from makeway.planner.plan.gang.effects import PASSED, Effects, leasts_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
 from makeway.planner.plan.gang.price import Key, Price
+from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
-
-MOST_ELEMENTS: Final = 30_000_000
-"""Elements of arrays that one search looks at: some 300 ms."""
 
 WIDTHS: Final = (64, 1024)
 """Beginnings that are kept at each node, first and where that was not certain to be enough."""
@@ -54,11 +52,15 @@ def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> tup
 
 @dataclass(slots=True)
 class _Work:
-    """The best draft so far, and how many elements are left."""
+    """The best draft so far, and how much may be looked at."""
 
     best: Draft | None
     price: Price | None
-    left: int = MOST_ELEMENTS
+    budget: Work
+
+    @property
+    def left(self) -> int:
+        return self.budget.left
 
 
 def improve(
@@ -69,6 +71,7 @@ def improve(
     objective: tuple[GroupTerm, ...],
     *,
     low: int,
+    budget: Work,
 ) -> Generator[None, None, Draft | None]:
     """Return a draft that is no worse, with other members and victims on some nodes; None without any.
 
@@ -77,7 +80,7 @@ def improve(
     priority. Pauses now and then.
     """
     model = ways[0]
-    work = _Work(draft, None if draft is None else price_of(model, draft))
+    work = _Work(draft, None if draft is None else price_of(model, draft), budget)
     here = model.removable[:, nodes]
     levels = [one for one in (-MOST, *np.unique(model.priority[:, nodes][here]).tolist()) if one >= low]
     levels = levels or [MOST]
@@ -258,7 +261,7 @@ class _Search:
                 for slot, at in base.singles:
                     going[slot] |= at == node
                 one = options_of(self.effects, node, going, placing, left=self.left, missing=self.missing)
-                self.work.left -= one.elements
+                self.work.budget.spend(one.elements)
                 self.known[key] = one
                 yield
             found.append(self.known[key])
@@ -280,7 +283,7 @@ class _Search:
                     to = tuple(slice(many, None) for many in size)
                     of = tuple(slice(0, most - many) for many, most in zip(size, self.shape, strict=True))
                     row[to] = np.minimum(row[to], bounds[0][of] + cost)
-            self.work.left -= row.size * int(first.sum())
+            self.work.budget.spend(CALLS + row.size * int(first.sum()))
             bounds.insert(0, row)
         return bounds
 
@@ -394,7 +397,7 @@ class _Search:
         rest = self._rest(bound, members, fits)
         fits &= costs + rest < self.ceiling
         came, did, costs, rest = came[fits], did[fits], costs[fits], rest[fits]
-        self.work.left -= fits.size * 4 + came.size * (adds.shape[1] + 4)
+        self.work.budget.spend(4 * CALLS + fits.size * 4 + came.size * (adds.shape[1] + 4))
         states = layer.states[came] + adds[did]
         if self.effects.columns:
             left = np.ones(came.size, np.bool_)

@@ -22,6 +22,7 @@ from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.search import improve, rank_of
 from makeway.planner.plan.gang.ways import ways_of
+from makeway.planner.plan.gang.work import Work
 from makeway.planner.snapshot.columns import MOST, Ints
 
 SEARCHED: Final = 48
@@ -32,6 +33,29 @@ SEARCHED_PART: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What came of a question without a search.
+
+    `best`: the best draft, the model that it is of, and nodes that come next; None where there is none, and
+    then `missing` members. `searched`: the models to search, none where that would find nothing better.
+    `nodes`: those with room. `low`: no plan has all its victims below this priority.
+    """
+
+    model: Model
+    base: Draft
+    best: tuple[Draft, Model, tuple[int, ...]] | None
+    missing: int
+    searched: tuple[Model, ...] = ()
+    nodes: tuple[int, ...] = ()
+    low: int = MOST
+
+    @property
+    def draft(self) -> Draft | None:
+        """The best draft."""
+        return None if self.best is None else self.best[0]
+
+
+@dataclass(frozen=True, slots=True)
 class Solved:
     """`draft`: the best that was found, None where none was, and then `missing` members at the least."""
 
@@ -39,16 +63,26 @@ class Solved:
     missing: int = 0
 
 
-def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Generator[None, None, Solved]:
+def solve(
+    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
+) -> Generator[None, None, Solved]:
     """Return the cheapest draft that was found in which the victims of a base go.
 
-    `base`: pods and units that go whatever else does, without members. Pauses now and then. O(slots · nodes ·
-    members of a node) to begin with, and then a number of elements that no cluster exceeds.
+    `base`: pods and units that go whatever else does, without members. `work`: how much is searched; a first
+    draft is made whatever is left of it. Pauses now and then. O(slots · nodes · members of a node) to begin
+    with.
     """
+    return (yield from bettering((yield from beginning(model, base, objective, work)), objective, work))
+
+
+def beginning(
+    model: Model, base: Draft, objective: tuple[GroupTerm, ...], work: Work
+) -> Generator[None, None, Beginning]:
+    """Return the cheapest first draft. As `solve`."""
     each = most_alone(model)
     nodes = tuple(np.flatnonzero(each.any(axis=0)).tolist())
     if not base.singles and not base.units and (cheapest := one_each(model, nodes, objective)) is not None:
-        return Solved(cheapest)
+        return Beginning(model, base, (cheapest, model, ()), 0)
     yield
     best: tuple[Draft, Model, tuple[int, ...]] | None = None
     missing, low = model.must, MOST
@@ -57,7 +91,7 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
     for way in ways:
         if best is not None and cannot_beat(way.level, model, best[0], objective):
             continue
-        first = yield from fillings(way.model, base, objective)
+        first = yield from fillings(way.model, base, objective, work)
         low = min(low, first.low)
         if not first.out_of_question:
             searched.append(way.model)
@@ -72,16 +106,26 @@ def solve(model: Model, base: Draft, objective: tuple[GroupTerm, ...]) -> Genera
             ):
                 best = draft, way.model, filled.next_best
             yield
-    if not searched or (best is not None and _is_least(model, each, best[0], base=base, objective=objective)):
-        return Solved(None if best is None else best[0], missing if best is None else 0)
+    if best is not None and _is_least(model, each, best[0], base=base, objective=objective):
+        searched = []
+    return Beginning(model, base, best, missing if best is None else 0, tuple(searched), nodes, low)
+
+
+def bettering(
+    first: Beginning, objective: tuple[GroupTerm, ...], work: Work
+) -> Generator[None, None, Solved]:
+    """Return what a search makes of a first draft, or finds without one."""
+    model, base, best, nodes, searched = first.model, first.base, first.best, first.nodes, first.searched
+    if not searched or work.left <= 0:
+        return Solved(first.draft, first.missing)
     if len(nodes) <= SEARCHED or best is None:
         chosen, fixed = np.array(nodes[: SEARCHED * 2], np.int64), base
     else:
         draft, kept, next_best = best
-        searched, chosen = [kept], np.array(_part(model, draft, next_best), np.int64)
+        searched, chosen = (kept,), np.array(_part(model, draft, next_best), np.int64)
         fixed = _without(model, draft, base, chosen)
-    found = yield from improve(searched, None if best is None else best[0], fixed, chosen, objective, low=low)
-    return Solved(found, missing if found is None else 0)
+    found = yield from improve(searched, first.draft, fixed, chosen, objective, low=first.low, budget=work)
+    return Solved(found, first.missing if found is None else 0)
 
 
 def _is_least(

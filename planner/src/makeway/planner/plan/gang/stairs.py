@@ -17,6 +17,7 @@ from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.gang.work import CALLS
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
@@ -33,8 +34,8 @@ class Stairs:
     """The prices of one run, by terms of the objective that add up.
 
     `room`: int64[R, N]; `_emptied_room`, with all gone that may go. `placing`: what members ask of one
-    another. `shared` counts what changes nodes' prices from elsewhere. `going`: victims so far. No victim has
-    a priority above `level`; `strict`: no budget is violated.
+    another. `shared` counts what changes nodes' prices from elsewhere. `going`: victims so far. `elements`:
+    how much was looked at. No victim has a priority above `level`; `strict`: no budget is violated.
     """
 
     def __init__(self, model: Model, level: int, objective: tuple[GroupTerm, ...], *, strict: bool) -> None:
@@ -43,6 +44,7 @@ class Stairs:
         self.placing = Placing(model)
         self.shared = 0
         self.going = 0
+        self.elements = 8 * model.removable.size
         self._strict = strict
         self._terms = [term for term in objective if term != "highestPriority"]
         self._gone = np.zeros_like(model.removable)
@@ -78,6 +80,7 @@ class Stairs:
         """
         emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
         need, beside = self._asked(cls, evening=evening)
+        self.elements += 4 * CALLS + 4 * uses.size
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
         # As many counts side by side as make no array too large.
@@ -90,6 +93,7 @@ class Stairs:
             if not fits.any():
                 break
             wide = np.flatnonzero(fits)
+            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * emptied.shape[0] * wide.size)
             here = wide % nodes.size
             victims = np.zeros((uses.shape[1], counts.size), np.bool_)
             victims[:, wide] = reprieve(
