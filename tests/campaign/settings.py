@@ -17,6 +17,8 @@ from makeway.dev.checker.history import InForce
 
 VICTIMS_PER_MINUTE = 60
 """Reached now and then: orders wait for the rest of a minute."""
+VICTIMS_APART = 8
+"""Of a group's order, on nodes without members."""
 NODE_CPU = 4000
 """Milli-CPU of each node."""
 
@@ -37,6 +39,7 @@ def policy() -> dict[str, Any]:
             "beyond_own_namespace": [SYSTEM],
         },
         "whenUnplanned": "hold",
+        "crossNode": {"mostVictims": VICTIMS_APART},
         # A cluster this small takes more than its part of all pods in ten minutes.
         "limits": {"victimsPercentPerTenMinutes": 100, "victimsPerMinute": VICTIMS_PER_MINUTE},
     }
@@ -53,6 +56,7 @@ def in_force(cluster_uid: str, brakes: tuple[tuple[datetime, datetime], ...] = (
         cluster_uid=cluster_uid,
         victims_per_order=100,
         victims_per_minute=VICTIMS_PER_MINUTE,
+        victims_apart=VICTIMS_APART,
     )
 
 

@@ -129,6 +129,14 @@ class Recording:
         self.requests.append(replace(event, resource="podgroups", group="scheduling.k8s.io"))
         return self
 
+    def node(self, name: str, seconds: float, **labels: str) -> Self:
+        """A user creates a node, or changes its labels: `rack="a"` is example.com/rack=a."""
+        shown = {f"example.com/{key}": value for key, value in labels.items()}
+        body: Body = {"kind": "Node", "metadata": {"name": name, "labels": shown}}
+        event = self._event(seconds, ADMIN, ("update", "", name), {}, body)
+        self.requests.append(replace(event, resource="nodes", namespace=""))
+        return self
+
     def read(self, seconds: float, *names: str) -> Self:
         """The evictor reads pods."""
         for name in names:

@@ -139,6 +139,30 @@ def test_a_victim_on_a_node_without_members_that_keeps_a_domain_closed_is_none()
     assert not {"victim-elsewhere", "cap-exceeded"} & set(on_a_node_without_a_member(CLOSES).found())
 
 
+@pytest.mark.parametrize(
+    ("member", "victim", "broken"),
+    [("a", "a", []), ("a", "b", ["victim-elsewhere"]), ("b", "a", ["victim-elsewhere"])],
+)
+def test_a_victim_whose_node_or_members_do_not_have_the_label_of_its_domain_is_found(
+    member: str, victim: str, broken: list[str]
+) -> None:
+    recording = (
+        on_a_node_without_a_member(CLOSES).node("node-1", 0, rack=member).node("node-2", 0, rack=victim)
+    )
+
+    assert [one for one in recording.found() if one == "victim-elsewhere"] == broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(2.1, []), (-10, ["victim-elsewhere"])])
+def test_a_label_that_changed_after_the_evictor_had_looked_counts_as_it_was(
+    seconds: float, broken: list[str]
+) -> None:
+    recording = on_a_node_without_a_member(CLOSES).node("node-1", -20, rack="a").node("node-2", -20, rack="a")
+    recording.node("node-2", seconds, rack="b")
+
+    assert [one for one in recording.found() if one == "victim-elsewhere"] == broken
+
+
 def test_more_victims_on_nodes_without_members_than_the_policy_allows_are_found() -> None:
     assert "cap-exceeded" in on_a_node_without_a_member(CLOSES, most=0).found()
 

@@ -13,7 +13,8 @@ import msgspec
 class AuditEvent:
     """One request that was answered.
 
-    `request` and `response`: bodies, for writes of pods; `request` for bindings and the scheduler's Events.
+    `request` and `response`: bodies, for writes of pods, groups and nodes; `request` for bindings and the
+    scheduler's Events.
     """
 
     verb: str

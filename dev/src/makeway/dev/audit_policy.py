@@ -46,6 +46,12 @@ POLICY: dict[str, Any] = {
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],
             "resources": [{"group": "scheduling.k8s.io", "resources": ["podgroups", "compositepodgroups"]}],
         },
+        # Which labels the nodes had; their heartbeats are many, and tell nothing of them.
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+            "resources": [{"group": "", "resources": ["nodes"]}],
+        },
         # Which node a pod was bound to.
         {
             "level": "Request",

@@ -71,7 +71,8 @@ class Invariant(StrEnum):
     """No victim is in a protected namespace, opted out where that is honoured, or a mirror pod."""
     VICTIM_ELSEWHERE = "victim-elsewhere"
     """A preemptor's victim is on the order's node; one of a unit on the node that the order says. A
-    group's victim by itself is where a member comes, or its order names the domain that it keeps closed."""
+    group's victim by itself is where a member comes, or its order names the domain that it keeps closed: a
+    label's value that its node and a member's had."""
     UNIT_BROKEN = "unit-broken"
     """No pod of a group that goes whole or not at all is deleted unless all its pods stand in the order."""
     BARRIER_SKIPPED = "barrier-skipped"

@@ -15,6 +15,7 @@ from makeway.core.k8s.pod_groups import GroupKey
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import Finding, OrderCase
 from makeway.dev.checker.findings import Invariant, Violation
+from makeway.dev.checker.nodes import NodeLabels
 from makeway.dev.checker.orders import OrderHistory
 from makeway.dev.checker.units import Groups
 
@@ -38,11 +39,11 @@ def rules(case: OrderCase) -> Iterator[Finding]:
                 first[order.described] = event, order
     if not first:
         return
-    groups, looks = Groups(case), _Looks(case)
+    groups, looks, nodes = Groups(case), _Looks(case), NodeLabels(case.history.requests)
     for event, order in first.values():
         yield from _barrier(order, event.at, looks)
         yield from _enough(case, order, event.at, groups)
-        yield from _apart(case, order, event.at)
+        yield from _apart(case, order, event.at, nodes)
     for event, uid, by in case.deletes:
         if by is not None and by.order.kind == "group":
             yield from _lower(case, by, uid, event.at, groups)
@@ -102,19 +103,34 @@ def _barrier(order: OrderHistory, moment: datetime, looks: _Looks) -> Iterator[F
         yield Violation(Invariant.BARRIER_SKIPPED, (order.described,), moment, evidence)
 
 
-def _apart(case: OrderCase, order: OrderHistory, moment: datetime) -> Iterator[Finding]:
-    """A victim by itself on no member's node names the domain that it keeps closed; few victims are so."""
+def _apart(case: OrderCase, order: OrderHistory, moment: datetime, nodes: NodeLabels) -> Iterator[Finding]:
+    """A victim by itself on no member's node keeps closed the domain that it names; few victims are so.
+
+    Its node and one that a member comes to had the label's value when the evictor looked last.
+    """
     comes = {member.node for member in order.order.members}
     apart = [one for one in order.order.victims if not one.unit and one.node not in comes]
     for victim in apart:
-        if victim.closes is None:
-            evidence = (
-                f"no member comes to {victim.node}, and {victim.namespace}/{victim.name} closes no domain"
-            )
+        if evidence := _in_no_domain(victim, comes, moment, nodes):
             yield Violation(Invariant.VICTIM_ELSEWHERE, (order.described,), moment, evidence)
     if len(apart) > (most := case.history.in_force.victims_apart):
         evidence = f"{len(apart)} victims are on nodes without members, the policy allows {most}"
         yield Violation(Invariant.CAP_EXCEEDED, (order.described,), moment, evidence)
+
+
+def _in_no_domain(victim: Victim, comes: set[str], moment: datetime, nodes: NodeLabels) -> str:
+    """Return why a victim keeps no member's domain closed; empty where it does, or no node is known."""
+    closes = victim.closes
+    if closes is None:
+        return f"no member comes to {victim.node}, and {victim.namespace}/{victim.name} closes no domain"
+    if not nodes.known:
+        return ""
+    domain = f"{closes.key}={closes.value}"
+    if closes.value not in nodes.values(victim.node, closes.key, moment - LOOK, moment):
+        return f"{victim.node}, where {victim.namespace}/{victim.name} is, does not have {domain}"
+    if not any(closes.value in nodes.values(node, closes.key, moment - LOOK, moment) for node in comes):
+        return f"no member comes to {domain}, which {victim.namespace}/{victim.name} keeps closed"
+    return ""
 
 
 def _enough(case: OrderCase, order: OrderHistory, moment: datetime, groups: Groups) -> Iterator[Finding]:
