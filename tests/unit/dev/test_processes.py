@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -5,11 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from makeway.dev.errors import DevError
+from makeway.dev.probes import has_streams
 from makeway.dev.process_set import ProcessSet
 from makeway.dev.processes import Program
 from makeway.dev.records import read_records
@@ -131,20 +134,20 @@ def test_a_paused_program_stays_until_it_is_resumed_and_can_be_stopped(processes
     assert process_state(process.pid) == "ended"
 
 
-def test_all_end_in_reverse_order(tmp_path: Path) -> None:
+def test_what_others_are_served_by_ends_after_them(tmp_path: Path) -> None:
     order = tmp_path / "order"
     code = (
         "import signal, sys, time\n"
         "def end(*_):\n"
-        "    open(sys.argv[1], 'a').write(sys.argv[2]); sys.exit()\n"
+        "    time.sleep(float(sys.argv[3])); open(sys.argv[1], 'a').write(sys.argv[2]); sys.exit()\n"
         "signal.signal(signal.SIGTERM, end)\n"
         "open(sys.argv[1] + sys.argv[2], 'w').close()\n"
         "time.sleep(60)\n"
     )
     running = ProcessSet(tmp_path)
-    for name in "abc":
-        argv = (sys.executable, "-c", code, str(order), name)
-        running.start(Program(name, argv, ready=lambda: "", stop_seconds=3.0))
+    for name, takes in {"a": "0", "b": "1", "c": "0"}.items():
+        argv = (sys.executable, "-c", code, str(order), name, takes)
+        running.start(Program(name, argv, ready=lambda: "", stop_seconds=10.0, base=name == "a"))
     until(lambda: all((tmp_path / f"order{name}").exists() for name in "abc"))
 
     running.stop()
@@ -199,3 +202,28 @@ def test_programs_may_be_started_while_others_are_gone_through(processes: Proces
 
     assert [process.program.name for process in going_through] == ["one"]
     assert [process.program.name for process in processes] == ["one", "two"]
+
+
+def test_streams_are_awaited_until_the_server_holds_all_of_them() -> None:
+    held = {"streams": 7}
+
+    class Monitor(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(held).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Monitor) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ready = has_streams(f"http://127.0.0.1:{server.server_port}", 8)
+        first = ready()
+        held["streams"] = 8
+        second = ready()
+        server.shutdown()
+
+    assert first == "7 of 8 streams are there"
+    assert second == ""
+    assert ready() != ""

@@ -3,7 +3,7 @@
 import atexit
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from makeway.dev import (
@@ -92,8 +92,13 @@ class DevCluster:
         bus = nats.programs(site) if NATS in wanted else []
         if bus and wanted & {PLANNER, EVICTOR}:
             bus.append(services.streams(site))
-        self._run("etcd and nats-server", control_plane.etcd(site), *bus)
-        self._run("kube-apiserver", control_plane.kube_apiserver(site, api))
+        # Side by side: the API server asks etcd again until that answers.
+        what = "etcd, kube-apiserver and nats-server" if bus else "etcd and kube-apiserver"
+        self._run(what, control_plane.etcd(site), control_plane.kube_apiserver(site, api), *bus)
+        controllers = [control_plane.kube_controller_manager(site)]
+        if KWOK in wanted:
+            controllers.append(kwok.program(site))
+        coming = [self._processes.start(program) for program in controllers]
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
             access.announce(site, api)
@@ -106,18 +111,15 @@ class DevCluster:
         if self.options.partitions:
             self._run("toxiproxy", partitions.program(site))
         programs = {
-            KWOK: kwok.program,
             PLANNER: services.planner,
             EVICTOR: services.evictor,
             NOMINATOR: services.nominator,
             SHADOW: scheduler.shadow,
+            SCHEDULER: scheduler.program,
         }
         chosen = [program(site) for name, program in programs.items() if name in wanted]
-        names = ", ".join(["controllers", *(program.name for program in chosen)])
-        self._run(names, control_plane.kube_controller_manager(site), *chosen)
-        # After the services, which wait for the streams that the plugin follows from its first moment.
-        if SCHEDULER in wanted:
-            self._run("scheduler", scheduler.program(site))
+        names = ", ".join(["controllers", *(program.name for program in (*controllers[1:], *chosen))])
+        self._run(names, *chosen, coming=coming)
         self._info.write()
 
     def stop(self) -> None:
@@ -204,12 +206,12 @@ class DevCluster:
         """
         return self.info.kubectl(*arguments, stdin=stdin)
 
-    def _run(self, what: str, *programs: Program) -> None:
-        """Start some programs together and wait until each is ready."""
+    def _run(self, what: str, *programs: Program, coming: Sequence[Process] = ()) -> None:
+        """Start some programs together and wait until each is ready, and those that are coming up already."""
         if self._processes is None:
             raise DevError(f"cluster {self.name} does not run")
         with self._progress.step(f"starting {what}"):
-            for process in [self._processes.start(program) for program in programs]:
+            for process in (*coming, *[self._processes.start(program) for program in programs]):
                 process.wait_ready()
 
 

@@ -32,6 +32,7 @@ def etcd(site: Site) -> Program:
             "--log-level=warn",
         ),
         ready=http_ok(f"{client}/health"),
+        base=True,
     )
 
 
@@ -72,6 +73,7 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             *site.options.apiserver_arguments,
         ),
         ready=http_ok(f"{site.server}/readyz", api.context),
+        base=True,
         ready_seconds=60,
     )
 

@@ -63,6 +63,7 @@ def program(site: Site) -> Program:
         name="fault-proxy",
         argv=(sys.executable, "-m", "makeway.dev.fault_proxy", msgspec.json.encode(settings).decode()),
         ready=http_ok(f"http://127.0.0.1:{settings.control}/applied"),
+        base=True,
     )
 
 

@@ -78,6 +78,7 @@ def _program(site: Site, name: str) -> Program:
         name=name,
         argv=(str(site.built["nats-server"]), f"--config={configuration}"),
         ready=http_ok(f"http://127.0.0.1:{monitor_port}/healthz?js-enabled-only=true"),
+        base=True,
     )
 
 

@@ -37,6 +37,7 @@ def program(site: Site) -> Program:
         name="toxiproxy",
         argv=(str(site.built["toxiproxy"]), "-host=127.0.0.1", f"-port={port}", f"-config={file}"),
         ready=http_ok(f"http://127.0.0.1:{port}/version"),
+        base=True,
     )
 
 

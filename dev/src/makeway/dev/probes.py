@@ -4,6 +4,7 @@ A probe answers "" for yes, else why not; it never raises and never waits long.
 """
 
 import http.client
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -26,6 +27,20 @@ def http_ok(url: str, context: ssl.SSLContext | None = None) -> Probe:
             return f"{url} answered {error.code}: {body}"
         except (OSError, http.client.HTTPException) as error:
             return f"{url}: {error}"
+
+    return probe
+
+
+def has_streams(monitor: str, count: int) -> Probe:
+    """Ready when a nats-server holds so many streams; `monitor`: the URL of its monitoring port."""
+
+    def probe() -> str:
+        try:
+            with urllib.request.urlopen(f"{monitor}/jsz", timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+                held = json.load(answer)["streams"]
+        except (OSError, http.client.HTTPException, KeyError, ValueError) as error:
+            return f"{monitor}: {error}"
+        return "" if held >= count else f"{held} of {count} streams are there"
 
     return probe
 

@@ -51,7 +51,12 @@ class ProcessSet:
         return iter(tuple(self._processes.values()))
 
     def stop(self) -> None:
-        """End all, the last started first, then the thread."""
+        """End all at once, then the base, the last started first, then the thread."""
+        served = [process for process in self if not process.program.base]
+        for process in served:
+            process.ask_to_stop()
+        for process in served:
+            process.end()
         for process in reversed(tuple(self)):
             process.stop()
         self._record()

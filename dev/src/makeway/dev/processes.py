@@ -38,6 +38,8 @@ class Program:
     """How long SIGTERM may take before SIGKILL."""
     restart: bool = False
     """Whether it is started again when it ends by itself, as a kubelet would."""
+    base: bool = False
+    """Whether others of the set are served by it, so that it ends after them."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's environment."""
 
@@ -95,11 +97,19 @@ class Process:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def stop(self) -> None:
-        """End it: SIGTERM, and SIGKILL when that takes too long. Does nothing where it does not run."""
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM, also where it is paused, and do not wait; it is not started again until `start`."""
         self._abandon()
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it: SIGTERM, and SIGKILL when that takes too long. Does nothing where it does not run."""
+        self.ask_to_stop()
+        self.end()
+
+    def end(self) -> None:
+        """Wait for what was asked to stop, and kill it when that takes too long."""
         if not self._wait(self.program.stop_seconds):
             self.kill()
 

@@ -3,15 +3,20 @@
 import sys
 from pathlib import Path
 
+from makeway.bus.streams import stream_configs
+from makeway.bus.subjects import Subjects
 from makeway.dev import scheduler, signing_keys
-from makeway.dev.options import EVICTOR, NOMINATOR, PLANNER, SCHEDULER, SHADOW, STREAMS
-from makeway.dev.probes import http_ok
+from makeway.dev.options import EVICTOR, NATS, NOMINATOR, PLANNER, SCHEDULER, SHADOW, STREAMS
+from makeway.dev.probes import has_streams, http_ok
 from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
 _MAKEWAY = Path(sys.executable).parent / "makeway"
 TEST_FENCE = "tests"
 """The counter that fences orders which tests and benchmarks write."""
+
+_PYTHON_SECONDS = 60.0
+"""How long a service may take to be ready: on an overloaded machine imports alone take 20 s."""
 
 _WITH_FAILPOINTS = (sys.executable, "-m", "makeway.dev.failpoints")
 
@@ -32,7 +37,8 @@ def nominator(site: Site) -> Program:
 
 
 def streams(site: Site) -> Program:
-    """`makeway streams --keep`: the planner and the evictor wait for what it makes."""
+    """`makeway streams --keep`, ready when all streams are there, which the scheduler's plugin follows."""
+    count = len(stream_configs(Subjects(site.options.subject_prefix))) + 1  # and the epochs' bucket
     return Program(
         name=STREAMS,
         argv=(
@@ -44,7 +50,8 @@ def streams(site: Site) -> Program:
             f"--subject-prefix={site.options.subject_prefix}",
             f"--consumers={site.options.consumers}",
         ),
-        ready=lambda: "",
+        ready=has_streams(f"http://127.0.0.1:{site.ports[f'{NATS}-monitor']}", count),
+        ready_seconds=_PYTHON_SECONDS,
         restart=True,
         environment={"PYTHONUNBUFFERED": "1"},
     )
@@ -107,7 +114,7 @@ def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: 
             *extra,
         ),
         ready=http_ok(f"http://{address}/readyz"),
-        ready_seconds=60.0,  # on a machine that runs more than it can, imports alone take 20 s
+        ready_seconds=_PYTHON_SECONDS,
         restart=True,
         environment={"PYTHONUNBUFFERED": "1", **site.failpoint_environment},
     )
