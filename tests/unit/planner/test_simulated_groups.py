@@ -131,6 +131,48 @@ def test_the_preemption_policy_of_a_group_counts_before_that_of_its_pods(
         assert answer.diagnosis.reason == "PreemptionPolicyNever"
 
 
+@pytest.mark.parametrize(
+    ("of_others", "of_class", "of_pods", "result"),
+    [
+        (None, "Never", "PreemptLowerPriority", "refused"),
+        ("", "Never", "PreemptLowerPriority", "preempts"),
+        ("Never", "Never", "PreemptLowerPriority", "refused"),
+        (None, "PreemptLowerPriority", "Never", "refused"),
+        ("", "PreemptLowerPriority", "Never", "refused"),
+        ("Never", "PreemptLowerPriority", "Never", "preempts"),
+    ],
+)
+def test_the_preemption_policy_of_a_group_comes_from_its_class_where_the_cluster_keeps_those_of_groups(
+    of_others: str | None, of_class: str, of_pods: str, result: str
+) -> None:
+    """`of_others`: what the group has that is there; None where there is none to tell whether it is kept."""
+    others = [] if of_others is None else [group("other", preemptionPolicy=of_others or None)]
+    high = priority_class("high", 1000, preemptionPolicy=of_class)
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=5), high, *others)
+    asking = members(1)
+    asking[0]["spec"]["preemptionPolicy"] = of_pods
+
+    answer = simulated(cluster, group(least=1, priority=None, priorityClassName="high"), asking)
+
+    assert answer.result == result
+    if answer.diagnosis is not None:
+        assert answer.diagnosis.reason == "PreemptionPolicyNever"
+
+
+def test_the_preemption_policy_of_a_group_does_not_count_where_the_cluster_keeps_none() -> None:
+    cluster = world(node("a"), pod("x", "a", cpu="4", priority=5), group("other"))
+
+    assert simulated(cluster, group(least=1, preemptionPolicy="Never"), members(1)).result == "preempts"
+
+
+def test_a_group_whose_preemption_policy_is_not_that_of_its_class_is_refused_with_a_reason() -> None:
+    cluster = world(node("a"), priority_class("high", 1000, preemptionPolicy="PreemptLowerPriority"))
+    manifest = group(least=1, priority=None, priorityClassName="high", preemptionPolicy="Never")
+
+    with pytest.raises(ManifestError, match="preemptionPolicy is Never, and its PriorityClass says"):
+        simulated(cluster, manifest, members(1))
+
+
 def test_members_stay_within_a_domain() -> None:
     cluster = world(*(node(name, labels={"rack": name[0]}) for name in ("x1", "y1", "y2")))
     manifest = group(schedulingConstraints={"topology": [{"key": "rack"}]})

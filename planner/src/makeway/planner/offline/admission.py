@@ -93,7 +93,7 @@ def _prioritise(
 ) -> None:
     """Resolve the PriorityClass, or the cluster's default one, to a number."""
     name, told = spec.get("priorityClassName"), spec.get("priority")
-    chosen = classes.get(name) if name else _global_default(classes)
+    chosen = classes.get(name) if name else global_default(classes)
     if name and chosen is None:
         value = BUILT_IN.get(name, told)
         if value is None:
@@ -120,8 +120,8 @@ def _prioritise(
         spec["preemptionPolicy"] = chosen.preemption_policy
 
 
-def _global_default(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
-    """Return the class for pods that name none: of several defaults the one of lowest value, as upstream."""
+def global_default(classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
+    """Return the class of those that name none: of several defaults the one of lowest value, as upstream."""
     defaults = [one for one in classes.values() if one.global_default]
     return min(defaults, key=lambda one: (one.value, one.metadata.name)) if defaults else None
 

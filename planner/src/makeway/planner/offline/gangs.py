@@ -6,7 +6,7 @@ Pure but for the world of the simulation, which it changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +16,8 @@ from makeway.bus.messages import NodeSelection, Placement, Refusal
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.pod_groups import ONE_BY_ONE, GroupRecord, PodGroup, group_record
 from makeway.core.policy.document import GroupPreemptors
-from makeway.planner.offline.admission import stand_in_uid
+from makeway.core.policy.external import NEVER
+from makeway.planner.offline.admission import global_default, stand_in_uid
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember
 from makeway.planner.plan.decision import awaited_of, victim_of
@@ -46,10 +47,28 @@ class AdmittedGroup:
         return f"{self.record.key.namespace}/{self.record.key.name}"
 
 
+def policies_are_kept(groups: Iterable[GroupRecord]) -> bool | None:
+    """Report whether the API server keeps preemptionPolicy of groups; None where there is no group to tell.
+
+    It fills the field in, from the class, where the feature gate PodGroupPreemptionPolicy is on, and else
+    drops it.
+    """
+    told = [bool(group.preemption_policy) for group in groups]
+    return any(told) if told else None
+
+
 def admit_group(
-    manifest: Manifest, classes: Mapping[str, PriorityClass], *, namespace: str, source: str
+    manifest: Manifest,
+    classes: Mapping[str, PriorityClass],
+    *,
+    namespace: str,
+    source: str,
+    policies: bool | None = None,
 ) -> AdmittedGroup:
-    """Fill in what the API server would. Raises ManifestError."""
+    """Fill in what the API server would. Raises ManifestError.
+
+    `policies`: what `policies_are_kept` says; where that is not known, a class fills in Never alone.
+    """
     meta = manifest.get("metadata") or {}
     if not isinstance(meta, dict):
         raise ManifestError(f"{source}: a PodGroup's metadata must be an object")
@@ -70,11 +89,21 @@ def admit_group(
     if group.spec.parent_composite_pod_group_name:
         raise ManifestError(f"{where}: it is part of a CompositePodGroup, for which no room is made")
     record = group_record(group)
+    chosen = classes.get(name) if name else global_default(classes)
     if group.spec.priority is None:
-        chosen = [one for key, one in classes.items() if (key == name if name else one.global_default)]
-        if name and not chosen:
+        if name and chosen is None:
             raise ManifestError(f"{where}: there is no PriorityClass {name}")
-        record = msgspec.structs.replace(record, priority=chosen[0].value if chosen else 0)
+        record = msgspec.structs.replace(record, priority=chosen.value if chosen is not None else 0)
+    of_class = (chosen.preemption_policy or "") if chosen is not None else ""
+    if policies is False:
+        record = msgspec.structs.replace(record, preemption_policy="")
+    if record.preemption_policy and of_class not in ("", record.preemption_policy):
+        raise ManifestError(
+            f"{where}: spec.preemptionPolicy is {record.preemption_policy}, and its PriorityClass says "
+            f"{of_class}; leave one out"
+        )
+    if policies or (policies is None and of_class == NEVER):
+        record = msgspec.structs.replace(record, preemption_policy=record.preemption_policy or of_class)
     return AdmittedGroup(record, topology, str(manifest.get("apiVersion") or "").rpartition("/")[2])
 
 

@@ -21,7 +21,14 @@ from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
 from makeway.planner.offline.admission_objects import AdmissionObjects, NotAdmitted
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
-from makeway.planner.offline.gangs import admit_group, at_priority, described_group, gang_question, held
+from makeway.planner.offline.gangs import (
+    admit_group,
+    at_priority,
+    described_group,
+    gang_question,
+    held,
+    policies_are_kept,
+)
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
@@ -53,6 +60,7 @@ class Simulation:
         self._namespace = namespace
         self._all = all_candidates
         self._leaving: frozenset[str] = frozenset()
+        self._policies_are_kept = policies_are_kept(world.snapshot.groups.records.values())
 
     def admit(self, new: NewPod) -> Admitted:
         """Let a pod in, as the API server would; a pending pod of that name is the same pod.
@@ -119,7 +127,13 @@ class Simulation:
     def run_group(self, manifest: Manifest, members: Sequence[NewPod], source: str) -> SimulatedGroup:
         """Decide what becomes of a PodGroup and its pods, and let it happen. Raises ManifestError."""
         snapshot = self._world.snapshot
-        group = admit_group(manifest, snapshot.priority_classes, namespace=self._namespace, source=source)
+        group = admit_group(
+            manifest,
+            snapshot.priority_classes,
+            namespace=self._namespace,
+            source=source,
+            policies=self._policies_are_kept,
+        )
         if not members:
             raise ManifestError(f"{source}: no pod names PodGroup {group.name} in spec.schedulingGroup")
         snapshot.apply(KnowPodGroups(True, True, True))
