@@ -73,7 +73,8 @@ const (
 // resourceVersion of an object that the scheduler has been told of. Ahead: asked while the scheduler's
 // filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
 // RefusedVictims: UIDs of pods whose deletion the API server lately refused for good for this
-// preemptor; they are not removable in this plan. IgnoreColumns: judge no node by its columns; every
+// preemptor; they are not removable in this plan. Commits: a commit will ask for the order, so
+// the reply has an offer. IgnoreColumns: judge no node by its columns; every
 // node of Nodes with a removable pod comes back as `unmodelled`.
 type PlanRequest struct {
 	APIVersion          string           `json:"apiVersion"`
@@ -92,6 +93,7 @@ type PlanRequest struct {
 	Ahead               bool             `json:"ahead,omitempty"`
 	RefusedVictims      []string         `json:"refusedVictims,omitempty"`
 	IgnoreColumns       bool             `json:"ignoreColumns,omitempty"`
+	Commits             bool             `json:"commits,omitempty"`
 }
 
 // LiveOrder: An order without an outcome yet, as its writer knows it. Victims are UIDs.
@@ -131,7 +133,8 @@ type Profile struct {
 // modelled constraints need no victim, so that something only the scheduler's filters know stands
 // in the way; UnmodelledTotal counts them before the list was cut. Sample, with some refusals: one
 // of the nodes that the columns rule out, another one with each request, with all that may be removed
-// there, so that the scheduler's own filters can be asked whether the refusal is right.
+// there, so that the scheduler's own filters can be asked whether the refusal is right. Offer: what a
+// commit may name, for whoever asked with `commits`; see `makeway.bus.commit`.
 type PlanReply struct {
 	APIVersion       string      `json:"apiVersion"`
 	RequestID        string      `json:"requestId"`
@@ -145,6 +148,7 @@ type PlanReply struct {
 	UnmodelledTotal  int64       `json:"unmodelledTotal,omitempty"`
 	Refusal          *Refusal    `json:"refusal,omitempty"`
 	Sample           *Candidate  `json:"sample,omitempty"`
+	Offer            string      `json:"offer,omitempty"`
 }
 
 // Awaited: A pod that leaves anyway: counted on, never ordered a second time.
@@ -431,7 +435,7 @@ type Victim struct {
 	Closes             *ClosedDomain `json:"closes,omitempty"`
 }
 
-// Void: Why no order is stored under an id: a constant in kebab-case, and a sentence with the numbers.
+// Void: Why no order is stored under an id: a constant, and a sentence with the numbers.
 type Void struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

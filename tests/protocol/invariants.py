@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from makeway.bus import codec
+from makeway.bus.commit import CommitReply
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
@@ -52,6 +53,8 @@ class Checker:
     by_preemptor: dict[str, list[Known]] = field(default_factory=dict)
     nominated: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """By UID: since when the API has shown it nominated where; bound or gone is `-`."""
+    answers: dict[str, str] = field(default_factory=dict)
+    voids: set[str] = field(default_factory=set)
     marks: dict[str, tuple[float, str]] = field(default_factory=dict)
     """By UID: since when a pod is marked, and for which order."""
     victims_of_deletes: dict[str, str] = field(default_factory=dict)
@@ -168,8 +171,30 @@ class Checker:
         else:
             self.world.note("nats", f"control state {stored.sequence} by {stored.by}")
 
+    def answered(self, reply: CommitReply) -> None:
+        """A planner answers a commit: as every other, and as the streams have it."""
+        id_, known = reply.order_id, self.orders.get(reply.order_id)
+        first = self.answers.setdefault(id_, reply.status)
+        self.expect(first == reply.status or self.streams_lost, "a commit has one answer", f"{id_}: {first}")
+        stored = known is not None or self.streams_lost
+        self.expect(reply.status == "void" or stored, "what is answered is stored", id_)
+        void = known is None or self.streams_lost
+        self.expect(
+            reply.status == "stored" or void, "an order that is answered by a void is not stored", id_
+        )
+
     def _order(self, order: EvictionOrder, stored: Stored) -> None:
         assert order.preemptor is not None
+        if order.void is not None:
+            self.world.note("nats", f"stores void of {order.order_id}: {order.void.reason} by {stored.by}")
+            nothing = order.order_id not in self.orders or self.streams_lost
+            self.expect(nothing, "an order is stored or voided", order.order_id)
+            self.voids.add(order.order_id)
+            return
+        voided = order.order_id in self.voids and not self.streams_lost
+        self.expect(not voided, "an order is stored or voided", order.order_id)
+        answered = self.answers.get(order.order_id) == "void" and not self.streams_lost
+        self.expect(not answered, "an order that is answered by a void is not stored", order.order_id)
         self.world.note("nats", f"stores order {stored.sequence} {order.order_id} of {stored.by}")
         now, uid = self.world.now(), order.preemptor.uid
         again = self.orders.get(order.order_id)

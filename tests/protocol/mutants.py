@@ -20,7 +20,10 @@ from kubernetes_asyncio.client import V1DeleteOptions
 
 from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, Outcome, Victim
+from makeway.bus.commit import CommitRequest, Offer
+from makeway.bus.errors import BusUnavailable
+from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
+from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor import decide, execution
@@ -29,6 +32,8 @@ from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.rollback import RollbackReport, RollbackRun
 from makeway.evictor.service import Evictor
 from makeway.evictor.verdicts import Cancelled, Proceed
+from makeway.planner.commit.committer import Committer
+from makeway.planner.commit.judge import Accepted
 from makeway.planner.service.orders.repair import RepairProposer
 from protocol.run import simulate
 from protocol.scheduler import Scheduler, UnstoredError
@@ -162,6 +167,29 @@ def _no_read_back() -> Any:
     return patch.object(Scheduler, "_read_back", read_back)
 
 
+def _void_unstored() -> Any:
+    real = Bus.publish_order
+
+    async def store(self: OrderWriter, order: EvictionOrder, after: int) -> EvictionOrder:
+        try:
+            await real(self._bus, order, after)
+        except BusUnavailable as error:
+            return voided(order, Void(reason="not-acknowledged", message=str(error)))
+        return order
+
+    return patch.object(OrderWriter, "store", store)
+
+
+def _judged_once() -> Any:
+    real = Committer._judged
+
+    def judged(self: Committer, commit: CommitRequest, offer: Offer) -> Accepted | Void:
+        found = real(self, commit, offer)
+        return Accepted(found.order) if isinstance(found, Accepted) else found
+
+    return patch.object(Committer, "_judged", judged)
+
+
 def _no_limit() -> Any:
     return patch.object(ModeGuard, "too_large", lambda self, order: None)
 
@@ -214,6 +242,8 @@ MUTANTS = (
         "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 198
     ),
     Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 332),
+    Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 355),
+    Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 63),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 5),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 6),
     Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 5),

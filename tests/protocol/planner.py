@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import ControlState
+from makeway.bus.commit import NOTHING, CommitRequest, Offer, offered
+from makeway.bus.messages import Awaited, ControlState, NominationToClear, Void
+from makeway.bus.orders import OrderWriter
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode
+from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.judge import Accepted, draft
+from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
-from protocol.cluster import CLUSTER, Cluster
+from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
 from protocol.loop import Process
-from protocol.scheduler import Candidate, Question, priority, size
-from protocol.streams import Nats, SimulatedBus
+from protocol.scheduler import Candidate, Question, priority, size, victim_of
+from protocol.streams import SUBJECTS, Nats, SimulatedBus
 from protocol.world import World
 
 LEASE = "makeway-planner"
@@ -33,7 +42,8 @@ class Planner:
         self, world: World, cluster: Cluster, nats: Nats, process: Process, mode: Callable[[], Mode]
     ) -> None:
         self.world, self.cluster, self.nats, self.process = world, cluster, nats, process
-        bus = SimulatedBus(nats, process, "planner")
+        self.bus = bus = SimulatedBus(nats, process, "planner")
+        self.not_after = 12.0
         self.ledger = Ledger(self._stays)
         self.marks = Marks(lambda: world.loop.virtual)
         self.follower = OrderFollower(bus, self.ledger, _METRICS, process.now())
@@ -53,6 +63,24 @@ class Planner:
             now=process.now,
         )
         self.pods: dict[str, Pod] = {}
+        self.nominated = NominatedPods()
+        self.committer = Committer(
+            CommitterSettings(
+                cluster_uid=CLUSTER,
+                identity=process.identity,
+                subjects=SUBJECTS,
+                signatures=bus.signatures,
+                unsynced=lambda: "" if self.follower.synced else "the streams are not read",
+                pod=self._record,
+                now=process.now,
+            ),
+            judge=self._judge,
+            ledger=self.ledger,
+            writer=OrderWriter(bus, now=process.now, sleep=process.sleep),
+            metrics=_METRICS,
+        )
+        self.nominated.changed = self.committer.changed
+        self.follower.lost = self.committer.restore
         self.leading = Leading(world, cluster, process, LEASE)
 
     def start(self) -> None:
@@ -71,9 +99,11 @@ class Planner:
         if kind == "DELETED":
             self.pods.pop(pod.metadata.uid, None)
             self.marks.drop(pod)
+            self.nominated.drop(pod)
         else:
             self.pods[pod.metadata.uid] = pod
             self.marks.put(pod)
+            self.nominated.put(pod)
 
     def _stays(self, uid: str) -> bool:
         pod = self.pods.get(uid)
@@ -82,8 +112,12 @@ class Planner:
     def _serve(self) -> None:
         if self.leading.leads:
             self.nats.planners[self.process] = self._answer
+            self.nats.committers[self.process] = self.committer.handle
+            self.committer.leading = True
         else:
             self.nats.planners.pop(self.process, None)
+            if self.nats.committers.pop(self.process, None) is not None:
+                self.process.spawn(self.committer.stop())
 
     async def _propose(self) -> None:
         while True:
@@ -101,6 +135,50 @@ class Planner:
                     await self.process.sleep(2.0)
                 task.cancel()
 
+    # ------------------------------------------------------------------------------------ a commit
+
+    def _record(self, uid: str) -> Any:
+        pod = self.pods.get(uid)
+        return pod and SimpleNamespace(priority=priority(pod), scheduler_name=pod.spec.scheduler_name)
+
+    def _judge(self, commit: CommitRequest, offer: Offer, now: datetime) -> Accepted | Void:
+        """`makeway.planner.commit.judge`, with the small rules of this plan."""
+        uid = commit.preemptor.uid
+        pod = self.pods.get(uid)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            return Void(reason="preemptor-gone", message=uid)
+        in_flight = self.ledger.in_flight((), now, asking=uid)
+        victims, awaited = [], []
+        for name in (*commit.victims, *(one.uid for one in commit.awaited)):
+            other = self.pods.get(name)
+            if other is None or other.metadata.deletion_timestamp is not None:
+                continue
+            if name in in_flight:
+                awaited.append(Awaited(uid=name, order_id=in_flight[name]))
+            elif name not in commit.victims or priority(other) >= priority(pod):
+                return Void(reason="victim-spared", message=name)
+            else:
+                victims.append(victim_of(other))
+        if not victims and not awaited:
+            return Void(reason=NOTHING, message="they leave anyway")
+        order = replace(
+            draft(commit, offer.decision_id, self._record(uid), now),
+            not_after=now + timedelta(seconds=self.not_after),
+            victims=tuple(victims),
+            awaited=tuple(awaited),
+            nominations_to_clear=tuple(
+                NominationToClear(namespace=NAMESPACE, name=p.metadata.name, uid=u)
+                for u, node in sorted(self.nominated.nodes.items())
+                if node == commit.node and (p := self.pods.get(u)) and priority(p) < priority(pod)
+            ),
+        )
+        waits_for = "the nomination" if self.nominated.nodes.get(uid) != commit.node else ""
+        if busy := self.ledger.live_beside(uid, commit.order_id, now):
+            waits_for = busy
+        if not self.ledger.reserved().isdisjoint(one.order_id for one in awaited):
+            waits_for = "an order that it counts on"
+        return Accepted(order, waits_for)
+
     # -------------------------------------------------------------------------------------- a plan
 
     def _answer(self, question: Question, reply: Callable[[list[Candidate]], None]) -> None:
@@ -108,6 +186,16 @@ class Planner:
             return
         found = self._plan(question)
         self.world.loop.call_later(self.world.latency(), reply, found)
+
+    def _offer(self, uid: str, node: str, pods: Iterable[str]) -> str:
+        offer = Offer(
+            decision_id=f"dec-{uid}",
+            cluster_uid=CLUSTER,
+            preemptor_uid=uid,
+            at=self.process.now(),
+            pods=offered((node, one) for one in pods),
+        )
+        return self.bus.signatures.wrap(offer, self.bus.source, SUBJECTS.commit).decode()
 
     def _plan(self, question: Question) -> list[Candidate]:
         """The nodes on which the pod would fit without some pods of lower priority, best first."""
@@ -145,7 +233,8 @@ class Planner:
             }
             if used + size(pod) <= self.cluster.capacity[node] and (victims or awaited):
                 highest = max((priority(v) for v in victims), default=-1)
-                found = Candidate(node, tuple(v.metadata.uid for v in victims), awaited)
+                offer = self._offer(uid, node, (p.metadata.uid for p in [*victims, *removable]))
+                found = Candidate(node, tuple(v.metadata.uid for v in victims), awaited, offer)
                 ranked.append(((highest, len(victims), node), found))
         ranked.sort(key=lambda entry: entry[0])
         return [candidate for _, candidate in ranked[:2]]

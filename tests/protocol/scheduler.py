@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from makeway.bus import codec
+from makeway.bus.commit import CommitReply, CommitRequest
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.follow import Start
 from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID, JetStreamError, StoredMessage
 from makeway.bus.messages import (
+    API_VERSION,
     Awaited,
     EvictionOrder,
     Fence,
     LiveOrder,
     NominationToClear,
     Outcome,
+    PodRef,
     Preemptor,
     Victim,
 )
@@ -39,6 +45,8 @@ from protocol.world import UnansweredError, World
 
 LEASE = "makeway-scheduler"
 PLAN_TIMEOUT_SECONDS = 0.1
+STORE_WITHIN_SECONDS = 5.0
+ANSWERED_WITHIN_SECONDS = 2.0
 ENDED = ("failed", "expired", "refused", "cancelled")
 
 
@@ -73,6 +81,7 @@ class Candidate:
     node: str
     victims: tuple[str, ...]
     awaited: dict[str, str]
+    offer: str = ""
 
 
 def size(pod: Pod) -> int:
@@ -85,8 +94,21 @@ def priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
+def victim_of(pod: Pod) -> Victim:
+    """A pod as a victim of an order."""
+    return Victim(
+        namespace=NAMESPACE,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        node=pod.spec.node_name or "",
+        priority=priority(pod),
+        grace_period_seconds=pod.spec.termination_grace_period_seconds or 0,
+        rule="lower-priority",
+    )
+
+
 class Scheduler:
-    """One scheduler process."""
+    """One scheduler process. `commits`: the planner writes its orders."""
 
     def __init__(self, world: World, cluster: Cluster, nats: Nats, process: Process, table: Table) -> None:
         self.world, self.cluster, self.process, self.table = world, cluster, process, table
@@ -107,8 +129,11 @@ class Scheduler:
         self.epoch: int | None = None
         self.orders = 0
         self.not_after = 12.0
+        self.commits = False
         self.begun: list[Any] = []
         """Called with each order that is begun."""
+        self.answered: list[Any] = []
+        """Called with the answer to each commit."""
         self.leading = Leading(world, cluster, process, LEASE)
 
     def start(self) -> None:
@@ -408,25 +433,85 @@ class Scheduler:
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(uid)
 
+    async def _commit_by_planner(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
+        """Have the planner store the order: ask with the same id until it answers, or the time is over."""
+        uid, subject = pod.metadata.uid, SUBJECTS.pod_order(pod.metadata.uid)
+        last = await self._last(SUBJECTS.orders_stream, subject)
+        epoch, now = await self._fence(), self.now()
+        commit = CommitRequest(
+            api_version=API_VERSION,
+            order_id=order_id,
+            cluster_uid=CLUSTER,
+            bridge=f"makeway/scheduler/{self.process.identity}",
+            fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
+            offer=chosen.offer,
+            preemptor=PodRef(namespace=NAMESPACE, name=pod.metadata.name, uid=uid),
+            node=chosen.node,
+            node_uid=f"{chosen.node}-uid",
+            store_by=self._when(now + STORE_WITHIN_SECONDS),
+            after=last.sequence if last is not None else 0,
+            victims=chosen.victims,
+            awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
+        )
+        self.inflight.publishing(order_id, b"")
+        while self.now() < now + STORE_WITHIN_SECONDS + ANSWERED_WITHIN_SECONDS:
+            reply = await self._ask_for_order(codec.encode(commit))
+            if reply is None:
+                await self.process.sleep(0.2)
+                continue
+            if reply.order is None:
+                raise UnstoredError(f"void: {reply.void}")
+            self.inflight.commit(order_id, self._local(reply.order.not_after) + self.seconds["gateSlack"])
+            if (outcome := self.inflight.outcomes.get(order_id)) is not None:
+                self._apply_outcome(outcome)
+            return
+        raise UnstoredError("no planner has answered in time")
+
+    async def _ask_for_order(self, data: bytes) -> CommitReply | None:
+        """One request to all planners that lead; the first answer, None where none comes in time."""
+        answer: asyncio.Future[CommitReply] = self.world.loop.create_future()
+
+        async def handle(handler: Callable[[bytes], Any]) -> None:
+            reply = codec.decode_commit_reply(await handler(data))
+            for listener in self.answered:
+                listener(reply)
+            if not self.world.chance(self.world.faults.lose_answer, "answers lost"):
+                self.world.loop.call_later(self.world.latency(), heard, reply)
+
+        def heard(reply: CommitReply) -> None:
+            if not answer.done():
+                answer.set_result(reply)
+
+        def begin(planner: Process, handler: Callable[[bytes], Any]) -> None:
+            planner.spawn(handle(handler))
+
+        def send() -> None:
+            for planner, handler in tuple(self.nats.committers.items()):
+                if planner.alive and not self.world.is_cut(planner.name, "nats"):
+                    at = self.world.latency()
+                    self.world.loop.call_later(at, planner.call, begin, planner, handler)
+
+        try:
+            await self.world.request(self.process, "nats", send, 2.0)
+            async with asyncio.timeout(2.0):
+                found: CommitReply | None = await answer
+        except (TimeoutError, UnansweredError):
+            found = None
+        await self.process.run_on()
+        return found
+
     async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
         uid = pod.metadata.uid
+        if self.commits:
+            await self._commit_by_planner(pod, chosen, order_id)
+            return
         await self._await_nomination(uid, chosen.node)
         while not self.inflight.counts_on_stored(order_id):
             await self.process.sleep(self.seconds["countedOnPoll"])
         epoch = await self._fence()
         now = self.now()
         victims = tuple(
-            Victim(
-                namespace=NAMESPACE,
-                name=self.pods[v].metadata.name,
-                uid=v,
-                node=chosen.node,
-                priority=priority(self.pods[v]),
-                grace_period_seconds=self.pods[v].spec.termination_grace_period_seconds or 0,
-                rule="lower-priority",
-            )
-            for v in chosen.victims
-            if v in self.pods
+            replace(victim_of(self.pods[v]), node=chosen.node) for v in chosen.victims if v in self.pods
         )
         order = EvictionOrder(
             order_id=order_id,
@@ -562,7 +647,9 @@ class Scheduler:
             order = codec.unwrap_order(data)
         except Malformed:
             return
-        if order.preemptor is None or self.inflight.get(order.order_id) is not None:
+        if order.preemptor is None or order.void is not None:
+            return
+        if self.inflight.get(order.order_id) is not None:
             return
         pod = self.pods.get(order.preemptor.uid)
         if pod is None or pod.spec.node_name or subject != SUBJECTS.pod_order(order.preemptor.uid):
@@ -698,6 +785,6 @@ class Scheduler:
             self._take_outcome(outcome.data)
             return
         subject = SUBJECTS.pod_order(entry.uid)
-        if await self._last(SUBJECTS.orders_stream, subject) is None:
+        if entry.message and await self._last(SUBJECTS.orders_stream, subject) is None:
             self.note(f"publishes {entry.order_id} again")
             await self._store(subject, entry.order_id, 0, entry.message)

@@ -79,6 +79,7 @@ class Nats:
         self.taken: list[Callable[[str, Stored], None]] = []
         """Called with every message that is stored."""
         self.planners: dict[Process, Callable[..., None]] = {}
+        self.committers: dict[Process, Callable[[bytes], Any]] = {}
         self.repairs: dict[Process, Callable[[bytes], Any]] = {}
 
     def stream_of(self, subject: str) -> Stream:
@@ -264,7 +265,12 @@ class _Client:
                 self._process.identity,
             )
         stream = self._nats.streams[subject.rpartition(".")[2]]
-        last = stream.last_of.get(json.loads(payload)["last_by_subj"])
+        asked = json.loads(payload)
+        if "next_by_subj" in asked:
+            behind = (m for m in stream.messages if m.subject == asked["next_by_subj"])
+            last = next((m for m in behind if m.sequence >= asked["seq"]), None)
+        else:
+            last = stream.last_of.get(asked["last_by_subj"])
         if last is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
         time = last.time.isoformat().replace("+00:00", "Z")

@@ -117,7 +117,7 @@ async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> Non
     group = "one.two.v1.orders.group.u"
     control, elsewhere = "one.two.v1.control", "makeway.v1.control"
     forbidden = {
-        "planner": (order, group, outcome, elsewhere),
+        "planner": (group, outcome, elsewhere),
         "evictor": (order, group, quota, control),
         "scheduler": (quota, outcome, control),
         "nominator": (group, quota, outcome, control, "one.two.v1.plan.group"),

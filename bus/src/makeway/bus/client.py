@@ -50,6 +50,9 @@ _ASK_SECONDS = 1.0
 GROUPS_AT_ONCE = 64
 """Questions about groups in one planner's hands, of which one is planned at a time."""
 
+COMMITS_AT_ONCE = 512
+"""Commits in one planner's hands; most wait for their nominations to be seen."""
+
 _FORGERIES = 4
 """So many times an outcome is written where others that count for nothing are in its place."""
 
@@ -237,6 +240,12 @@ class Bus:
 
         return await self._serve(subject, "plan_request_failed", answer, at_once)
 
+    async def serve_commits(self, handler: QueueHandler) -> Responder:
+        """Answer commits; as `serve_group_plan`."""
+        return await self._serve(
+            self.subjects.commit, "commit_failed", lambda message: handler(message.data), COMMITS_AT_ONCE
+        )
+
     async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues; as `serve_plan`."""
         return await self._serve(
@@ -269,6 +278,10 @@ class Bus:
                 subject, request, timeout=timeout_seconds, headers=tracing.headers() or None
             )
         return answer.data
+
+    async def request_commit(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the planner to store an order; raises as `request_plan`."""
+        return await self._request_plan(self.subjects.commit, request, timeout_seconds)
 
     async def request_verified_plan(self, request: bytes, timeout_seconds: float) -> bytes:
         """Ask a shadow scheduler for a plan that its filters have verified; raises as `request_plan`."""
@@ -357,18 +370,11 @@ class Bus:
 
     async def publish_decision(self, record: DecisionRecord) -> Published:
         """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
-        about = record.preemptor_uid or record.decision_id
-        if record.kind == "quota":
-            subject = self.subjects.quota_decision(record.queue)
-        elif record.kind == "group":
-            subject = self.subjects.group_decision(about)
-        else:
-            subject = self.subjects.decision(about)
         answer = await publish(
             self.jetstream,
             "decision",
             stream=self.subjects.decisions_stream,
-            subject=subject,
+            subject=self.subjects.decision_of(record),
             message_id=record.decision_id,
             data=codec.wrap(record, self.source),
             expected_last_sequence=None,
@@ -448,30 +454,24 @@ class Bus:
     # ---------------------------------------------------------------------------------- reading
 
     async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a preemptor, live or not.
+        """The last order for a preemptor, live or not, or the void in its place.
 
         Raises:
             Malformed: it is not understood.
             BusUnavailable: it could not be read.
         """
-        subject = self.subjects.pod_order(preemptor_uid)
-        return await self._last(
-            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
-        )
+        return await self._last_order(self.subjects.pod_order(preemptor_uid), SigningKind.ORDER)
 
     async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a PodGroup, live or not; raises as `last_order`."""
-        subject = self.subjects.group_order(group_uid)
-        return await self._last(
-            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
-        )
+        """The last order for a PodGroup; as `last_order`."""
+        return await self._last_order(self.subjects.group_order(group_uid), SigningKind.ORDER)
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last quota order of a queue, given by its path, live or not; raises as `last_order`."""
-        subject = self.subjects.quota_order(queue)
-        return await self._last(
-            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.QUOTA_ORDER
-        )
+        """The last quota order of a queue, given by its path; as `last_order`."""
+        return await self._last_order(self.subjects.quota_order(queue), SigningKind.QUOTA_ORDER)
+
+    async def _last_order(self, subject: str, kind: SigningKind) -> Last[EvictionOrder] | Unverified | None:
+        return await self._last(self.subjects.orders_stream, subject, self.signatures.order, kind)
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
         """The outcome of an order, None while it is live; one whose signature does not hold is none.

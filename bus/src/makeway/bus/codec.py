@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from makeway.bus.commit import TYPE_OFFER, CommitReply, CommitRequest, Offer
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
@@ -50,8 +51,8 @@ _MAX_SHOWN: Final = 100
 JSON: Final = "application/json"
 SPEC_VERSION: Final = "1.0"
 
-StreamMessage = EvictionOrder | Begun | Outcome | DecisionRecord | ControlState | Comparison
-"""What travels in an envelope."""
+StreamMessage = EvictionOrder | Begun | Outcome | DecisionRecord | ControlState | Comparison | Offer
+"""What travels in an envelope; an offer in a plan reply, the others in streams."""
 
 _M = TypeVar("_M", bound=Message)
 
@@ -62,6 +63,7 @@ _TYPES: Final[dict[str, type[StreamMessage]]] = {
     TYPE_DECISION: DecisionRecord,
     TYPE_CONTROL: ControlState,
     TYPE_COMPARISON: Comparison,
+    TYPE_OFFER: Offer,
 }
 
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -85,6 +87,8 @@ _request_decoder: Final = msgspec.json.Decoder(PlanRequest)
 _reply_decoder: Final = msgspec.json.Decoder(PlanReply)
 _group_request_decoder: Final = msgspec.json.Decoder(GroupPlanRequest)
 _group_reply_decoder: Final = msgspec.json.Decoder(GroupPlanReply)
+_commit_decoder: Final = msgspec.json.Decoder(CommitRequest)
+_commit_reply_decoder: Final = msgspec.json.Decoder(CommitReply)
 _repair_decoder: Final = msgspec.json.Decoder(RepairProposal)
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
 _data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _TYPES.items()}
@@ -138,6 +142,24 @@ def decode_group_plan_reply(data: bytes) -> GroupPlanReply:
         Malformed: it was not understood.
     """
     return decode_versioned(data, _group_reply_decoder)
+
+
+def decode_commit(data: bytes) -> CommitRequest:
+    """Read a bridge's commit.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return decode_versioned(data, _commit_decoder)
+
+
+def decode_commit_reply(data: bytes) -> CommitReply:
+    """Read the planner's answer to a commit.
+
+    Raises:
+        Malformed: it was not understood.
+    """
+    return decode_versioned(data, _commit_reply_decoder)
 
 
 def decode_repair_proposal(data: bytes) -> RepairProposal:
@@ -270,6 +292,8 @@ def _headline(message: StreamMessage) -> tuple[str, str, datetime | None]:
             return message.decision_id, message.preemptor_uid, message.at
         case Comparison():
             return f"cmp-{message.decision_id}", message.preemptor.uid, message.at
+        case Offer():
+            return f"off-{message.decision_id}", message.preemptor_uid, message.at
         case ControlState():
             return f"ctl-{message.cluster_uid}-{message.revision}", "", None
 

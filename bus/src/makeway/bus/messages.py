@@ -262,7 +262,8 @@ class PlanRequest(Message, frozen=True):
     resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
     filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
     `refused_victims`: UIDs of pods whose deletion the API server lately refused for good for this
-    preemptor; they are not removable in this plan. `ignore_columns`: judge no node by its columns; every
+    preemptor; they are not removable in this plan. `commits`: a commit will ask for the order, so
+    the reply has an offer. `ignore_columns`: judge no node by its columns; every
     node of `nodes` with a removable pod comes back as `unmodelled`.
     """
 
@@ -282,6 +283,7 @@ class PlanRequest(Message, frozen=True):
     ahead: bool = False
     refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
     ignore_columns: bool = False
+    commits: bool = False
 
 
 class RepairProposal(Message, frozen=True):
@@ -335,7 +337,8 @@ class PlanReply(Message, frozen=True):
     modelled constraints need no victim, so that something only the scheduler's filters know stands
     in the way; `unmodelled_total` counts them before the list was cut. `sample`, with some refusals: one
     of the nodes that the columns rule out, another one with each request, with all that may be removed
-    there, so that the scheduler's own filters can be asked whether the refusal is right.
+    there, so that the scheduler's own filters can be asked whether the refusal is right. `offer`: what a
+    commit may name, for whoever asked with `commits`; see `makeway.bus.commit`.
     """
 
     api_version: Text
@@ -350,6 +353,7 @@ class PlanReply(Message, frozen=True):
     unmodelled_total: Int64 = 0
     refusal: Refusal | None = None
     sample: Candidate | None = None
+    offer: str = ""
 
 
 # ------------------------------------------------------------------------------- stream messages
@@ -404,7 +408,7 @@ class OrderMember(Message, frozen=True):
 
 
 class Void(Message, frozen=True):
-    """Why no order is stored under an id: a constant in kebab-case, and a sentence with the numbers."""
+    """Why no order is stored under an id: a constant, and a sentence with the numbers."""
 
     reason: Text
     message: Text

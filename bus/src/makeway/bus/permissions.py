@@ -55,11 +55,12 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     )
     return {
         "planner": Permissions(
-            purpose="answers plan requests, says what is in force, orders for lowered quotas",
+            purpose="answers plan requests, says what is in force, stores orders of pods and quotas",
             publish=(
                 subjects.probe,
                 subjects.control,
                 subjects.repairs,
+                f"{subjects.prefix}.v1.orders.pod.*",
                 f"{subjects.prefix}.v1.orders.quota.*",
                 subjects.decisions,
                 subjects.recordings,
@@ -80,6 +81,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 f"{inbox('planner')}.>",
                 subjects.plan,
                 subjects.plan_group,
+                subjects.commit,
                 subjects.queues,
                 subjects.status,
                 *passing(subjects, "planner").values(),

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeVar
 import structlog
 
 from makeway.bus import codec, metrics
+from makeway.bus.commit import Offer
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import KeyNotPublished, Malformed, MalformedReason
 from makeway.bus.messages import Begun, ControlState, EvictionOrder, Outcome
@@ -39,7 +40,7 @@ FAILURES: Final = frozenset(REASONS.values())
 FORGERIES: Final = FAILURES - {REASONS[SignatureVerdict.RETIRED_KEY]}
 """Those that no writer of this cluster brings about whose key was replaced a moment ago."""
 
-_M = TypeVar("_M", EvictionOrder, Begun, Outcome, ControlState)
+_M = TypeVar("_M", EvictionOrder, Begun, Outcome, ControlState, Offer)
 
 _log = structlog.get_logger()
 
@@ -68,7 +69,7 @@ class Signatures:
 
     def wrap(
         self,
-        message: EvictionOrder | Begun | Outcome | ControlState,
+        message: EvictionOrder | Begun | Outcome | ControlState | Offer,
         source: str,
         subject: str,
         *,
@@ -88,6 +89,10 @@ class Signatures:
     def order(self, data: bytes, subject: str) -> EvictionOrder:
         """Read an order from a subject; raises `Malformed`."""
         return self._verified(data, subject, EvictionOrder)
+
+    def offer(self, data: bytes, subject: str) -> Offer:
+        """Read an offer that came in a commit on a subject; raises `Malformed`."""
+        return self._verified(data, subject, Offer)
 
     def outcome(self, data: bytes, subject: str) -> Outcome:
         """Read an outcome from a subject; raises `Malformed`."""
@@ -165,11 +170,13 @@ class Signatures:
         _log.warning("signature_failed", kind=kind, reason=reason, id=codec.shown(envelope.id))
 
 
-def kind_of(message: EvictionOrder | Begun | Outcome | ControlState) -> SigningKind:
+def kind_of(message: EvictionOrder | Begun | Outcome | ControlState | Offer) -> SigningKind:
     """Return what a message is signed as."""
     match message:
         case EvictionOrder():
             return SigningKind.QUOTA_ORDER if message.kind == "quota" else SigningKind.ORDER
+        case Offer():  # the planner's, like the orders that come of it
+            return SigningKind.ORDER
         case Begun() | Outcome():  # the same writer
             return SigningKind.OUTCOME
         case ControlState():

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import NewType
 
-from makeway.bus.messages import EvictionOrder
+from makeway.bus.messages import DecisionRecord, EvictionOrder
 
 OrderId = NewType("OrderId", str)
 PodUid = NewType("PodUid", str)
@@ -82,6 +82,7 @@ class Subjects:
         self.prefix = prefix
         self.plan = f"{prefix}.v1.plan"
         self.plan_group = f"{prefix}.v1.plan.group"
+        self.commit = f"{prefix}.v1.commit"
         self.verify = f"{prefix}.v1.verify"
         self.control = f"{prefix}.v1.control"
         self.probe = f"{prefix}.v1.probe"
@@ -159,6 +160,13 @@ class Subjects:
     def quota_decision(self, queue: str) -> str:
         """The subject of decision records about one queue, given by its path."""
         return f"{self.prefix}.v1.decisions.quota.{queue_hash(queue)}"
+
+    def decision_of(self, record: DecisionRecord) -> str:
+        """The subject of a decision record."""
+        if record.kind == "quota":
+            return self.quota_decision(record.queue)
+        about = record.preemptor_uid or record.decision_id
+        return self.group_decision(about) if record.kind == "group" else self.decision(about)
 
     def comparison(self, preemptor_uid: str) -> str:
         """The subject of comparisons about one preemptor; in the decisions' stream, as all `comparisons`."""

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from makeway.bus import codec, quarantine, streams
+from makeway.bus.commit import CommitReply, CommitRequest, Offer
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
@@ -51,6 +52,9 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
     "plan-reply": PlanReply,
     "group-plan-request": GroupPlanRequest,
     "group-plan-reply": GroupPlanReply,
+    "commit": CommitRequest,
+    "commit-reply": CommitReply,
+    "offer": Offer,
     "order": EvictionOrder,
     "begun": Begun,
     "outcome": Outcome,
@@ -63,7 +67,7 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
 }
 """Every kind of message and the struct that defines it."""
 
-NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal")
+NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal", "offer", "commit", "commit-reply")
 """Kinds that the scheduler neither reads nor writes."""
 
 GO_CONSTANTS: Final = {
@@ -181,6 +185,17 @@ def asyncapi() -> dict[str, Any]:
                 "description": "The reply subject of the question.",
                 "messages": {"groupPlanReply": _ref("messages", "groupPlanReply")},
             },
+            "commits": _channel(
+                subjects.commit,
+                "Bridges' questions to the leading planner to store an order; every planner has one answer.",
+                {},
+                ["commit"],
+            ),
+            "commitReply": {
+                "address": None,
+                "description": "The reply subject of the question.",
+                "messages": {"commitReply": _ref("messages", "commitReply")},
+            },
             "podOrders": _channel(
                 f"{subjects.prefix}.v1.orders.pod.{{preemptorUid}}",
                 "Eviction orders of a pod. One is live at a time: published with "
@@ -294,6 +309,12 @@ def asyncapi() -> dict[str, Any]:
                 "summary": "The scheduler plugin asks which pods would make room for a pod group.",
                 "reply": {"channel": _channel_ref("groupPlanReply")},
             },
+            "askForOrder": {
+                "action": "send",
+                "channel": _channel_ref("commits"),
+                "summary": "The nominator asks for an order to be stored for a pod that it has nominated.",
+                "reply": {"channel": _channel_ref("commitReply")},
+            },
             "commitPodOrder": _send("podOrders", "The scheduler plugin commits an order."),
             "commitGroupOrder": _send("groupOrders", "The scheduler plugin commits an order for a PodGroup."),
             "commitQuotaOrder": _send("quotaOrders", "The planner commits an order."),
@@ -324,6 +345,8 @@ def asyncapi() -> dict[str, Any]:
                 "planReply": _bare("plan-reply", "Plan reply"),
                 "groupPlanRequest": _bare("group-plan-request", "Group plan request"),
                 "groupPlanReply": _bare("group-plan-reply", "Group plan reply"),
+                "commit": _bare("commit", "Commit"),
+                "commitReply": _bare("commit-reply", "Commit reply"),
                 "repairProposal": _bare("repair-proposal", "Repair proposal"),
                 "order": _event("order", "Eviction order", TYPE_ORDER),
                 "begun": _event("begun", "Begun", TYPE_BEGUN),

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus import codec
+from makeway.bus.commit import CommitReply, CommitRequest, Offer, offered
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.envelope import Envelope
@@ -56,6 +57,7 @@ from makeway.bus.messages import (
     Placement,
     PlanReply,
     PlanRequest,
+    PodRef,
     Preemptor,
     PricedDomain,
     Profile,
@@ -94,6 +96,7 @@ _REQUEST: Final = "req-01kg9w8000xxxxxxxxxxxxxxxx"
 _PLANNER: Final = "planner-0_1_3f2a9c10"
 _EVICTOR: Final = "evictor-0_1_77b0aa42"
 _SCHEDULER: Final = "control-plane-1_1_a0b1c2d3"
+_NOMINATOR: Final = "makeway/nominator/nominator-0_1_9a8b7c6d"
 
 _CLOSED: Final = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="r1")
 _POD: Final = msgspec.Raw(
@@ -296,6 +299,38 @@ _ORDER_FULL: Final = EvictionOrder(
 )
 _ORDER_VOID: Final = msgspec.structs.replace(
     _ORDER_MINIMAL, queue="root.shop", not_after=_AT, void=Void(reason="late", message=_ODD_TEXT)
+)
+_OFFER_MINIMAL: Final = Offer(decision_id=_DECISION, cluster_uid=_CLUSTER, preemptor_uid=_URGENT, at=_AT)
+_OFFER_FULL: Final = msgspec.structs.replace(
+    _OFFER_MINIMAL,
+    pods=offered([("node-1", _BATCH_A), ("node-1", _BATCH_B)]),
+    daemonset_node="node-1",
+    unfit_since=_AT,
+)
+_COMMIT_MINIMAL: Final = CommitRequest(
+    api_version=API_VERSION,
+    order_id=_ORDER,
+    cluster_uid=_CLUSTER,
+    bridge=_NOMINATOR,
+    fence=Fence(kind="lease", name="makeway-nominator", namespace="makeway-system", epoch=3),
+    offer="{}",
+    preemptor=PodRef(namespace="shop", name="urgent", uid=_URGENT),
+    node="node-1",
+    node_uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c0ff",
+    store_by=_LATER + timedelta(seconds=5),
+)
+_COMMIT_FULL: Final = msgspec.structs.replace(
+    _COMMIT_MINIMAL, after=17, victims=(_BATCH_A,), awaited=(_AWAITED, _TERMINATING)
+)
+_COMMIT_STORED: Final = CommitReply(
+    api_version=API_VERSION, order_id=_ORDER, planner=_PLANNER, status="stored", order=_ORDER_FULL
+)
+_COMMIT_VOID: Final = CommitReply(
+    api_version=API_VERSION,
+    order_id=_ORDER,
+    planner=_PLANNER,
+    status="void",
+    void=Void(reason="preemptor-gone", message=_ODD_TEXT),
 )
 _ORDER_GROUP: Final = EvictionOrder(
     order_id=_ORDER,
@@ -740,6 +775,12 @@ MESSAGES: Final[Mapping[str, Message]] = {
     "order.full": _ORDER_FULL,
     "order.group": _ORDER_GROUP,
     "order.void": _ORDER_VOID,
+    "commit.minimal": _COMMIT_MINIMAL,
+    "commit.full": _COMMIT_FULL,
+    "commit-reply.stored": _COMMIT_STORED,
+    "commit-reply.void": _COMMIT_VOID,
+    "offer.minimal": _OFFER_MINIMAL,
+    "offer.full": _OFFER_FULL,
     "begun.minimal": _BEGUN_MINIMAL,
     "begun.full": _BEGUN_FULL,
     "outcome.minimal": _OUTCOME_MINIMAL,

@@ -111,6 +111,12 @@ class PlannerMetrics:
             buckets=_VICTIMS,
             registry=registry,
         )
+        self.commits = Counter(
+            "makeway_planner_commits",
+            "Orders that bridges asked for. result: stored, void (there is no such order).",
+            ["result"],
+            registry=registry,
+        )
         self.recordings = Counter(
             "makeway_planner_recordings",
             "Recordings for `makeway replay` that ended. result: complete, failed (NATS took no part), "

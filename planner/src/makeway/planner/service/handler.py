@@ -11,7 +11,8 @@ import msgspec
 import structlog
 
 from makeway.bus import codec, tracing
-from makeway.bus.errors import Malformed
+from makeway.bus.commit import Offer, offered
+from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id
 from makeway.bus.messages import PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
@@ -44,6 +45,7 @@ class Planner:
     `requests`: the checks that every request goes through, shared with those about groups.
     `observe` is told of every decision of mode observe, before the scheduler is.
     `hold_back` leaves out of a plan what goes on with a preemption loop, and what waits for a node.
+    `seal` writes the offer of a plan whose order is asked for by a commit; raises BusError.
     `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
@@ -58,6 +60,7 @@ class Planner:
         behind: Callable[[Mapping[str, int]], bool],
         observe: Callable[[Decision], None] = lambda _: None,
         hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
+        seal: Callable[[Offer], str] = lambda _: "",
     ) -> None:
         self._requests = requests
         self._facts = requests.facts
@@ -70,6 +73,7 @@ class Planner:
         self._behind = behind
         self._observe = observe
         self._hold_back = hold_back
+        self._seal = seal
         self._stale_refusals = StaleRefusals()
         self._first_failures = FirstFailures()
 
@@ -146,12 +150,35 @@ class Planner:
             decision_id=decision.decision_id,
             policy_revision=self._snapshot.exemptions.revision,
         )
+        if request.commits and isinstance(result, Plan):
+            reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))
         self._decisions.put(decision)
         if request.mode == "observe":
             self._observe(decision)
         self._count(result, seconds)
         self._log(decision, reply)
         return codec.encode(reply)
+
+    def _offer(self, decision: Decision, plan: Plan) -> str:
+        """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
+        question = decision.question
+        offer = Offer(
+            decision_id=decision.decision_id,
+            cluster_uid=self._facts.cluster_uid,
+            preemptor_uid=question.preemptor.uid,
+            at=decision.at,
+            pods=offered(
+                (candidate.node, one.pod.uid)
+                for candidate in (*plan.candidates, *plan.unmodelled)
+                for one in candidate.removable
+            ),
+            daemonset_node=question.daemonset_node,
+            unfit_since=question.unfit_since if question.daemonset_node else None,
+        )
+        try:
+            return self._seal(offer)
+        except BusError as error:
+            raise NotPlannedError("notSynced", "NotSigned", str(error)) from error
 
     def _unless_not_now(
         self, request: PlanRequest, question: Question, plan: Plan, now: datetime

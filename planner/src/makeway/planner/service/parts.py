@@ -16,6 +16,8 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import ControlState
 from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode
+from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop, OwnOrders
 from makeway.planner.observe.past import ShortPast
@@ -34,6 +36,7 @@ from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.group_handler import GroupPlanner
 from makeway.planner.service.handler import Planner
+from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import by_namespace
@@ -90,6 +93,7 @@ class ClusterState:
     observing: ObserveLoop
     coming: ComingNodes
     watch: Watch
+    nominated: NominatedPods
     in_flight: OrderFollower
     configuration: Configuration
 
@@ -134,6 +138,7 @@ class DecisionParts:
     """What answers, orders and tells, from what is seen."""
 
     planner: Planner
+    committer: Committer
     group_planner: GroupPlanner
     repairing: RepairProposer
     quotas: QuotaLoop
@@ -209,6 +214,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     configuration.brake.subscribe(enforce)
     follow_queues(configuration.queues, snapshot)
     coming = ComingNodes()
+    nominated = NominatedPods()
     seen = ClusterState(
         metrics=metrics,
         ledger=ledger,
@@ -226,10 +232,11 @@ def _seen(context: PlannerContext) -> ClusterState:
             snapshot,
             metrics,
             context.cluster_uid,
-            pods=(marks, observing),
+            pods=(marks, observing, nominated),
             classes=(warnings, tolerations),
             coming=coming,
         ),
+        nominated=nominated,
         in_flight=OrderFollower(
             bus,
             ledger,
@@ -283,6 +290,24 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
         unsynced=seen.unsynced,
         brake=lambda: configuration.brake.current,
     )
+    committer = Committer(
+        CommitterSettings(
+            cluster_uid=cluster_uid,
+            identity=context.identity,
+            subjects=bus.subjects,
+            signatures=bus.signatures,
+            unsynced=seen.unsynced,
+            pod=seen.snapshot.pods.get,
+        ),
+        judge=CommitJudge(
+            seen.snapshot, seen.ledger, configuration, seen.nominated.nodes, context.mode
+        ).judge,
+        ledger=seen.ledger,
+        writer=OrderWriter(bus),
+        metrics=seen.metrics,
+    )
+    seen.nominated.changed = committer.changed
+    seen.in_flight.lost = committer.restore
     return DecisionParts(
         planner=Planner(
             requests,
@@ -293,7 +318,9 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
             behind=seen.watch.behind,
             observe=seen.observing.expect,
             hold_back=seen.hold_back,
+            seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
         ),
+        committer=committer,
         group_planner=GroupPlanner(
             requests,
             snapshot=seen.snapshot,

@@ -121,12 +121,14 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     try:
         services.append(await bus.serve_plan(deciding.planner.handle))
         services.append(await bus.serve_group_plan(deciding.group_planner.handle))
+        services.append(await bus.serve_commits(deciding.committer.handle))
         services.append(await bus.serve_queues(deciding.queue_answers.handle))
     except BusUnavailable as error:
         await _unsubscribe(services)
         raise StepDown(str(error)) from error
     seen.metrics.leading.set(1)
     parts.status.leading = True
+    deciding.committer.leading = True
     seen.observing.following = True
     seen.configuration.begin_telling()
     seen.class_warnings.begin()
@@ -144,6 +146,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
         seen.observing.following = False
         seen.metrics.leading.set(0)
         parts.status.leading = False
+        await deciding.committer.stop()
         await _unsubscribe(services)
 
 

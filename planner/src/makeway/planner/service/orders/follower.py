@@ -12,7 +12,7 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start, StreamMessage
-from makeway.bus.messages import LONGEST_NOT_AFTER, Outcome
+from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome
 from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.signatures import FAILURES
 from makeway.planner.metrics import PlannerMetrics
@@ -38,7 +38,7 @@ def _nothing(*_: object) -> None:
 class OrderFollower:
     """Two followers that keep a ledger, and a third that quarantines what they cannot read.
 
-    `orders_read`: called whenever all orders have been read. `ended`: told of each outcome, once.
+    `orders_read`: called whenever all orders have been read. `ended`: called with each outcome, once.
     """
 
     def __init__(
@@ -54,6 +54,8 @@ class OrderFollower:
         self._bus = bus
         self._told_orders_read = orders_read
         self._told_ended = ended
+        self.lost: Callable[[list[EvictionOrder]], None] = _nothing
+        """Called with the live orders when their stream was made anew."""
         self._ledger = ledger
         self._metrics = metrics
         self._began = now
@@ -76,7 +78,7 @@ class OrderFollower:
             start=self._start,
             caught_up=self._orders_read,
             at_end=self._read_orders,
-            restarted=self._ledger.forget_live,
+            restarted=lambda: self.lost(self._ledger.forget_live()),
         )
         await self._each(messages, "orders", self._ordered)
 

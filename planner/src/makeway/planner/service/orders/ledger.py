@@ -79,6 +79,7 @@ class Ledger:
         self._staying = staying
         self._settled: dict[str, str] = {}
         self._live: dict[str, _Live] = {}
+        self._reserved: set[str] = set()
         self._ended: dict[str, _Ended] = {}
         self._lately: deque[_Ended] = deque()
         self._named: dict[str, datetime] = {}
@@ -89,6 +90,7 @@ class Ledger:
 
     def ordered(self, order: EvictionOrder) -> None:
         """Take note of an order; one whose outcome was read first stays ended."""
+        self._reserved.discard(order.order_id)
         self._name((victim.uid for victim in order.victims), order.not_after)
         ended = self._ended.get(order.order_id)
         if ended is not None:
@@ -97,6 +99,28 @@ class Ledger:
             victims = tuple(victim.uid for victim in order.victims)
             until = order.not_after + PAST_DEADLINE
             self._live[order.order_id] = _Live(order, order.preemptor_uid, victims, until)
+
+    def reserve(self, order: EvictionOrder) -> None:
+        """Take note of an order that is about to be stored; it counts as live, until it is withdrawn."""
+        known = order.order_id in self._ended or order.order_id in self._live
+        if not known or order.order_id in self._reserved:
+            self.ordered(order)
+            self._reserved.add(order.order_id)
+
+    def withdraw(self, order_id: str) -> None:
+        """Forget an order that was not stored; one that was read from the stream stays."""
+        if order_id in self._reserved:
+            self._reserved.discard(order_id)
+            self._live.pop(order_id, None)
+
+    def reserved(self) -> frozenset[str]:
+        """Return the ids of the orders that are about to be stored."""
+        return frozenset(self._reserved)
+
+    def live_beside(self, uid: str, order_id: str, now: datetime) -> str:
+        """Return the id of another live order for a pod or PodGroup; empty for none. O(orders)."""
+        self._forget(now)
+        return next((id_ for id_, one in self._live.items() if one.preemptor == uid and id_ != order_id), "")
 
     def ended(self, outcome: Outcome) -> bool:
         """Take note of an outcome: its pods are gone, leaving, or stay. Report whether it is new."""
@@ -114,9 +138,11 @@ class Ledger:
         self._lately.append(ended)
         return new
 
-    def forget_live(self) -> None:
-        """Forget the live orders: their stream was made anew, and those that it holds are read again."""
-        self._live.clear()
+    def forget_live(self) -> list[EvictionOrder]:
+        """Forget the live orders, and return them: their stream was made anew, and is read again."""
+        lost = [one.order for id_, one in self._live.items() if id_ not in self._reserved]
+        self._live = {id_: one for id_, one in self._live.items() if id_ in self._reserved}
+        return lost
 
     def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
@@ -179,8 +205,12 @@ class Ledger:
 
         `told`: as of `in_flight`. The limit is that of the policy in force.
         """
-        if not plan.needs_order:
-            return None
+        return self.over_limit(asking, told, snapshot, now) if plan.needs_order else None
+
+    def over_limit(
+        self, asking: Asker, told: Iterable[LiveOrder], snapshot: Snapshot, now: datetime
+    ) -> NotNow | None:
+        """Return why a preemptor may not have an order now; as `limit`."""
         held = self.held(told, snapshot.pods, now, asking=asking.uid)
         most = most_orders(snapshot.exemptions.policy.limits)
         others_wait = self._waiting.beside(asking.namespace, snapshot.pods, now)
@@ -225,6 +255,7 @@ class Ledger:
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
             del self._live[order_id]
+            self._reserved.discard(order_id)
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
             order_id = next(iter(self._ended))
             for uid in self._ended.pop(order_id).removed:

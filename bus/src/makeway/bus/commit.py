@@ -1,0 +1,114 @@
+"""Question and answer about an order: a bridge asks the planner to store one for a pod that it has nominated.
+
+Bare JSON like a plan request and reply, under the same version. A bridge is what asks for plans: the
+nominator. An `Offer` travels in a plan reply as the text of an envelope, and is in the commit as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from makeway.bus.messages import (
+    UNIQUE,
+    Awaited,
+    Count,
+    EvictionOrder,
+    Fence,
+    Message,
+    PodRef,
+    Text,
+    Time,
+    Token,
+    Void,
+)
+
+TYPE_OFFER: Final = "dev.makeway.offer.v1"
+
+MOST_VICTIMS: Final = 4000
+"""Victims that a commit may name; a plan names no more."""
+
+_DIGEST_BYTES: Final = 8
+
+NOTHING: Final = "nothing-to-order"
+"""Reason of a void: the pods whose room is wanted leave anyway."""
+
+SUPERSEDED: Final = "superseded"
+"""Reason of a void that is not stored: another message came behind the one that the commit names."""
+
+CommitStatus = Literal["stored", "void"]
+
+
+class Offer(Message, frozen=True):
+    """What a plan offers its preemptor for eviction, signed by the planner, so that a later leader knows.
+
+    `pods`: a digest of each removable pod with the node that it is offered for; see `offered`.
+    `daemonset_node`, `unfit_since`: as the plan took them, for a pod of a DaemonSet.
+    """
+
+    decision_id: Token
+    cluster_uid: Text
+    preemptor_uid: Token
+    at: Time
+    pods: str = ""
+    daemonset_node: str = ""
+    unfit_since: Time | None = None
+
+    def lacks(self, node: str, uids: Iterable[str]) -> str:
+        """Return the first of some pods that was not offered for a node; empty where all were."""
+        known = bytes.fromhex(self.pods)
+        digests = {known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES)}
+        return next((uid for uid in uids if _digest(node, uid) not in digests), "")
+
+
+def offered(pods: Iterable[tuple[str, str]]) -> str:
+    """Write pods as `Offer.pods` has them; `pods`: each with the node that it is offered for, and its UID."""
+    return b"".join(_digest(node, uid) for node, uid in dict.fromkeys(pods)).hex()
+
+
+def _digest(node: str, uid: str) -> bytes:
+    return hashlib.sha256(f"{node}/{uid}".encode()).digest()[:_DIGEST_BYTES]
+
+
+class CommitRequest(Message, frozen=True):
+    """A bridge's question: store the order for this pod, which it nominates to this node.
+
+    Asked again with the same `order_id` until it is answered; every planner gives the same answer. `bridge`:
+    who asks, as the order's writer. `offer`: the plan's. `after`: the sequence of the pod's last order in its
+    stream, as the bridge has read it before it asked for the plan; 0 for none. `victims` (UIDs) and
+    `awaited`: of the candidate that was chosen. `fence`: the bridge's own. After `store_by` nothing is
+    stored.
+    """
+
+    api_version: Text
+    order_id: Token
+    cluster_uid: Text
+    bridge: Text
+    fence: Fence
+    offer: Text
+    preemptor: PodRef
+    node: Text
+    node_uid: Text
+    store_by: Time
+    after: Count = 0
+    victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)] = ()
+    awaited: Annotated[
+        tuple[Awaited, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)
+    ] = ()
+
+
+class CommitReply(Message, frozen=True):
+    """What became of a commit.
+
+    `stored`: `order` is in its stream. `void`: there is no order of this id and never will be, and why.
+    """
+
+    api_version: Text
+    order_id: Text
+    planner: Text
+    status: CommitStatus
+    order: EvictionOrder | None = None
+    void: Void | None = None

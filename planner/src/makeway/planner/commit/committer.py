@@ -1,0 +1,243 @@
+"""Answering commits: each is judged on receipt and again right before its order is stored.
+
+A commit counts as a live order from its receipt. It waits until the planner's own watch shows the nomination,
+no later than its `store_by`. What is stored is the answer, a void too; so a commit that is asked twice, or
+of two planners, has one answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+import structlog
+from msgspec import structs
+
+from makeway.bus import codec
+from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
+from makeway.bus.errors import BusError, BusUnavailable, Malformed
+from makeway.bus.messages import API_VERSION, EvictionOrder, Void
+from makeway.bus.orders import LATE, OrderWriter, voided
+from makeway.bus.signatures import Signatures
+from makeway.bus.subjects import Subjects
+from makeway.planner.commit.judge import Accepted, draft, refused_by_itself
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.snapshot.records import PodRecord
+from makeway.runtime.failpoints import failpoint
+
+STORED_WITHIN: Final = timedelta(seconds=5)
+"""How long an order may take to be stored again."""
+
+LOOKS_AGAIN_SECONDS: Final = 0.25
+"""How long a commit waits for a change of the nominations before it is judged again all the same."""
+
+_log = structlog.get_logger()
+
+
+class CommitLedger(Protocol):
+    """What is used of the ledger."""
+
+    def ordered(self, order: EvictionOrder) -> None:
+        """Take note of an order that is stored."""
+
+    def reserve(self, order: EvictionOrder) -> None:
+        """Take note of an order that is about to be stored."""
+
+    def withdraw(self, order_id: str) -> None:
+        """Forget an order that was not stored."""
+
+    def live_beside(self, uid: str, order_id: str, now: datetime) -> str:
+        """Return the id of another live order for a pod; empty for none."""
+
+
+Judge = Callable[[CommitRequest, Offer, datetime], Accepted | Void]
+"""Judges a commit by what the planner sees at this moment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitterSettings:
+    """What does not change while the process lives.
+
+    `unsynced()`: why nothing can be judged yet. `pod(uid)`: as the snapshot has it. `now()`: the time, UTC.
+    """
+
+    cluster_uid: str
+    identity: str
+    subjects: Subjects
+    signatures: Signatures
+    unsynced: Callable[[], str]
+    pod: Callable[[str], PodRecord | None]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+class Committer:
+    """One planner's. `changed` is to be called when a nomination has changed."""
+
+    def __init__(
+        self,
+        settings: CommitterSettings,
+        *,
+        judge: Judge,
+        ledger: CommitLedger,
+        writer: OrderWriter,
+        metrics: PlannerMetrics,
+    ) -> None:
+        self._settings = settings
+        self._judge = judge
+        self._ledger = ledger
+        self._writer = writer
+        self._metrics = metrics
+        self._changed = asyncio.Event()
+        self._under_way: dict[str, asyncio.Task[CommitReply]] = {}
+        self._restoring: set[asyncio.Task[None]] = set()
+        self.leading = False
+        """Whether this planner leads; set by the process, and no longer after `stop`."""
+
+    def changed(self) -> None:
+        """Judge again what waits."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def handle(self, data: bytes) -> bytes:
+        """Answer one commit; asked again meanwhile, both have one answer.
+
+        Raises:
+            BusError: the request is not understood, or nothing can be stored; then there is no answer.
+        """
+        commit = codec.decode_commit(data)
+        task = self._under_way.get(commit.order_id)
+        if task is None:
+            task = asyncio.create_task(self._commit(commit), name="commit")
+            self._under_way[commit.order_id] = task
+            task.add_done_callback(lambda _: self._under_way.pop(commit.order_id, None))
+        return codec.encode(await asyncio.shield(task))
+
+    def restore(self, lost: list[EvictionOrder]) -> None:
+        """Have live orders stored again that a stream which was made anew has lost; only while this leads.
+
+        Each has its id and its time still, so it is carried out once. Orders of other writers are theirs.
+        """
+        if not self.leading:
+            return
+        now = self._settings.now()
+        for order in lost:
+            if order.store_by is not None and now < order.not_after:
+                task = asyncio.create_task(self._restore(order), name="restore")
+                self._restoring.add(task)
+                task.add_done_callback(self._restoring.discard)
+
+    async def _restore(self, order: EvictionOrder) -> None:
+        again = structs.replace(order, store_by=self._settings.now() + STORED_WITHIN)
+        try:
+            stored = await self._writer.store(again, 0)
+        except BusError as error:
+            _log.warning("order_not_stored_again", order_id=order.order_id, reason=str(error))
+        else:
+            _log.warning("order_stored_again", order_id=order.order_id, stored=stored == again)
+
+    async def stop(self) -> None:
+        """End what is under way, as it is: the lead is lost, and another planner answers."""
+        self.leading = False
+        tasks = (*self._under_way.values(), *self._restoring)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _commit(self, commit: CommitRequest) -> CommitReply:
+        settings, now = self._settings, self._settings.now()
+        try:
+            offer = settings.signatures.offer(commit.offer.encode(), settings.subjects.commit)
+        except Malformed as error:
+            return self._void(commit, Void(reason="not-offered", message=str(error)))
+        if (why := refused_by_itself(commit, offer, settings.cluster_uid, now)) is not None:
+            return self._void(commit, why)
+        try:
+            verdict = self._judged(commit, offer)
+            await failpoint("planner.commit-received")
+            subject = settings.subjects.pod_order(commit.preemptor.uid)
+            with contextlib.suppress(BusUnavailable):
+                if (first := await self._writer.first(subject, commit.after)) is not None:
+                    return self._answered(commit, first)
+            while isinstance(verdict := self._judged(commit, offer), Accepted) and verdict.waits_for:
+                left = (commit.store_by - settings.now()).total_seconds()
+                if left <= 0:
+                    verdict = Void(reason=LATE, message=f"not seen in time: {verdict.waits_for}")
+                    break
+                await self._next_change(left)
+            if isinstance(verdict, Accepted):
+                order = verdict.order
+            elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
+                # A void would be stored over it.
+                return self._void(
+                    commit, structs.replace(verdict, message=f"{verdict.message}; {live} lives")
+                )
+            else:
+                made = draft(commit, offer.decision_id, settings.pod(commit.preemptor.uid), settings.now())
+                order = voided(made, verdict)
+            # Judged just now: nothing was awaited since.
+            answer = await self._writer.store(order, commit.after)
+            await failpoint("planner.order-stored")
+            return self._answered(commit, answer)
+        finally:
+            self._ledger.withdraw(commit.order_id)
+
+    def _judged(self, commit: CommitRequest, offer: Offer) -> Accepted | Void:
+        """Judge a commit, and reserve what it comes to."""
+        if missing := self._settings.unsynced():
+            made = draft(commit, offer.decision_id, None, self._settings.now())
+            return Accepted(made, missing)
+        verdict = self._judge(commit, offer, self._settings.now())
+        if isinstance(verdict, Accepted):
+            self._ledger.reserve(verdict.order)
+        else:
+            self._ledger.withdraw(commit.order_id)
+        return verdict
+
+    async def _next_change(self, left: float) -> None:
+        changed = self._changed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left, LOOKS_AGAIN_SECONDS)):
+                await changed.wait()
+
+    def _answered(self, commit: CommitRequest, stored: EvictionOrder) -> CommitReply:
+        """Return the answer that what is stored behind the commit's message is."""
+        if stored.order_id != commit.order_id:
+            return self._void(
+                commit, Void(reason=SUPERSEDED, message=f"order {stored.order_id} was stored before it")
+            )
+        if stored.void is not None:
+            return self._void(commit, stored.void)
+        self._ledger.ordered(stored)
+        self._metrics.commits.labels("stored").inc()
+        _log.info(
+            "order_committed",
+            order_id=stored.order_id,
+            decision_id=stored.decision_id,
+            pod=f"{commit.preemptor.namespace}/{commit.preemptor.name}",
+            pod_uid=commit.preemptor.uid,
+            node=stored.node,
+            victims=len(stored.victims),
+            awaited=len(stored.awaited),
+        )
+        return self._reply(commit, order=stored)
+
+    def _void(self, commit: CommitRequest, why: Void) -> CommitReply:
+        self._metrics.commits.labels("void").inc()
+        _log.info("order_voided", order_id=commit.order_id, reason=why.reason, message=why.message)
+        return self._reply(commit, void=why)
+
+    def _reply(
+        self, commit: CommitRequest, *, order: EvictionOrder | None = None, void: Void | None = None
+    ) -> CommitReply:
+        return CommitReply(
+            api_version=API_VERSION,
+            order_id=commit.order_id,
+            planner=self._settings.identity,
+            status="stored" if order is not None else "void",
+            order=order,
+            void=void,
+        )

@@ -1,0 +1,298 @@
+"""May this order be stored? By the snapshot and the same rules as a plan. Pure.
+
+A bridge names a pod, a node and victims, and none of it is believed: the victims have to be among those that
+a plan offered, and removable for this pod by the rules as they are now. What the order says of pods comes
+from the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from makeway.bus.commit import NOTHING, CommitRequest, Offer
+from makeway.bus.messages import (
+    MOST_NOMINATIONS,
+    Awaited,
+    EvictionOrder,
+    NodeSelection,
+    NominationToClear,
+    Preemptor,
+    Victim,
+    Void,
+)
+from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.mode import Mode
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
+from makeway.planner.plan.terminating import overdue_at
+from makeway.planner.plan.unfiltered import answer
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+ORDER_LIFE: Final = timedelta(seconds=60)
+"""How long after an order was written its effects may begin."""
+
+LONGEST_WAIT: Final = timedelta(seconds=30)
+"""How far ahead of the planner's clock a commit's `store_by` may be."""
+
+UNKNOWN_SCHEDULER: Final = "unknown"
+"""In a void for a pod that the planner does not see."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What a commit is judged by besides the snapshot.
+
+    `now`: the time, UTC. `mode`: for the preemptor's namespace.
+    `in_flight`: the pods that other preemptors' live orders remove,
+    each with its order; `unstored`: those orders that are not stored yet. `leaving`: victims that have left
+    so lately that budgets may not show it. `nominated`: nodes of nominated pods, by UID. `busy`: another live
+    order of the same preemptor. `limit`: why it may have no order now.
+    """
+
+    now: datetime
+    mode: Mode
+    brake: Brake = RELEASED
+    in_flight: Mapping[str, str] = field(default_factory=dict)
+    unstored: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+    nominated: Mapping[str, str] = field(default_factory=dict)
+    busy: str = ""
+    limit: Void | None = None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The order as it may be stored now; not before `waits_for` has come about, where that is not empty."""
+
+    order: EvictionOrder
+    waits_for: str = ""
+
+
+def refused_by_itself(commit: CommitRequest, offer: Offer, cluster_uid: str, now: datetime) -> Void | None:
+    """Return why a commit is refused whoever judges it: nothing is stored then; None where it is not."""
+    if {commit.cluster_uid, offer.cluster_uid} != {cluster_uid}:
+        return Void(reason="other-cluster", message=f"this planner stores orders for cluster {cluster_uid}")
+    if offer.preemptor_uid != commit.preemptor.uid:
+        return Void(reason="not-offered", message=f"the offer is for pod {offer.preemptor_uid}")
+    if commit.store_by > now + LONGEST_WAIT:
+        return Void(
+            reason="store-by-too-far", message=f"storeBy {commit.store_by.isoformat()} is too far ahead"
+        )
+    if lacking := offer.lacks(commit.node, commit.victims):
+        message = f"pod {lacking} was not offered for node {commit.node} in decision {offer.decision_id}"
+        return Void(reason="not-offered", message=message)
+    if len({*commit.victims, *(one.uid for one in commit.awaited)}) < len(commit.victims) + len(
+        commit.awaited
+    ):
+        return Void(reason="named-twice", message="a commit names each pod once")
+    return None
+
+
+def draft(
+    commit: CommitRequest, decision_id: str, preemptor: PodRecord | None, now: datetime
+) -> EvictionOrder:
+    """Return an order of a commit's names, without pods to evict."""
+    return EvictionOrder(
+        order_id=commit.order_id,
+        kind="pod",
+        cluster_uid=commit.cluster_uid,
+        fence=commit.fence,
+        writer=commit.bridge,
+        created_at=now,
+        not_after=now + ORDER_LIFE,
+        preemptor=Preemptor(
+            namespace=commit.preemptor.namespace,
+            name=commit.preemptor.name,
+            uid=commit.preemptor.uid,
+            priority=preemptor.priority if preemptor is not None else 0,
+            scheduler_name=(preemptor.scheduler_name if preemptor is not None else "") or UNKNOWN_SCHEDULER,
+        ),
+        node=commit.node,
+        node_uid=commit.node_uid,
+        decision_id=decision_id,
+        store_by=commit.store_by,
+    )
+
+
+def judge(
+    snapshot: Snapshot, cache: PlanCache, commit: CommitRequest, offer: Offer, around: Circumstances
+) -> Accepted | Void:
+    """Return the order that a commit comes to, or why there is none. Costs a plan for one node."""
+    preemptor = snapshot.pods.get(commit.preemptor.uid)
+    if preemptor is None or (preemptor.namespace, preemptor.name) != (
+        commit.preemptor.namespace,
+        commit.preemptor.name,
+    ):
+        return Void(reason="preemptor-gone", message="no pod of that name and UID is there")
+    if (why := _unwanted(preemptor, commit, snapshot, around)) is not None:
+        return why
+    others = frozenset(pod.uid for pod in snapshot.pods_of(commit.node)).difference(commit.victims)
+    question = _question(preemptor, commit.node, offer, around, others)
+    found = answer(snapshot, question, around.now, cache)
+    removable = _removable(found, commit.node)
+    victims: list[Victim] = []
+    awaited: dict[str, Awaited] = {}
+    for uid in (*commit.victims, *(one.uid for one in commit.awaited)):
+        pod = snapshot.pods.get(uid)
+        if pod is None:
+            continue  # it has left
+        if pod.terminating:
+            awaited[uid] = Awaited(uid=uid, namespace=pod.namespace, name=pod.name, until=overdue_at([pod]))
+        elif uid in around.in_flight:
+            awaited[uid] = Awaited(uid=uid, order_id=around.in_flight[uid])
+        elif uid not in commit.victims:
+            return Void(
+                reason="awaited-order-failed",
+                message=f"pod {pod.namespace}/{pod.name} was to leave, and no live order removes it any more",
+            )
+        elif uid not in removable:
+            return Void(
+                reason="victim-spared",
+                message=f"pod {pod.namespace}/{pod.name} may not be evicted for {_name(preemptor)} now",
+            )
+        else:
+            victims.append(_victim(removable[uid]))
+    if (why := _not_whole(removable, {one.uid for one in victims})) is not None:
+        return why
+    most = snapshot.exemptions.policy.limits.victims_per_order
+    if most and len(victims) > most:
+        return Void(
+            reason="too-many-victims", message=f"{len(victims)} victims; limits.victimsPerOrder is {most}"
+        )
+    counts_on = tuple(awaited.values())
+    if not victims and not any(one.order_id for one in counts_on):
+        return Void(reason=NOTHING, message="every pod whose room is wanted leaves anyway")
+    if around.limit is not None:
+        return around.limit
+    order = _with_pods(
+        draft(commit, offer.decision_id, preemptor, around.now),
+        tuple(victims),
+        counts_on,
+        _to_clear(snapshot, preemptor, commit.node, around),
+    )
+    return Accepted(order, _waits_for(commit, counts_on, around))
+
+
+def _unwanted(
+    preemptor: PodRecord, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
+) -> Void | None:
+    if preemptor.node:
+        return Void(reason="preemptor-bound", message=f"{_name(preemptor)} is bound to {preemptor.node}")
+    if preemptor.terminating:
+        return Void(reason="preemptor-terminating", message=f"{_name(preemptor)} is being deleted")
+    if around.brake.holds(preemptor.namespace):
+        return Void(reason="braked", message=around.brake.describe())
+    if around.mode != "enforce":
+        message = f"the mode for namespace {preemptor.namespace} is {around.mode}"
+        return Void(reason=f"mode-{around.mode}", message=message)
+    if commit.node not in snapshot.rows:
+        return Void(reason="node-gone", message=f"node {commit.node} does not exist")
+    return None
+
+
+def _question(
+    preemptor: PodRecord, node: str, offer: Offer, around: Circumstances, others: frozenset[str]
+) -> Question:
+    """Return the question which pods may be evicted for a preemptor's place on a node, if all `others` stay.
+
+    That they stay leaves what budgets and guarantees allow to the victims.
+
+    What the pod asks of the node is no matter: the bridge's filters have verified that, or the plan's
+    columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs.
+    """
+    of_daemonset = offer.daemonset_node == node
+    return Question(
+        preemptor=preemptor,
+        needs=preemptor.requests if of_daemonset else {},
+        may_preempt=True,
+        scheduler_name=preemptor.scheduler_name,
+        nodes=NodeSelection(names=(node,)),
+        max_candidates=1,
+        in_flight=around.in_flight,
+        leaving=around.leaving,
+        daemonset_node=offer.daemonset_node if of_daemonset else "",
+        unfit_since=offer.unfit_since if of_daemonset else None,
+        refused=others,
+        ignore_columns=not of_daemonset,
+    )
+
+
+def _removable(found: Plan | PlanRefusal, node: str) -> Mapping[str, RemovablePod]:
+    """Return the pods that may be evicted for a place on a node, by UID."""
+    candidates = (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ()
+    return {
+        one.pod.uid: one for candidate in candidates if candidate.node == node for one in candidate.removable
+    }
+
+
+def _victim(removable: RemovablePod) -> Victim:
+    pod = removable.pod
+    return Victim(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        priority=pod.priority,
+        grace_period_seconds=pod.grace_period_seconds,
+        rule=removable.rule,
+        pdb_violating=removable.pdb_violating,
+        unit=removable.unit,
+    )
+
+
+def _not_whole(removable: Mapping[str, RemovablePod], victims: set[str]) -> Void | None:
+    """Return that a unit is to go in part; its pods that leave anyway are not among the removable."""
+    units = {removable[uid].unit for uid in victims} - {""}
+    for one in removable.values():
+        if one.unit in units and one.pod.uid not in victims:
+            message = f"pod {_name(one.pod)} goes with {one.unit}, whole or not at all"
+            return Void(reason="unit-incomplete", message=message)
+    return None
+
+
+def _to_clear(
+    snapshot: Snapshot, preemptor: PodRecord, node: str, around: Circumstances
+) -> tuple[NominationToClear, ...]:
+    """Return the pods of lower priority that are nominated to the node."""
+    pods = (snapshot.pods.get(uid) for uid, place in sorted(around.nominated.items()) if place == node)
+    lower = [one for one in pods if one is not None and one.priority < preemptor.priority]
+    return tuple(
+        NominationToClear(namespace=one.namespace, name=one.name, uid=one.uid)
+        for one in lower[:MOST_NOMINATIONS]
+    )
+
+
+def _waits_for(commit: CommitRequest, awaited: tuple[Awaited, ...], around: Circumstances) -> str:
+    if around.busy:
+        return f"the end of order {around.busy} for the same pod"
+    if around.nominated.get(commit.preemptor.uid) != commit.node:
+        return f"the pod's nomination to node {commit.node}"
+    if unstored := next((one.order_id for one in awaited if one.order_id in around.unstored), ""):
+        return f"order {unstored}, which it counts on, in the stream"
+    return ""
+
+
+def _with_pods(
+    order: EvictionOrder,
+    victims: tuple[Victim, ...],
+    awaited: tuple[Awaited, ...],
+    to_clear: tuple[NominationToClear, ...],
+) -> EvictionOrder:
+    return replace(
+        order,
+        victims=victims,
+        awaited=awaited,
+        nominations_to_clear=to_clear,
+        pdb_violations=sum(one.pdb_violating for one in victims),
+    )
+
+
+def _name(pod: PodRecord) -> str:
+    return f"{pod.namespace}/{pod.name}"

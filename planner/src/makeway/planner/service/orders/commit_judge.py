@@ -1,0 +1,77 @@
+"""What a commit is judged by: the snapshot, the ledger and the policy as they are at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from makeway.bus.commit import CommitRequest, Offer
+from makeway.bus.messages import Void
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import Policy
+from makeway.core.policy.mode import Mode, more_restrictive
+from makeway.planner.commit.judge import Accepted, Circumstances, judge
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.not_now import Asker
+from makeway.planner.snapshot.state import Snapshot
+
+
+class BrakeInForce(Protocol):
+    """What is used of `makeway.runtime.brake.BrakeReader`."""
+
+    @property
+    def current(self) -> Brake:
+        """The brake."""
+
+
+class PolicyInForce(Protocol):
+    """What is used of the planner's configuration."""
+
+    @property
+    def in_force(self) -> Policy:
+        """The policy, under the brake."""
+
+    @property
+    def brake(self) -> BrakeInForce:
+        """The brake."""
+
+
+class CommitJudge:
+    """One planner's. `nominated`: where pods are nominated to, by UID. `own_mode`: nothing goes further."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        ledger: Ledger,
+        configuration: PolicyInForce,
+        nominated: Mapping[str, str],
+        own_mode: Mode,
+    ) -> None:
+        self._snapshot = snapshot
+        self._ledger = ledger
+        self._configuration = configuration
+        self._nominated = nominated
+        self._own_mode: Mode = own_mode
+        self._cache = PlanCache()
+
+    def judge(self, commit: CommitRequest, offer: Offer, now: datetime) -> Accepted | Void:
+        """Return the order that a commit comes to now, or why there is none."""
+        uid, namespace = commit.preemptor.uid, commit.preemptor.namespace
+        snapshot, ledger, policy = self._snapshot, self._ledger, self._configuration.in_force
+        known = snapshot.pods.get(uid)
+        asking = Asker(uid, namespace, known.priority if known is not None else 0)
+        limit = ledger.over_limit(asking, (), snapshot, now)
+        around = Circumstances(
+            now=now,
+            mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
+            brake=self._configuration.brake.current,
+            in_flight=ledger.in_flight((), now, asking=uid),
+            unstored=ledger.reserved(),
+            leaving=ledger.leaving(now),
+            nominated=self._nominated,
+            busy=ledger.live_beside(uid, commit.order_id, now),
+            limit=None if limit is None else Void(reason=limit.reason, message=limit.message),
+        )
+        return judge(snapshot, self._cache, commit, offer, around)

@@ -1,0 +1,201 @@
+"""A commit is judged by the rules of plans: what was offered, what may be evicted now, and whole units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace as changed
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+
+from makeway.bus.commit import NOTHING, CommitRequest, Offer, offered
+from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, Void
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.document import Policy, PolicyLimits, Protection
+from makeway.planner.commit.judge import (
+    ORDER_LIFE,
+    Accepted,
+    Circumstances,
+    judge,
+    refused_by_itself,
+)
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import HIGH, LOW, NOW, S, make_budget, make_pod, make_snapshot
+from unit.planner.test_plan_groups import cluster, group, member
+
+PREEMPTOR: Final = make_pod("urgent", priority=HIGH, size=300)
+AROUND: Final = Circumstances(now=NOW, mode="enforce", nominated={"urgent": "n1"})
+LIVE: Final = {"a": "ord-other"}
+
+
+def commit(*victims: str, **changes: Any) -> CommitRequest:
+    request = CommitRequest(
+        api_version=API_VERSION,
+        order_id="ord-1",
+        cluster_uid="cluster",
+        bridge="makeway/nominator/n",
+        fence=Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=1),
+        offer="{}",
+        preemptor=PodRef(namespace="default", name="urgent", uid="urgent"),
+        node="n1",
+        node_uid="n1-uid",
+        store_by=NOW + timedelta(seconds=5),
+        victims=victims,
+    )
+    return replace(request, **changes)
+
+
+def offer(pods: Iterable[str] = ("a", "b"), **changes: Any) -> Offer:
+    one = Offer(
+        decision_id="dec-1",
+        cluster_uid="cluster",
+        preemptor_uid="urgent",
+        at=NOW,
+        pods=offered(("n1", uid) for uid in pods),
+    )
+    return replace(one, **changes)
+
+
+def snapshot(policy: Policy | None = None, **pods: Any) -> Snapshot:
+    """One node with pods a and b of low priority; `pods`: what differs of one, None where it is gone."""
+    there = {name: make_pod(name, "n1", LOW, S) for name in ("a", "b")} | {"urgent": PREEMPTOR} | pods
+    return make_snapshot(["n1", "n2"], [one for one in there.values() if one is not None], policy=policy)
+
+
+def judged(
+    request: CommitRequest,
+    seen: Snapshot | None = None,
+    around: Circumstances = AROUND,
+    one: Offer | None = None,
+) -> Accepted | Void:
+    return judge(seen or snapshot(), PlanCache(), request, one or offer(), around)
+
+
+def reason(found: Accepted | Void) -> str:
+    assert isinstance(found, Void), found
+    return found.reason
+
+
+def test_an_order_has_the_words_of_the_snapshot_and_the_names_of_the_commit() -> None:
+    around = changed(AROUND, nominated={"urgent": "n1", "lower": "n1", "elsewhere": "n2"})
+    seen = snapshot(lower=make_pod("lower", priority=LOW), elsewhere=make_pod("elsewhere", priority=LOW))
+
+    found = judged(commit("b", "a"), seen, around)
+
+    assert isinstance(found, Accepted)
+    assert found.waits_for == ""
+    order = found.order
+    assert [(one.uid, one.node, one.priority, one.rule) for one in order.victims] == [
+        ("b", "n1", LOW, "lower-priority"),
+        ("a", "n1", LOW, "lower-priority"),
+    ]
+    assert order.preemptor is not None
+    assert (order.preemptor.priority, order.preemptor.scheduler_name) == (HIGH, "default-scheduler")
+    assert (order.order_id, order.writer, order.decision_id) == ("ord-1", "makeway/nominator/n", "dec-1")
+    assert (order.not_after, order.store_by) == (NOW + ORDER_LIFE, NOW + timedelta(seconds=5))
+    assert order.nominations_to_clear == (NominationToClear(namespace="default", name="lower", uid="lower"),)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        ("preemptor-gone", judged(commit("a"), snapshot(urgent=None))),
+        ("preemptor-gone", judged(commit("a", preemptor=PodRef(namespace="x", name="y", uid="urgent")))),
+        ("preemptor-bound", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, node="n2")))),
+        ("preemptor-terminating", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, terminating=True)))),
+        ("node-gone", judged(commit("a", node="n9"))),
+        ("braked", judged(commit("a"), around=changed(AROUND, brake=Brake(everywhere=True)))),
+        ("mode-observe", judged(commit("a"), around=changed(AROUND, mode="observe"))),
+        ("mode-off", judged(commit("a"), around=changed(AROUND, mode="off"))),
+        ("victim-spared", judged(commit("a"), snapshot(a=make_pod("a", "n1", HIGH)))),
+        ("victim-spared", judged(commit("a"), snapshot(a=make_pod("a", "n2")))),
+        (
+            "victim-spared",
+            judged(commit("a"), snapshot(Policy(protection=Protection(namespaces=("default",))))),
+        ),
+        (
+            "too-many-victims",
+            judged(commit("a", "b"), snapshot(Policy(limits=PolicyLimits(victims_per_order=1)))),
+        ),
+        (NOTHING, judged(commit("a"), snapshot(a=None))),
+        (NOTHING, judged(commit("a"), snapshot(a=make_pod("a", "n1", ends=20)))),
+        (
+            "OrdersInFlight",
+            judged(commit("a"), around=changed(AROUND, limit=Void(reason="OrdersInFlight", message="many"))),
+        ),
+        ("awaited-order-failed", judged(commit(awaited=(Awaited(uid="a", order_id="ord-other"),)))),
+    ],
+)
+def test_what_no_rule_allows_any_more_is_void(expected: str, found: Accepted | Void) -> None:
+    assert reason(found) == expected
+
+
+def test_a_victim_that_another_order_removes_or_that_leaves_is_awaited() -> None:
+    seen = snapshot(b=make_pod("b", "n1", ends=20))
+
+    found = judged(commit("a", "b"), seen, changed(AROUND, in_flight=LIVE))
+
+    assert isinstance(found, Accepted)
+    assert found.order.victims == ()
+    assert [(one.uid, one.order_id) for one in found.order.awaited] == [("a", "ord-other"), ("b", "")]
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "around"),
+    [
+        ("the pod's nomination to node n1", changed(AROUND, nominated={})),
+        ("the pod's nomination to node n1", changed(AROUND, nominated={"urgent": "n2"})),
+        ("the end of order ord-0 for the same pod", changed(AROUND, busy="ord-0")),
+        (
+            "order ord-other, which it counts on, in the stream",
+            changed(AROUND, in_flight=LIVE, unstored=frozenset({"ord-other"})),
+        ),
+    ],
+)
+def test_an_order_waits_for_what_may_still_come_about(waits_for: str, around: Circumstances) -> None:
+    found = judged(commit("a", "b"), around=around)
+
+    assert isinstance(found, Accepted)
+    assert found.waits_for == waits_for
+
+
+def test_a_unit_goes_whole_or_not_at_all() -> None:
+    pods = [PREEMPTOR, member("train", "a", "n1"), member("train", "b", "n2")]
+    seen = cluster([group("train")], pods)
+
+    whole = judged(commit("a", "b"), seen)
+
+    assert reason(judged(commit("a"), seen)) == "unit-incomplete"
+    assert isinstance(whole, Accepted)
+    assert {one.unit for one in whole.order.victims} == {"PodGroup default/train"}
+    assert {one.node for one in whole.order.victims} == {"n1", "n2"}
+
+
+def test_any_pod_of_a_hard_budget_may_be_chosen_but_no_more_than_it_allows() -> None:
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
+    budget = make_budget("web", {"app": "web"}, 1)
+    pods = [PREEMPTOR, *(make_pod(name, "n1", labels={"app": "web"}) for name in ("a", "b"))]
+    seen = make_snapshot(["n1"], pods, [budget], policy=policy)
+
+    assert isinstance(judged(commit("a"), seen), Accepted)
+    assert isinstance(judged(commit("b"), seen), Accepted)
+    assert reason(judged(commit("a", "b"), seen)) == "victim-spared"
+
+
+def test_a_commit_that_no_planner_could_accept_is_refused_by_itself() -> None:
+    def refused(request: CommitRequest, one: Offer | None = None, cluster_uid: str = "cluster") -> str:
+        found = refused_by_itself(request, one or offer(), cluster_uid, NOW)
+        return "" if found is None else found.reason
+
+    assert refused(commit("a", "b")) == ""
+    assert refused(commit("a"), cluster_uid="another") == "other-cluster"
+    assert refused(commit("a", cluster_uid="another")) == "other-cluster"
+    assert refused(commit("a"), offer(preemptor_uid="another")) == "not-offered"
+    assert refused(commit("a", "c")) == "not-offered"
+    assert refused(commit("a", node="n2")) == "not-offered"
+    assert refused(commit("a", store_by=NOW + timedelta(minutes=1))) == "store-by-too-far"
+    assert refused(commit("a", "a")) == "named-twice"
+    assert refused(commit("a", awaited=(Awaited(uid="a"),))) == "named-twice"

@@ -1,0 +1,249 @@
+"""A commit has one answer: what is stored, whoever is asked, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from makeway.bus import codec
+from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
+from makeway.bus.errors import BusUnavailable, Malformed
+from makeway.bus.messages import EvictionOrder, Void
+from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
+from makeway.bus.signatures import Signatures
+from makeway.bus.subjects import Subjects
+from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.commit.judge import Accepted, draft
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.service.orders.ledger import Ledger
+from unit.bus.test_order_writer import Fault, Stream
+from unit.planner.building import NOW, make_pod
+from unit.planner.building import make_order as make_live
+from unit.planner.test_commit_judge import commit, offer
+
+SPARED: Final = Void(reason="victim-spared", message="the policy says so")
+SUBJECTS: Final = Subjects()
+
+
+class World:
+    """One committer over a stream. `verdict`: what the judge says, `waits_for`: what an order waits for."""
+
+    def __init__(self, stream: Stream | None = None) -> None:
+        self.stream = stream or Stream()
+        self.ledger = Ledger()
+        self.verdict: Void | None = None
+        self.waits_for = ""
+        self.missing = ""
+        self.judged = 0
+        self.time = NOW
+
+        async def sleep(seconds: float) -> None:
+            await asyncio.sleep(0)
+
+        bus: Any = self.stream
+        self.committer = Committer(
+            CommitterSettings(
+                cluster_uid="cluster",
+                identity="planner",
+                subjects=SUBJECTS,
+                signatures=Signatures(),
+                unsynced=lambda: self.missing,
+                pod=make_pod,
+                now=lambda: self.time,
+            ),
+            judge=self._judge,
+            ledger=self.ledger,
+            writer=OrderWriter(bus, now=lambda: self.time, sleep=sleep),
+            metrics=PlannerMetrics(CollectorRegistry()),
+        )
+
+    def _judge(self, asked: CommitRequest, one: Offer, now: datetime) -> Accepted | Void:
+        self.judged += 1
+        if self.verdict is not None:
+            return self.verdict
+        return Accepted(draft(asked, one.decision_id, make_pod("urgent"), now), self.waits_for)
+
+    async def ask(self, asked: CommitRequest | None = None) -> CommitReply:
+        return codec.decode_commit_reply(await self.committer.handle(codec.encode(asked or request())))
+
+    def stored(self) -> list[EvictionOrder]:
+        return [codec.unwrap_order(one.data) for one in self.stream.messages]
+
+    def live(self) -> list[str]:
+        return sorted(self.ledger._live)
+
+
+def request(**changes: Any) -> CommitRequest:
+    text = codec.wrap(offer(), "makeway/planner/p").decode()
+    # The stream of these tests has one subject, of this pod.
+    pod = replace(commit().preemptor, uid="urgent")
+    return replace(commit("a"), **{"offer": text, "preemptor": pod, **changes})
+
+
+async def test_an_accepted_commit_is_stored_and_live() -> None:
+    world = World()
+
+    reply = await world.ask()
+
+    assert (reply.status, reply.order) == ("stored", world.stored()[0])
+    assert world.live() == ["ord-1"]
+    assert world.ledger.reserved() == frozenset()
+    assert world.judged == 2
+
+
+async def test_a_refusal_is_stored_as_a_void_and_nothing_is_live() -> None:
+    world = World()
+    world.verdict = SPARED
+
+    reply = await world.ask()
+
+    assert (reply.status, reply.void) == ("void", SPARED)
+    assert [one.void for one in world.stored()] == [SPARED]
+    assert world.live() == []
+
+
+async def test_a_commit_that_is_asked_twice_has_one_answer_also_when_it_would_be_judged_otherwise() -> None:
+    world = World()
+    first = await world.ask()
+    world.verdict = SPARED
+
+    assert await world.ask() == first
+    assert len(world.stored()) == 1
+
+
+async def test_another_planner_gives_the_answer_that_is_stored() -> None:
+    stream = Stream()
+    refusing, accepting = World(stream), World(stream)
+    refusing.verdict = SPARED
+
+    answers = await asyncio.gather(refusing.ask(), accepting.ask())
+
+    assert answers[0] == answers[1]
+    assert len(refusing.stored()) == 1
+
+
+async def test_a_commit_that_is_asked_again_meanwhile_is_judged_once() -> None:
+    world = World()
+    world.waits_for = "the nomination"
+    asking = [asyncio.create_task(world.ask()) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    assert (world.live(), world.ledger.reserved()) == (["ord-1"], frozenset({"ord-1"}))
+    world.waits_for = ""
+    world.committer.changed()
+
+    answers = await asyncio.gather(*asking)
+
+    assert answers[0] == answers[1]
+    assert len(world.stored()) == 1
+
+
+async def test_a_commit_is_judged_again_right_before_its_order_is_stored() -> None:
+    world = World()
+    world.waits_for = "the nomination"
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+    world.verdict = SPARED
+    world.committer.changed()
+
+    assert (await asking).void == SPARED
+    assert world.live() == []
+
+
+@pytest.mark.parametrize("missing", ["", "the streams have not been read"])
+async def test_what_does_not_come_about_in_time_is_late(missing: str) -> None:
+    world = World()
+    world.missing, world.waits_for = missing, "the nomination"
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+    world.time += timedelta(seconds=6)
+    world.committer.changed()
+
+    reply = await asking
+
+    assert reply.void == Void(reason=LATE, message=f"not seen in time: {missing or 'the nomination'}")
+    assert world.stored()[0].void == reply.void
+
+
+async def test_a_publish_that_is_not_acknowledged_is_answered_by_its_void() -> None:
+    world = World(Stream(Fault(BusUnavailable("no answer"))))
+
+    reply = await world.ask()
+
+    assert reply.void is not None
+    assert reply.void.reason == NOT_ACKNOWLEDGED
+    assert [one.void for one in world.stored()] == [reply.void]
+    assert world.live() == []
+
+
+async def test_a_commit_behind_a_message_that_is_not_the_last_any_more_is_superseded() -> None:
+    world = World()
+    world.stream.put(make_live("ord-0"))
+
+    reply = await world.ask()
+
+    assert reply.void is not None
+    assert reply.void.reason == SUPERSEDED
+    assert len(world.stored()) == 1
+
+
+async def test_no_void_is_stored_over_a_live_order_of_the_same_pod() -> None:
+    world = World()
+    live = make_live("ord-0", preemptor=None, node="n1")
+    mine = draft(request(), "dec", make_pod("urgent"), NOW)
+    world.ledger.ordered(replace(live, preemptor=mine.preemptor))
+    world.verdict = SPARED
+
+    reply = await world.ask()
+
+    assert reply.void is not None
+    assert reply.void.reason == SPARED.reason
+    assert world.stored() == []
+
+
+async def test_what_a_commit_says_wrong_by_itself_is_answered_and_not_stored() -> None:
+    world = World()
+
+    unreadable = await world.ask(request(offer="no offer"))
+    foreign = await world.ask(request(cluster_uid="another"))
+
+    assert [one.void and one.void.reason for one in (unreadable, foreign)] == ["not-offered", "other-cluster"]
+    assert (world.stored(), world.judged) == ([], 0)
+
+
+async def test_a_request_that_is_not_understood_has_no_answer() -> None:
+    with pytest.raises(Malformed):
+        await World().committer.handle(b"no commit")
+
+
+async def test_what_is_under_way_ends_with_the_lead() -> None:
+    world = World()
+    world.waits_for = "the nomination"
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+
+    await world.committer.stop()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (world.stored(), world.live()) == ([], [])
+
+
+async def test_a_leader_stores_orders_again_that_a_stream_made_anew_has_lost() -> None:
+    world = World()
+    mine = draft(request(), "dec", make_pod("urgent"), NOW)
+    others = replace(make_live("ord-2"), preemptor=mine.preemptor)
+
+    world.committer.restore([mine])
+    assert world.stored() == []
+    world.committer.leading = True
+    world.committer.restore([mine, others, voided(mine, SPARED)])
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    [again] = world.stored()
+    assert (again.order_id, again.not_after) == (mine.order_id, mine.not_after)
