@@ -9,11 +9,24 @@ from itertools import product
 import pytest
 
 from differential.gang_case import Case, Members, Node, Running
-from differential.gang_draws import BANDS, SMALL, THEMES, draw
+from differential.gang_draws import (
+    BANDS,
+    BUDGETS,
+    CLASSES,
+    LARGE,
+    MIDDLE,
+    QUEUES,
+    RULES,
+    SMALL,
+    THEMES,
+    UNITS,
+    draw,
+)
 from differential.gang_exact import Exact, cheapest
 from differential.gang_rules import Terms, broken_rule, terms_of
 from differential.gangs import (
     BROKEN,
+    EQUAL,
     FALSE,
     HIGHER,
     MISSED,
@@ -38,14 +51,38 @@ def test_plans_for_gangs_break_no_rule(counts: Counts) -> None:
 
 def test_gangs_that_have_places_are_not_refused_for_good(counts: Counts) -> None:
     assert counts.of()[FALSE] == 0
-    assert counts.of()[MISSED] <= 2
+    assert counts.of()[MISSED] == 0
 
 
 def test_plans_for_gangs_cost_the_least(counts: Counts) -> None:
     assert share(counts.of()) >= 0.98
     assert share(counts.of(band=SMALL)) >= 0.99
-    assert sum(counts.of()[what] for what in HIGHER) <= 1
+    assert sum(counts.of()[what] for what in HIGHER) == 0
     assert counts.of()[NOT_JUDGED] <= 3
+
+
+@pytest.mark.parametrize(
+    ("seed", "theme", "band"),
+    [
+        # Pods that members could be near have to go, or members begin in another domain.
+        (682, RULES, SMALL),
+        (1011726, RULES, MIDDLE),
+        (1002948, RULES, LARGE),
+        # Four classes, of which not all members have to be placed.
+        (1283, CLASSES, LARGE),
+        (3000545, CLASSES, LARGE),
+        # Budgets and guarantees over thirty nodes.
+        (284, QUEUES, LARGE),
+        (3000421, BUDGETS, LARGE),
+        # Eight units, and six.
+        (1853, UNITS, MIDDLE),
+        (3000381, UNITS, LARGE),
+    ],
+)
+def test_plans_that_cost_more_once_cost_the_least(seed: int, theme: str, band: str) -> None:
+    verdict = judge(seed, theme, band)
+
+    assert verdict.what == EQUAL, verdict.text
 
 
 def tiny(seed: int, theme: str) -> Case:

@@ -3,16 +3,19 @@
 Of each node it is known what can be done there (`options`). Without ties a plan's price is the sum over its
 nodes, and the cheapest sum for each number of members is found node by node: min-plus convolution. That is a
 bound where budgets, gangs or wide rules tie nodes together, by which then the most promising beginnings are
-kept, node by node. Sets of units that go are tried in the order of their bounds.
+kept, node by node. It is decided of one unit after the other whether it goes, under a bound in which those
+that are left to decide on go for nothing.
 
 Work is counted in elements of arrays, so the same plan comes of it on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, combinations
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import count as numbers
 from typing import Final
 
 import numpy as np
@@ -20,28 +23,30 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
 from makeway.planner.plan.gang.effects import PASSED, Effects, leasts_of
+from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
 from makeway.planner.plan.gang.price import Key, Price
 from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
-WIDTHS: Final = (64, 1024)
+WIDTHS: Final = (64, 2048)
 """Beginnings that are kept at each node, first and where that was not certain to be enough."""
+
+COMPARED: Final = 8
+"""Cheaper beginnings with the same members with which one is compared."""
 
 MOST_LEVELS: Final = 12
 """Priorities up to which a search is made where a victim's priority does not count before their number."""
 
-MOST_UNITS: Final = 5
-"""Units of which all sets are tried; of more, those near the best."""
+MOST_UNITS: Final = 12
+"""Units that are decided on; all others stay."""
 
-MOST_GRID: Final = 4096
-"""Combinations of members still to place up to which the bound knows their classes."""
+MOST_TURNS: Final = 512
+"""Sets of units that are looked at, and decisions on them."""
 
 MOST_ENDS: Final = 24
 """Ends of one search that are held against all rules."""
-
-NEVER: Final = np.complex128(complex(np.inf, 0))
 
 
 def rank_of(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> tuple[Key, tuple[int, ...]]:
@@ -153,6 +158,23 @@ class _Layer:
     did: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
+@dataclass(frozen=True, slots=True)
+class _Sets:
+    """Sets of units, of which `go` go in all, and any of `open` may, in which order they are decided on.
+
+    `options`, `bounds`: of all nodes, as if the open ones had gone for nothing. `base`, `start`, `cost`: of
+    those that go.
+    """
+
+    go: tuple[int, ...]
+    open: tuple[int, ...]
+    options: list[Options]
+    bounds: list[Bound]
+    base: Draft = field(default_factory=Draft)
+    start: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    cost: np.complex128 = NEVER
+
+
 class _Search:
     """One search at one level."""
 
@@ -167,9 +189,7 @@ class _Search:
         self.nodes = self._ordered(effects.nodes)
         self.known: dict[tuple[int, tuple[int, ...]], Options] = {}
         self.units_at = [set(np.unique(model.unit[:, node]).tolist()) for node in self.nodes.tolist()]
-        shape = (left + 1).tolist()
-        self.gridded = left.size > 1 and self.missing == left.sum() and np.prod(left + 1.0) <= MOST_GRID
-        self.shape = tuple(shape) if self.gridded else (self.missing + 1,)
+        self.grids = Grids(left, self.missing)
 
     def _ordered(self, nodes: Ints) -> Ints:
         """Return nodes so that those of one domain of a wide rule come together."""
@@ -185,65 +205,49 @@ class _Search:
         return _ceiling(self.effects, self.work.price, self.objective)
 
     def run(self) -> Generator[None, None, None]:
-        """Try sets of units, those with the least bounds first, and then those near the best."""
-        tried: set[tuple[int, ...]] = set()
-        turn = list(self._sets_of_units())
-        while turn and self.work.left > 0:
-            bounded = []
-            for units in turn:
-                tried.add(units)
-                base = Draft(self.base.members, self.base.singles, self.base.units | set(units))
-                start = self.effects.start(base)
-                cost = self.effects.base_cost(base) + self._beyond(start[None])[0]
-                if not cost < self.ceiling:
-                    continue
-                options = yield from self._options(base, units)
-                bounds = self._bounds(options, [one.costs for one in options])
-                yield
-                if (least := cost + bounds[0][self._whole()]) < self.ceiling:
-                    bounded.append((least.real, least.imag, units, base, start, options, bounds))
-            bounded.sort(key=lambda one: one[:3])
-            found = False
-            for real, imag, _, base, start, options, bounds in bounded:
-                if self.work.left <= 0 or not np.complex128(complex(real, imag)) < self.ceiling:
-                    continue
-                before = self.work.best
-                yield from self._descend(base, start, options, bounds)
-                found |= self.work.best is not before
-            turn = []
-            if len(self.units) > MOST_UNITS and found and self.work.best is not None:
-                turn = [one for one in self._near(self.work.best.units) if one not in tried]
+        """Decide of one unit after the other whether it goes, the sets with the least bounds first."""
+        units = self._units()
+        heap: list[tuple[float, float, int, _Sets]] = []
+        turns = numbers()
 
-    def _whole(self) -> tuple[int, ...]:
-        return tuple(size - 1 for size in self.shape)
+        def push(sets: _Sets) -> None:
+            least = sets.cost + self.grids.rest(sets.bounds[0], np.zeros((1, self.left.size), np.int64))[0]
+            if least < self.ceiling:
+                heappush(heap, (least.real, least.imag, next(turns), sets))
 
-    def _sets_of_units(self) -> Iterator[tuple[int, ...]]:
-        if len(self.units) <= MOST_UNITS:
-            yield from chain.from_iterable(
-                combinations(self.units, size) for size in range(len(self.units) + 1)
-            )
-            return
-        yield ()
-        first: tuple[int, ...] = ()
-        if self.work.best is not None:
-            first = tuple(sorted(self.work.best.units & set(self.units)))
-        seen = {()}
-        for one in (first, *self._near(set(first)), *((unit,) for unit in self.units)):
-            if one not in seen:
-                seen.add(one)
-                yield one
+        push((yield from self._sets((), units)))
+        while heap and self.work.left > 0 and next(turns) < MOST_TURNS:
+            real, imag, _, sets = heappop(heap)
+            if not np.complex128(complex(real, imag)) < self.ceiling:
+                return
+            if not sets.open:
+                yield from self._descend(sets)
+                continue
+            unit, rest = sets.open[0], sets.open[1:]
+            push(self._paid(replace(sets, go=(*sets.go, unit), open=rest)))
+            push((yield from self._sets(sets.go, rest)))
 
-    def _near(self, units: set[int]) -> Iterator[tuple[int, ...]]:
-        """Yield sets that differ from one in a unit, or in one that is exchanged."""
-        mine = units & set(self.units)
-        for unit in self.units:
-            yield tuple(sorted(mine ^ {unit}))
-        for less in sorted(mine):
-            for more in self.units:
-                if more not in mine:
-                    yield tuple(sorted((mine - {less}) | {more}))
+    def _units(self) -> tuple[int, ...]:
+        """Return the units that are decided on, those with most pods here first; of many the best draft's."""
+        sizes = Counter(self.model.unit[:, self.nodes].ravel().tolist())
+        first = set() if self.work.best is None else self.work.best.units
+        units = sorted(self.units, key=lambda unit: (unit not in first, -sizes[unit], unit))[:MOST_UNITS]
+        return tuple(sorted(units, key=lambda unit: (-sizes[unit], unit)))
 
-    # -------------------------------------------------------------------------------------- nodes
+    def _sets(self, go: tuple[int, ...], open_: tuple[int, ...]) -> Generator[None, None, _Sets]:
+        """Return what is known of all sets of some units that go, and any of others."""
+        free = Draft(self.base.members, self.base.singles, self.base.units | {*go, *open_})
+        options = yield from self._options(free, tuple(sorted((*go, *open_))))
+        bounds = self._bounds(options, [one.costs for one in options])
+        yield
+        return self._paid(_Sets(go, open_, options, bounds))
+
+    def _paid(self, sets: _Sets) -> _Sets:
+        """Return them at the price of the units that go."""
+        base = Draft(self.base.members, self.base.singles, self.base.units | set(sets.go))
+        start = self.effects.start(base)
+        cost = self.effects.base_cost(base) + self._beyond(start[None])[0]
+        return replace(sets, base=base, start=start, cost=np.complex128(cost))
 
     def _options(self, base: Draft, units: tuple[int, ...]) -> Generator[None, None, list[Options]]:
         model = self.model
@@ -267,27 +271,10 @@ class _Search:
             found.append(self.known[key])
         return found
 
-    def _bounds(self, options: list[Options], costs_of: list[Costs]) -> list[Costs]:
-        """Return the least costs of what is still to place on the nodes from each on, were they not tied."""
-        last = np.full(self.shape, NEVER)
-        last[(0,) * len(self.shape)] = 0
-        bounds = [last]
-        for one, paid in zip(reversed(options), reversed(costs_of), strict=True):
-            row = bounds[0].copy()
-            sizes = one.members if self.gridded else one.members.sum(axis=1)[:, None]
-            order = np.lexsort((paid.imag, paid.real, *sizes.T))
-            sizes, costs = sizes[order], paid[order]
-            first = np.r_[True, (sizes[1:] != sizes[:-1]).any(axis=1)]
-            for size, cost in zip(sizes[first].tolist(), costs[first].tolist(), strict=True):
-                if any(size):
-                    to = tuple(slice(many, None) for many in size)
-                    of = tuple(slice(0, most - many) for many, most in zip(size, self.shape, strict=True))
-                    row[to] = np.minimum(row[to], bounds[0][of] + cost)
-            self.work.budget.spend(CALLS + row.size * int(first.sum()))
-            bounds.insert(0, row)
-        return bounds
-
-    # --------------------------------------------------------------------------------------- ties
+    def _bounds(self, options: list[Options], costs_of: list[Costs]) -> list[Bound]:
+        found, elements = self.grids.bounds([one.members for one in options], costs_of)
+        self.work.budget.spend(CALLS * len(options) + elements)
+        return found
 
     def _beyond(self, effects: Ints) -> Costs:
         """Return complex[n], what is to be paid beyond the caps of columns, which are set back. In place."""
@@ -327,10 +314,9 @@ class _Search:
                 effects[:, place + 1] = 0
         return fine
 
-    def _descend(
-        self, base: Draft, start: Ints, options: list[Options], bounds: list[Costs]
-    ) -> Generator[None, None, None]:
+    def _descend(self, sets: _Sets) -> Generator[None, None, None]:
         """Keep the most promising beginnings, node by node, and take the best end that holds."""
+        base, start, options, bounds = sets.base, sets.start, sets.options, sets.bounds
         more, less = self._rests(options)
         least = {
             place: self._bounds(options, [one.effects[:, place].astype(np.complex128) for one in options])
@@ -380,10 +366,10 @@ class _Search:
         self,
         layer: _Layer,
         one: Options,
-        bound: Costs,
+        bound: Bound,
         rests: tuple[Ints, Ints],
         *,
-        added: dict[int, Costs],
+        added: dict[int, Bound],
         width: int,
     ) -> tuple[_Layer, bool]:
         """Return the best beginnings after one more node, and whether others were left out for the width."""
@@ -394,16 +380,15 @@ class _Search:
         members = layer.states[came, :classes] + one.members[did]
         fits = (members <= self.left).all(axis=1) & (members.sum(axis=1) <= self.missing)
         costs = layer.costs[came] + one.costs[did]
-        rest = self._rest(bound, members, fits)
+        rest = self.grids.rest(bound, np.where(fits[:, None], members, 0))
         fits &= costs + rest < self.ceiling
         came, did, costs, rest = came[fits], did[fits], costs[fits], rest[fits]
         self.work.budget.spend(4 * CALLS + fits.size * 4 + came.size * (adds.shape[1] + 4))
         states = layer.states[came] + adds[did]
         if self.effects.columns:
-            left = np.ones(came.size, np.bool_)
             enough = np.ones(came.size, np.bool_)
             for place, of_left in added.items():
-                coming = self._rest(of_left, states[:, :classes], left)
+                coming = self.grids.rest(of_left, states[:, :classes])
                 enough &= states[:, classes + place] + coming.real <= self.effects.cap[place]
             came, did, costs, rest, states = (one[enough] for one in (came, did, costs, rest, states))
             costs = costs + self._beyond(states[:, classes:])
@@ -414,15 +399,28 @@ class _Search:
         order = order[np.r_[True, mixed[order][1:] != mixed[order][:-1]]] if order.size else order
         whole = costs[order] + rest[order]
         best = order[np.lexsort((whole.imag, whole.real))]
-        cut = best.size > width
+        cut = best.size > width * 2
+        best = best[: width * 2]
+        best = best[self._undominated(states[best], costs[best])]
+        cut |= best.size > width
         best = best[:width]
         return _Layer(states[best], costs[best], came[best], did[best]), cut
 
-    def _rest(self, bound: Costs, members: Ints, fits: Flags) -> Costs:
-        if self.gridded:
-            left = np.where(fits[:, None], self.left - members, 0)
-            return np.asarray(bound[tuple(left.T)])
-        return np.asarray(bound[np.where(fits, self.missing - members.sum(axis=1), 0)])
+    def _undominated(self, states: Ints, costs: Costs) -> Flags:
+        """Return bool[n]: no other of the few cheapest with the same members is as good in every column."""
+        classes = self.left.size
+        found = np.ones(costs.size, np.bool_)
+        if states.shape[1] == classes:
+            return found
+        same = np.r_[np.ones(classes, np.bool_), self.effects.even]
+        group = states[:, same] @ MIXERS[: int(same.sum())]
+        order = np.lexsort((costs.imag, costs.real, group))
+        states, group = states[order][:, ~same], group[order]
+        for back in range(1, min(COMPARED + 1, order.size)):
+            better = (group[back:] == group[:-back]) & (states[:-back] <= states[back:]).all(axis=1)
+            found[order[back:][better]] = False
+        self.work.budget.spend(COMPARED * (CALLS // 8 + states.size))
+        return found
 
     def _conclude(
         self, base: Draft, layers: list[_Layer], options: list[Options]
