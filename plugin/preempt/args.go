@@ -16,6 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -23,7 +24,6 @@ import (
 // Bounds of the arguments. They keep a scheduling cycle short and an order's life sensible.
 const (
 	minPlanTimeout   = 5 * time.Millisecond
-	maxPlanTimeout   = 5 * time.Second
 	minNotAfter      = 5 * time.Second
 	maxNotAfter      = 10 * time.Minute
 	maxMaxCandidates = 100
@@ -268,8 +268,8 @@ func (a *MakeWayArgs) check() error {
 		say("subjectPrefix", a.SubjectPrefix, "letters, digits, '-', '_' and inner '.', such as makeway")
 	}
 	planTimeout := func(field string, t time.Duration) {
-		if t < minPlanTimeout || t > maxPlanTimeout {
-			say(field, t, fmt.Sprintf("from %s to %s", minPlanTimeout, maxPlanTimeout))
+		if t < minPlanTimeout || t > ask.MaxPlanTimeout {
+			say(field, t, fmt.Sprintf("from %s to %s", minPlanTimeout, ask.MaxPlanTimeout))
 		}
 	}
 	planTimeout("planTimeout", a.PlanTimeout.Duration)

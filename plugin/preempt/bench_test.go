@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -143,7 +144,12 @@ func BenchmarkPlanRequest(b *testing.B) {
 	w := newBenched(b, 1000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		request, err := w.plugin.planRequest(w.preemptor, wire.ModeEnforce, wire.NodeSelection{AllBut: true}, firstCandidates, false)
+		known, err := w.plugin.engine.view(w.preemptor.UID)
+		if err != nil {
+			b.Fatal(err)
+		}
+		q := ask.Question{Pod: w.preemptor, Mode: wire.ModeEnforce, Nodes: ask.Potential{Nodes: wire.NodeSelection{AllBut: true}}, Candidates: firstCandidates}
+		request, err := q.Request(ask.How{Now: time.Now(), Timeout: time.Second, Profile: w.plugin.Profile()}, known)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -184,7 +190,7 @@ func BenchmarkPotentialNodes(b *testing.B) {
 				lister := w.framework.SnapshotSharedLister().NodeInfos()
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, _, err := potentialNodes(w.statuses, lister, true); err != nil {
+					if _, _, err := ask.PotentialNodes(w.statuses, lister, true); err != nil {
 						b.Fatal(err)
 					}
 				}

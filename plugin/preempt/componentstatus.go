@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -89,10 +90,10 @@ func (e *engine) trouble() string {
 	if denied := e.denied.lately(); denied != "" {
 		return denied
 	}
-	if state, _ := e.breaker.current(); state != breakerClosed {
+	if state, _ := e.planner.Pods.Current(); state != ask.Closed {
 		return "the planner has not answered lately"
 	}
-	if state, why := e.orders.state(); state != breakerClosed {
+	if state, why := e.orders.state(); state != ask.Closed {
 		return why.String()
 	}
 	return ""

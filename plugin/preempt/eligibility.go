@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
@@ -104,7 +105,7 @@ func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
 // recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
 type recalled struct {
 	wait      *preemptResult            // why the pod waits; nil: a plan may be asked for, with the fields below
-	potential potential                 // the nodes where preemption may help, without those where orders for it have just failed
+	potential ask.Potential             // the nodes where preemption may help, without those where orders for it have just failed
 	failed    map[string]verify.Failure // nodes that failed verification in cycles before
 	refused   []string                  // pods to leave out, since they could not be evicted
 	full      bool                      // the columns are set aside: a refusal was wrong
@@ -113,7 +114,7 @@ type recalled struct {
 
 // recall asks every memory of earlier attempts once: whether the pod waits, and what its plan leaves out. A pod that
 // waits is tried again when the cause has ended. O(what is remembered of the pod + names in the potential nodes).
-func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fwk.NodeInfoLister) (known recalled) {
+func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, nodes fwk.NodeInfoLister) (known recalled) {
 	waits := func(kind outcomeKind, message string) recalled {
 		return recalled{wait: &preemptResult{kind: kind, message: message}}
 	}
@@ -122,10 +123,10 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible potential, nodes fw
 			return recalled{wait: end}
 		}
 	}
-	pl.engine.prefetchHistory.needed(pod, possible)
+	pl.engine.prefetchHistory.Needed(pod, possible)
 	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
-	known.potential = possible.without(backedOff, nodes)
-	if known.potential.count == 0 {
+	known.potential = possible.Without(backedOff, nodes)
+	if known.potential.Count == 0 {
 		pl.engine.retry.postpone(orders.RefOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}

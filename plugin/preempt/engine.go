@@ -23,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -51,8 +52,7 @@ type engine struct {
 	ownMode    atomic.Pointer[string] // of the profile that may do most
 	gating     sync.Map               // by name, the handles (fwk.Handle) of the profiles whose pods the queue gate may hold
 
-	breaker        *breaker
-	groupBreaker   *breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
+	planner        *ask.Client
 	inflight       *orders.InFlight
 	placements     *orders.Placements
 	retry          *retries
@@ -71,10 +71,10 @@ type engine struct {
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
-	prefetchHistory *prefetchHistory
+	prefetchHistory *ask.History
 	delays          *delays
 	gangSize        func(namespace, name string) (there, needed int)
-	claims          *claims
+	claims          *ask.Claims
 
 	pods       corelisters.PodLister
 	nodes      corelisters.NodeLister
@@ -120,6 +120,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 	if err != nil {
 		return nil, err
 	}
+	e.planner.Tracer = e.tracer
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
@@ -157,8 +158,6 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		records:         records,
 		fence:           &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
 		signatures:      newSignatures(args, handle.ClientSet()),
-		breaker:         newBreaker(clock, args.PlanTimeout.Duration),
-		groupBreaker:    newBreaker(clock, args.GroupPlanTimeout.Duration),
 		inflight:        orders.NewInFlight(),
 		placements:      orders.NewPlacements(),
 		nodeBackoff:     newNodeBackoff(clock),
@@ -173,13 +172,17 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		reverted:        newReverted(),
 		seen:            newSeenVersions(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
-		prefetchHistory: newPrefetchHistory(),
+		prefetchHistory: ask.NewHistory(),
 		delays:          newDelays(),
 		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
-		claims:          &claims{claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister()},
+		claims:          &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
 		pods:            core.Pods().Lister(),
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),
+	}
+	e.planner = &ask.Client{
+		Bus: bus, Subjects: e.subjects, Changed: e.inflight.Notify, // the metrics of the breakers are set there
+		Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
 	}
 	e.retry = newRetries(clock, e.current)
 	e.leadership = &leadership{fence: e.fence, clock: clock}
@@ -332,7 +335,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 func (e *engine) futile(ctx context.Context, orderID string, why futility) {
 	futileTotal.WithLabelValues(string(why)).Inc()
 	e.orders.futile(orderID, why)
-	if state, why := e.orders.state(); state != breakerClosed {
+	if state, why := e.orders.state(); state != ask.Closed {
 		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
 	}
 	e.inflight.Notify() // the metric is set there

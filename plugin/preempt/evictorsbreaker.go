@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -91,7 +92,7 @@ func (n *namespaceBreakers) carriedOut(namespace string) (closed bool) {
 	}
 	delete(n.by, namespace)
 	state, _ := b.state()
-	return state != breakerClosed
+	return state != ask.Closed
 }
 
 // undecided notes an order whose end says nothing of the evictors' breaker. O(namespaces).

@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -104,7 +105,7 @@ func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	if result, status := w.fallsBack(w.fallback(), other); nominatedNode(result, status) != "n1" {
 		t.Errorf("the fallback for another namespace: result %+v, status %v", result, status)
 	}
-	if state, why := w.plugin.engine.orders.state(); state != breakerClosed {
+	if state, why := w.plugin.engine.orders.state(); state != ask.Closed {
 		t.Errorf("open for all: %s", why)
 	}
 	w.nominated(other, "n1")
@@ -179,7 +180,7 @@ func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing
 				StartedAt: wire.At(test.at), FinishedAt: wire.At(test.at), PreemptorUID: "another", Node: "n1"})
 			w.eventually("it was read", func() bool { return w.plugin.engine.inflight.Outcome("ord-of-another") != nil })
 
-			closed := func() bool { state, _ := w.plugin.engine.orders.state(); return state == breakerClosed }
+			closed := func() bool { state, _ := w.plugin.engine.orders.state(); return state == ask.Closed }
 			if test.closes {
 				w.eventually("it closes", closed)
 			} else if time.Sleep(50 * time.Millisecond); closed() {

@@ -12,9 +12,11 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -40,7 +42,7 @@ type groupAttempt struct {
 	priority  int32
 	mustPlace int
 	mode      string
-	classes   []*memberClass
+	classes   []*ask.Class
 	refused   []string          // pods to leave out, since they could not be evicted
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
 	asked     changeCount
@@ -222,7 +224,7 @@ func (a *groupAttempt) recall() *preemptResult {
 // classify puts the members into classes, each with the nodes that removing pods may help.
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
-	if a.classes, err = memberClasses(a.group.Waiting, a.engine.claims.reach); err != nil {
+	if a.classes, err = ask.Classes(a.group.Waiting, queuegate.QueueLabels(), a.engine.claims.Reach); err != nil {
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endTooLarge, message: err.Error()}
 	}
@@ -243,8 +245,8 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 		for node := range failed {
 			a.leftOut[i][node] = true
 		}
-		if class.potential.count > 0 {
-			hosts += len(class.pods)
+		if class.Potential.Count > 0 {
+			hosts += len(class.Pods)
 		}
 	}
 	if hosts < a.mustPlace {
@@ -262,7 +264,7 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		a.asked = a.engine.retry.now()
 		reply, err := a.askPlan(ctx)
 		if err != nil {
-			return ended(a.unreachable(a.engine.groupBreaker, a.one(), err))
+			return ended(a.unreachable(a.engine.planner.Groups, a.one(), err))
 		}
 		if end := a.unusable(reply); end != nil {
 			return ended(*end)
@@ -292,10 +294,10 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
-		Remover: a.engine.inflight.Remover, Refused: set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
+		Remover: a.engine.inflight.Remover, Refused: ask.Set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
 	}
 	for _, class := range a.classes {
-		v.Classes = append(v.Classes, class.pods)
+		v.Classes = append(v.Classes, class.Pods)
 	}
 	return v.Verify(ctx, plan)
 }
@@ -303,9 +305,11 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 // observe asks the planner and does not wait, as attempt.observe does.
 func (a *groupAttempt) observe() preemptResult {
 	a.engine.retry.modeHeld(a.one(), a.engine.retry.now())
-	request, err := a.groupRequest()
+	request, err := a.request()
 	if err == nil {
-		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.send(ctx, request) })
+		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) {
+			_, _ = a.engine.planner.PlanGroup(ctx, request, a.args.GroupPlanTimeout.Duration)
+		})
 	}
 	return preemptResult{kind: endObserved, message: "mode observe"}
 }
@@ -328,7 +332,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	}
 	message := wire.Beginning(refusal.Message, maxMessageBytes)
 	switch {
-	case reply.Status == wire.StatusNotSynced && slices.Contains(unaskableReasons, refusal.Reason):
+	case reply.Status == wire.StatusNotSynced && ask.Unaskable(refusal):
 		a.engine.retry.planUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + message}
 	case reply.Status == wire.StatusNotSynced:

@@ -23,9 +23,11 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"k8s.io/utils/ptr"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -377,9 +379,9 @@ func TestLabelsThatMembersRulesNameTellClassesApart(t *testing.T) {
 		return p
 	}
 
-	classes, err := memberClasses([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")}, byName)
+	classes, err := ask.Classes([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")}, queuegate.QueueLabels(), byName)
 
-	if err != nil || len(classes) != 2 || len(classes[0].pods) != 2 {
+	if err != nil || len(classes) != 2 || len(classes[0].Pods) != 2 {
 		t.Errorf("%d classes, %v", len(classes), err)
 	}
 }
@@ -388,7 +390,7 @@ func TestMembersOfDifferentQueuesAreOfDifferentKinds(t *testing.T) {
 	for _, label := range []string{"queue", "yunikorn.apache.org/queue"} {
 		leader, worker := pod("leader", "", high, small).Label(label, "root.a").Obj(), pod("worker", "", high, small).Label(label, "root.b").Obj()
 
-		classes, err := memberClasses([]*v1.Pod{leader, worker}, byName)
+		classes, err := ask.Classes([]*v1.Pod{leader, worker}, queuegate.QueueLabels(), byName)
 
 		if err != nil || len(classes) != 2 {
 			t.Errorf("label %s: %d classes, %v", label, len(classes), err)
@@ -457,7 +459,7 @@ func TestMembersWithClaimsOfTheirOwnAreOfOneKindWhereTheClaimsLeaveThemTheSameNo
 				members = append(members, member)
 			}
 
-			classes, err := memberClasses(members, w.plugin.engine.claims.reach)
+			classes, err := ask.Classes(members, queuegate.QueueLabels(), w.plugin.engine.claims.Reach)
 
 			if err != nil || len(classes) != test.kinds {
 				t.Errorf("%d kinds, %v, want %d", len(classes), err, test.kinds)
@@ -477,15 +479,15 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
 	a := &groupAttempt{MakeWay: w.plugin, cycle: c, group: c.group, mustPlace: 3, mode: wire.ModeEnforce, leftOut: make([]map[string]bool, 3)}
 	var err error
-	if a.classes, err = memberClasses(c.group.Waiting, byName); err != nil || len(a.classes) != 3 {
+	if a.classes, err = ask.Classes(c.group.Waiting, queuegate.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)
 	}
 	two := wire.NodeSelection{Names: []string{"n1", "n2"}}
-	a.classes[0].potential = potential{count: 2, nodes: two}
-	a.classes[1].potential = potential{count: 2, nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
-	a.classes[2].potential = potential{count: 2, nodes: two}
+	a.classes[0].Potential = ask.Potential{Count: 2, Nodes: two}
+	a.classes[1].Potential = ask.Potential{Count: 2, Nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
+	a.classes[2].Potential = ask.Potential{Count: 2, Nodes: two}
 
-	request, err := a.groupRequest()
+	request, err := a.request()
 
 	if err != nil {
 		t.Fatal(err)
@@ -851,14 +853,14 @@ func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) 
 	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
 	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { return nil, context.DeadlineExceeded }
 
-	for range 2 * breakerThreshold {
+	for range 2 * ask.BreakerThreshold {
 		w.gang(c)
 	}
 
-	if len(w.bus.asked) != breakerThreshold {
-		t.Errorf("asked %d times about the gang, want %d", len(w.bus.asked), breakerThreshold)
+	if len(w.bus.asked) != ask.BreakerThreshold {
+		t.Errorf("asked %d times about the gang, want %d", len(w.bus.asked), ask.BreakerThreshold)
 	}
-	if state, _ := w.plugin.engine.breaker.current(); state != breakerClosed {
+	if state, _ := w.plugin.engine.planner.Pods.Current(); state != ask.Closed {
 		t.Errorf("the breaker for pods is in state %d", state)
 	}
 	if got := w.bus.asked[0].TimeoutMilliseconds; got != w.plugin.args.GroupPlanTimeout.Milliseconds() || got < 1000 {

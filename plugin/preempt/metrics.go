@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 )
 
@@ -63,12 +64,6 @@ var (
 		Subsystem: subsystem, Name: "group_postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "How long PodGroupPostFilter took.", Buckets: latency,
 	})
-
-	planRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem: subsystem, Name: "plan_request_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.",
-		Buckets: latency,
-	}, []string{"result"})
 
 	plansPrefetched = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "plans_ahead_total", StabilityLevel: metrics.ALPHA,
@@ -199,8 +194,9 @@ var (
 
 var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
+	ask.RegisterMetrics()
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, planRequestDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
+		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,

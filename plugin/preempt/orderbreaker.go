@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 )
 
@@ -153,16 +154,16 @@ func (b *orderBreaker) close() bool {
 }
 
 // state is for the metric and the status of the component; why is empty where it is closed.
-func (b *orderBreaker) state() (state breakerState, why futility) {
+func (b *orderBreaker) state() (state ask.State, why futility) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.why == "":
-		return breakerClosed, ""
+		return ask.Closed, ""
 	case b.probe != "" || !b.clock.Now().Before(b.until):
-		return breakerHalfOpen, b.why
+		return ask.HalfOpen, b.why
 	}
-	return breakerOpen, b.why
+	return ask.Open, b.why
 }
 
 // notStoredError is the reason why an order is not in the stream, where that says something of the stream.

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
@@ -54,7 +55,7 @@ func TestTheOrderBreakerLetsOneOrderProbeAfterAWhileThatDoubles(t *testing.T) {
 	if closed := b.answered(); !closed || open() {
 		t.Error("an outcome does not close it")
 	}
-	if state, _ := b.state(); state != breakerClosed {
+	if state, _ := b.state(); state != ask.Closed {
 		t.Errorf("state %d", state)
 	}
 }

@@ -323,9 +323,9 @@ func (e *engine) runActivator(ctx context.Context) {
 
 // showBreakers sets the metrics of the breakers.
 func (e *engine) showBreakers() {
-	pods, _ := e.breaker.current()
+	pods, _ := e.planner.Pods.Current()
 	breakerGauge.Set(float64(pods))
-	groups, _ := e.groupBreaker.current()
+	groups, _ := e.planner.Groups.Current()
 	groupBreakerGauge.Set(float64(groups))
 	evictors, _ := e.orders.state()
 	orderBreakerGauge.Set(float64(evictors))

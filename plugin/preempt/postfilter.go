@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
@@ -111,16 +112,16 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 }
 
 // nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
-func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (potential, *preemptResult) {
-	ended := func(end preemptResult) (potential, *preemptResult) { return potential{}, &end }
+func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (ask.Potential, *preemptResult) {
+	ended := func(end preemptResult) (ask.Potential, *preemptResult) { return ask.Potential{}, &end }
 	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
 		return ended(preemptResult{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"})
 	}
-	found, total, err := potentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
+	found, total, err := ask.PotentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
 	switch {
 	case err != nil:
 		return ended(preemptResult{kind: endError, message: err.Error()})
-	case found.count == 0:
+	case found.Count == 0:
 		return ended(preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
 	}
 	return found, nil
@@ -144,9 +145,9 @@ type attempt struct {
 	pod      *v1.Pod
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
-	recalled             // its failed nodes grow by those of this cycle
-	asked    changeCount // when the last question was asked
-	prefetch *prefetch   // what was asked before the filters ran; nil: nothing, or it was looked at
+	recalled               // its failed nodes grow by those of this cycle
+	asked    changeCount   // when the last question was asked
+	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
 	span     tracing.Span
 	class    string // see ownClass
 	sieved   bool
@@ -167,7 +168,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		piece = a.args.MaxCandidates // they are called once, with all that stand
 	}
 	switch {
-	case a.left().count == 0:
+	case a.left().Count == 0:
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
 		return ended(a.observe())
@@ -185,13 +186,13 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	}
 	done := len(passed) > 0 && (passed[0].AsPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
 	// A planner that names what it was asked to leave out is not asked forever.
-	for !done && (judged > 0 || len(passed) > 0) && a.left().count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
+	for !done && (judged > 0 || len(passed) > 0) && a.left().Count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
 		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
 			break
 		}
 		if piece >= a.args.MaxCandidates && !a.sieved {
 			a.sieved = true
-			if a.sieve(ctx); a.left().count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
+			if a.sieve(ctx); a.left().Count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
 				break
 			}
 		}
@@ -215,7 +216,7 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 			return nil, nil, end
 		}
 		return passed, reply, nil
-	case a.left().count == 0:
+	case a.left().Count == 0:
 		return ended(a.unverifiable())
 	}
 	pay()
@@ -237,7 +238,7 @@ func nextPiece(piece, most int) int {
 }
 
 // left are the potential nodes that have not failed verification.
-func (a *attempt) left() potential { return a.potential.without(namesOf(a.failed), a.nodes) }
+func (a *attempt) left() ask.Potential { return a.potential.Without(namesOf(a.failed), a.nodes) }
 
 // namesOf are the names of nodes that failed.
 func namesOf(failed map[string]verify.Failure) map[string]bool {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
@@ -161,8 +162,8 @@ func TestADeadPlannerCostsThreeRequestsAtMost(t *testing.T) {
 		w.cycle(p)
 	}
 
-	if len(w.bus.requests) != breakerThreshold {
-		t.Errorf("%d plan requests, want %d", len(w.bus.requests), breakerThreshold)
+	if len(w.bus.requests) != ask.BreakerThreshold {
+		t.Errorf("%d plan requests, want %d", len(w.bus.requests), ask.BreakerThreshold)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
 	for range 10 {
 		w.cycle(p)
 	}
-	if most := w.plugin.engine.breaker.attempts(retryBurst); most != 0 {
+	if most := w.plugin.engine.planner.Pods.Attempts(retryBurst); most != 0 {
 		t.Errorf("%d pods are tried again at once, each with all its filters", most)
 	}
 	w.bus.mu.Lock()
@@ -657,14 +658,14 @@ func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
 func TestAPodThatIsTooLargeToBeAskedAboutIsLeftToTheNextPluginAndSaysNothingOfThePlanner(t *testing.T) {
 	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { p.Label("large", strings.Repeat("x", wire.MaxBytes)) })
 
-	for range 2 * breakerThreshold {
+	for range 2 * ask.BreakerThreshold {
 		result, status := w.cycle(p)
 		if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "too large to be asked about") {
 			t.Fatalf("result %+v, status %v", result, status)
 		}
 	}
 
-	if state, _ := w.plugin.engine.breaker.current(); state != breakerClosed || len(w.bus.requests) != 0 {
+	if state, _ := w.plugin.engine.planner.Pods.Current(); state != ask.Closed || len(w.bus.requests) != 0 {
 		t.Errorf("the breaker is in state %d after %d requests", state, len(w.bus.requests))
 	}
 	if w.plugin.engine.retry.count() != 1 {

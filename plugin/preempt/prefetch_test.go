@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -25,7 +26,7 @@ func expecting(t *testing.T, given setup, change func(*st.PodWrapper)) (*world, 
 	}
 	p := wrapped.Obj()
 	var pods []*v1.Pod
-	for i := range prefetchAfter {
+	for i := range ask.PrefetchAfter {
 		pods = append(pods, pod(fmt.Sprintf("like-p-%d", i), "", high, large).Obj())
 	}
 	given.gate = true
@@ -72,14 +73,14 @@ func TestAPlanIsAskedForWhileTheFiltersRunWherePodsAlikeHaveNeededOne(t *testing
 	w, p := expecting(t, setup{}, nil)
 
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })
 	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
 
 	if !status.IsSuccess() || result.NominatedNodeName != "n1" {
 		t.Errorf("result %+v, status %v", result, status)
 	}
-	request := w.bus.requests[prefetchAfter]
-	if w.asked() != prefetchAfter+1 || !request.Ahead || request.MaxCandidates != firstCandidates {
+	request := w.bus.requests[ask.PrefetchAfter]
+	if w.asked() != ask.PrefetchAfter+1 || !request.Ahead || request.MaxCandidates != firstCandidates {
 		t.Errorf("%d requests, the last %+v", w.asked(), request)
 	}
 	if first := w.bus.requests[0]; first.Ahead {
@@ -106,7 +107,7 @@ func TestAPlanForOtherNodesThanExpectedIsAskedForAgain(t *testing.T) {
 func TestAPrefetchedPlanUnderAnotherModeIsAskedForAgain(t *testing.T) {
 	w, p := expecting(t, setup{args: func(a *MakeWayArgs) { a.MaxCandidates = firstCandidates }}, nil)
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })
 
 	w.plugin.args.Mode = wire.ModeObserve
 	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
@@ -114,8 +115,8 @@ func TestAPrefetchedPlanUnderAnotherModeIsAskedForAgain(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v", result, status)
 	}
-	w.eventually("the planner is asked again", func() bool { return w.asked() == prefetchAfter+2 })
-	if last := w.bus.planRequests()[prefetchAfter+1]; last.Ahead || last.Mode != wire.ModeObserve {
+	w.eventually("the planner is asked again", func() bool { return w.asked() == ask.PrefetchAfter+2 })
+	if last := w.bus.planRequests()[ask.PrefetchAfter+1]; last.Ahead || last.Mode != wire.ModeObserve {
 		t.Errorf("the last request is %+v", last)
 	}
 }
@@ -123,7 +124,7 @@ func TestAPrefetchedPlanUnderAnotherModeIsAskedForAgain(t *testing.T) {
 func TestNoPlanIsPrefetchedOnceAPodAlikeHasFitted(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })
 
 	if status := w.plugin.Reserve(w.ctx, state, p, "n1"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -166,8 +167,8 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 }
 
 func openBreaker(w *world) {
-	for range breakerThreshold {
-		w.plugin.engine.breaker.failed(time.Millisecond)
+	for range ask.BreakerThreshold {
+		w.plugin.engine.planner.Pods.Failed(time.Millisecond)
 	}
 }
 
@@ -182,55 +183,9 @@ func TestAPrefetchedPlanThatFailsIsNotAskedForAgain(t *testing.T) {
 
 			result, status := w.plugin.PostFilter(w.ctx, w.begin(p), p, rejecting())
 
-			if result != nil || status.Code() != fwk.Unschedulable || w.asked() != prefetchAfter+1 {
+			if result != nil || status.Code() != fwk.Unschedulable || w.asked() != ask.PrefetchAfter+1 {
 				t.Errorf("result %+v, status %v, %d requests", result, status, w.asked())
 			}
 		})
-	}
-}
-
-func TestPodsAreAlikeThatTheSameNodesCouldHelp(t *testing.T) {
-	all := potential{count: 3, nodes: wire.NodeSelection{AllBut: true}}
-	some := func(names ...string) potential {
-		return potential{count: 3 - len(names), nodes: wire.NodeSelection{AllBut: true, Names: names}}
-	}
-	p := pod("p", "", 5, large).Obj()
-	elsewhere := pod("p", "", 5, large).NodeSelector(map[string]string{"zone": "a"}).Obj()
-	for name, test := range map[string]struct {
-		nodes []potential
-		want  bool
-	}{
-		"one pod":                  {[]potential{all}, false},
-		"two pods":                 {[]potential{all, all}, true},
-		"names in another order":   {[]potential{some("a", "b"), some("b", "a")}, true},
-		"another node":             {[]potential{some("a"), some("b")}, false},
-		"more nodes":               {[]potential{some("a"), all}, false},
-		"the same nodes once more": {[]potential{some("a"), some("b"), some("b")}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newPrefetchHistory()
-			for _, nodes := range test.nodes {
-				f.needed(p, nodes)
-			}
-
-			nodes, ok := f.nodes(p)
-			if _, also := f.nodes(elsewhere); also {
-				t.Error("a pod that asks for other nodes is taken to be alike")
-			}
-
-			if ok != test.want || (ok && !nodes.equal(test.nodes[len(test.nodes)-1])) {
-				t.Errorf("%v, %v", nodes, ok)
-			}
-		})
-	}
-}
-
-func TestWhatIsRememberedOfPodsAlikeIsBounded(t *testing.T) {
-	f := newPrefetchHistory()
-	for i := range 2 * maxPrefetchClasses {
-		f.needed(pod("p", "", 5, large).Namespace(fmt.Sprint(i)).Obj(), potential{count: 1})
-	}
-	if len(f.classes) != maxPrefetchClasses {
-		t.Errorf("%d kinds", len(f.classes))
 	}
 }

@@ -65,7 +65,7 @@ func (a *attempt) unverifiable() preemptResult {
 	a.settle()
 	a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
 	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
-		a.potential.count, verify.Summary(a.failed))}
+		a.potential.Count, verify.Summary(a.failed))}
 }
 
 // settle has a later try of the class start anew.
@@ -91,7 +91,7 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		a.engine.verifyFailures.KeepUntil(a.ownClass(), goesOn)
 	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
-		a.potential.count-a.left().count, a.potential.count)
+		a.potential.Count-a.left().Count, a.potential.Count)
 	if len(a.failed) > 0 {
 		message += ": " + verify.Summary(a.failed)
 	}

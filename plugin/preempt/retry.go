@@ -486,7 +486,7 @@ func (e *engine) runRetries(ctx context.Context) {
 			take = e.retry.dueTurns
 		case <-ticker.C():
 		}
-		for _, ref := range take(e.breaker.attempts(retryBurst)) {
+		for _, ref := range take(e.planner.Pods.Attempts(retryBurst)) {
 			e.activateRetry(ctx, ref)
 		}
 		refusedGauge.Set(float64(e.retry.count()))

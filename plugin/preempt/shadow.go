@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/verify"
@@ -154,7 +155,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
 	asked := *request
-	asked.Nodes, asked.Profile = selectNodes(all, chosen), profileOf(s.filters, s.args)
+	asked.Nodes, asked.Profile = ask.SelectNodes(all, chosen), profileOf(s.filters, s.args)
 	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}
@@ -165,7 +166,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
 		return reply, nil
 	}
-	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removerAmong(request.LiveOrders), Refused: set(request.RefusedVictims)}
+	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removerAmong(request.LiveOrders), Refused: ask.Set(request.RefusedVictims)}
 	// All of them: who asks may leave out nodes on which its last orders failed.
 	passed, failed := v.Verify(ctx, reply, len(chosen), true, func(found []*verify.Candidate) { verify.Rank(found, v.Now) })
 	if ctx.Err() != nil && len(passed) == 0 {
@@ -223,7 +224,7 @@ func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Plan
 		return nil, err
 	}
 	if len(data) > wire.MaxBytes {
-		return nil, errTooLarge
+		return nil, ask.ErrTooLarge
 	}
 	raw, err := s.bus.Request(ctx, s.subjects.Plan, data)
 	if errors.Is(err, natsbus.ErrNoResponders) {
@@ -234,10 +235,10 @@ func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Plan
 	}
 	reply, err := wire.DecodePlanReply(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
+		return nil, fmt.Errorf("%w: %w", ask.ErrUnreadable, err)
 	}
 	if reply.RequestID != request.RequestID {
-		return nil, fmt.Errorf("%w: an answer to %q", errUnreadable, reply.RequestID)
+		return nil, fmt.Errorf("%w: an answer to %q", ask.ErrUnreadable, reply.RequestID)
 	}
 	return reply, nil
 }
@@ -253,7 +254,7 @@ func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message strin
 func removerAmong(orders []wire.LiveOrder) func(orderID string, uid types.UID) string {
 	victims := map[string]map[string]bool{}
 	for _, order := range orders {
-		victims[order.OrderID] = set(order.Victims)
+		victims[order.OrderID] = ask.Set(order.Victims)
 	}
 	return func(orderID string, uid types.UID) string {
 		if victims[orderID][string(uid)] {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/tracing"
 )
 
@@ -19,12 +20,12 @@ func (e *engine) beginSpan(ctx context.Context, preemptor klog.ObjectRef, uid ty
 }
 
 // attemptSpan begins the span of an attempt, or goes on with that of its prefetched question.
-func (pl *MakeWay) attemptSpan(ctx context.Context, asked *prefetch, pod *v1.Pod) (context.Context, tracing.Span) {
+func (pl *MakeWay) attemptSpan(ctx context.Context, asked *ask.Prefetch, pod *v1.Pod) (context.Context, tracing.Span) {
 	if asked == nil {
 		return pl.engine.beginSpan(ctx, klog.KObj(pod), pod.UID)
 	}
-	span := asked.span
-	asked.span = tracing.Span{}
+	span := asked.Span
+	asked.Span = tracing.Span{}
 	return span.In(ctx), span
 }
 

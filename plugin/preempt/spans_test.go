@@ -8,6 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -15,7 +16,8 @@ import (
 // traced has a world's spans recorded.
 func traced(w *world) *tracetest.SpanRecorder {
 	recorder := tracetest.NewSpanRecorder()
-	w.plugin.engine.tracer = tracing.Of(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
+	tracer := tracing.Of(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
+	w.plugin.engine.tracer, w.plugin.engine.planner.Tracer = tracer, tracer
 	return recorder
 }
 
@@ -119,7 +121,7 @@ func TestAPrefetchThatIsNotNeededEndsItsSpan(t *testing.T) {
 	state := w.begin(p)
 	w.plugin.Reserve(w.ctx, state, on(p, "n1"), "n1")
 
-	if root := ended(recorder, "preemption"); root == nil || said(root, "result") != prefetchUnneeded {
+	if root := ended(recorder, "preemption"); root == nil || said(root, "result") != ask.PrefetchUnneeded {
 		t.Errorf("%v", root)
 	}
 }

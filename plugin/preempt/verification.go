@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -18,7 +19,7 @@ import (
 // verifier checks candidates in the attempt's cycle.
 func (a *attempt) verifier() *verify.Verifier {
 	limited := a.engine.gate.HasMax(a.pod)
-	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Refused: set(a.refused), Limited: limited}
+	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Refused: ask.Set(a.refused), Limited: limited}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
@@ -28,7 +29,7 @@ func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) 
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	// More than was asked for would cost more than it may.
 	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
-	passed, failed := a.verifier().Verify(ctx, reply, a.potential.count, a.asksExtenders(a.pod), a.rank)
+	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod), a.rank)
 	return passed, a.remember(failed)
 }
 
@@ -59,10 +60,10 @@ func (a *attempt) sieve(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	named := set(a.potential.nodes.Names)
+	named := ask.Set(a.potential.Nodes.Names)
 	left := slices.DeleteFunc(slices.Clone(all), func(node fwk.NodeInfo) bool {
 		_, failed := a.failed[node.Node().Name]
-		return failed || named[node.Node().Name] == a.potential.nodes.AllBut
+		return failed || named[node.Node().Name] == a.potential.Nodes.AllBut
 	})
 	leaving := map[string]bool{}
 	for _, order := range a.engine.inflight.Live() {
@@ -148,7 +149,7 @@ func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (
 		return kept, nil
 	}
 	result := a.unverifiable
-	if a.left().count > 0 {
+	if a.left().Count > 0 {
 		pay()
 		result = func() preemptResult { return a.unfinished(true) }
 	}

@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -65,7 +66,7 @@ func withLicences(nodes []string) []tf.RegisterPluginFunc {
 // ranksByName is a planner that offers the nodes that it is asked about, in their order, each for the one pod on it.
 func ranksByName(nodes []*v1.Node) func(*wire.PlanRequest) (*wire.PlanReply, error) {
 	return func(request *wire.PlanRequest) (*wire.PlanReply, error) {
-		reply, named := &wire.PlanReply{}, set(request.Nodes.Names)
+		reply, named := &wire.PlanReply{}, ask.Set(request.Nodes.Names)
 		for _, n := range nodes {
 			if named[n.Name] == request.Nodes.AllBut || len(reply.Candidates) == int(request.MaxCandidates) {
 				continue
@@ -182,10 +183,10 @@ func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) 
 	w.plugin.engine.verifyFailures.Add(time.Now(), verify.ClassOf(p, nil), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
 
 	state := w.begin(p)
-	w.eventually("the planner is asked", func() bool { return w.asked() == prefetchAfter+1 })
+	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })
 	result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting())
 
-	if !status.IsSuccess() || result.NominatedNodeName != "n1" || w.asked() != prefetchAfter+1 {
+	if !status.IsSuccess() || result.NominatedNodeName != "n1" || w.asked() != ask.PrefetchAfter+1 {
 		t.Errorf("result %+v, status %v after %d requests; the prefetched plan is the one that is used", result, status, w.asked())
 	}
 }

@@ -32,6 +32,7 @@ var borders = map[string]border{
 	"natsbus":             {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
 	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
 	"queuegate": {},
+	"ask":       {own: []string{"natsbus", "rules", "tracing"}},
 	"verify":    {never: without},
 	"orders":    {own: []string{"tracing"}, never: without},
 }

@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"encoding/json"
@@ -15,17 +15,17 @@ var zoneLabels = []string{v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.Label
 // selectedNode is the annotation of a claim whose volume is being made for a node.
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// claims tells which claims leave their pods the same nodes, as the scheduler's own informers have them.
-type claims struct {
-	claims  corelisters.PersistentVolumeClaimLister
-	volumes corelisters.PersistentVolumeLister
+// Claims tells which claims leave their pods the same nodes, as the scheduler's own informers have them.
+type Claims struct {
+	Claims  corelisters.PersistentVolumeClaimLister
+	Volumes corelisters.PersistentVolumeLister
 }
 
-// reach is a text that two claims share where they leave a pod the same nodes: both have no volume yet and are of one storage
+// Reach is a text that two claims share where they leave a pod the same nodes: both have no volume yet and are of one storage
 // class and for one node or none, or their volumes have one node affinity and one zone. A claim that is not known, or that only one pod may use at a time,
 // shares its own with no other. It holds a slash, which no name does.
-func (c *claims) reach(namespace, name string) string {
-	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
+func (c *Claims) Reach(namespace, name string) string {
+	claim, err := c.Claims.PersistentVolumeClaims(namespace).Get(name)
 	if err != nil || slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod) {
 		return name
 	}
@@ -36,7 +36,7 @@ func (c *claims) reach(namespace, name string) string {
 		}
 		return "unbound/" + class + "/" + claim.Annotations[selectedNode]
 	}
-	volume, err := c.volumes.Get(claim.Spec.VolumeName)
+	volume, err := c.Volumes.Get(claim.Spec.VolumeName)
 	if err != nil {
 		return name
 	}

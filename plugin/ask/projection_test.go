@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"bytes"
@@ -45,9 +45,8 @@ func TestOnlyWhatThePlannerReadsOfAPodIsSent(t *testing.T) {
 func TestSecretsAndEscapesDoNotMakeAQuestionLarge(t *testing.T) {
 	p := pod("p", "", 100, large).Annotation("text", strings.Repeat("<", 190_000)).Obj()
 	p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "PASSWORD", Value: strings.Repeat("x", 1<<20)}}
-	w, _, _ := simple(t, setup{}, nil)
 
-	request, err := w.plugin.planRequest(p, wire.ModeEnforce, wire.NodeSelection{}, 1, false)
+	request, err := Question{Pod: p, Mode: wire.ModeEnforce, Candidates: 1}.Request(How{}, View{})
 	if err != nil {
 		t.Fatal(err)
 	}

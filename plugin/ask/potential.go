@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"slices"
@@ -8,12 +8,12 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// potential are the nodes that removing pods may help in one cycle: those whose status is Unschedulable. They
+// Potential are the nodes that removing pods may help in one cycle: those whose status is Unschedulable. They
 // are kept as they are asked for, as their names or as the names of all others, mostly the fewer of the two.
 // Where all nodes are potential, as they mostly are, nothing is kept but their number.
-type potential struct {
-	count int
-	nodes wire.NodeSelection
+type Potential struct {
+	Count int
+	Nodes wire.NodeSelection
 }
 
 // explicitStatuses is what framework.NodeToStatus tells beyond fwk.NodeToStatusReader.
@@ -23,15 +23,15 @@ type explicitStatuses interface {
 	ForEachExplicitNode(func(name string, status *fwk.Status))
 }
 
-// potentialNodes reads the cycle's statuses. named says that every node with a status of its own is in the
+// PotentialNodes reads the cycle's statuses. named says that every node with a status of its own is in the
 // snapshot, as the scheduler has it; an extender may have named others.
 //
 // O(nodes), as a walk over the statuses: looking each node up by its name takes four times as long for
 // 5,000 nodes, and more the less of it a cache holds.
-func potentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, named bool) (p potential, total int, err error) {
+func PotentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, named bool) (p Potential, total int, err error) {
 	all, err := nodes.List()
 	if err != nil {
-		return potential{}, 0, err
+		return Potential{}, 0, err
 	}
 	if explicit, ok := statuses.(explicitStatuses); ok && named {
 		if p, ok := potentialOf(explicit, len(all)); ok {
@@ -40,14 +40,14 @@ func potentialNodes(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister, n
 	}
 	chosen, err := statuses.NodesForStatusCode(nodes, fwk.Unschedulable)
 	if err != nil {
-		return potential{}, 0, err
+		return Potential{}, 0, err
 	}
-	return potential{count: len(chosen), nodes: selectNodes(all, chosen)}, len(all), nil
+	return Potential{Count: len(chosen), Nodes: SelectNodes(all, chosen)}, len(all), nil
 }
 
 // potentialOf needs no more than the statuses of a snapshot of so many nodes. ok is false where it would have
 // to name nodes that have no status of their own.
-func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
+func potentialOf(statuses explicitStatuses, total int) (p Potential, ok bool) {
 	unschedulable := 0
 	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {
 		if status.Code() == fwk.Unschedulable {
@@ -56,7 +56,7 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 	})
 	absent := total - statuses.Len()
 	if absent < 0 {
-		return potential{}, false
+		return Potential{}, false
 	}
 	count := unschedulable
 	absentToo := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable
@@ -65,13 +65,13 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 	}
 	switch count {
 	case 0:
-		return potential{}, true
+		return Potential{}, true
 	case total:
-		return potential{count: total, nodes: wire.NodeSelection{AllBut: true}}, true
+		return Potential{Count: total, Nodes: wire.NodeSelection{AllBut: true}}, true
 	}
 	allBut := count > total/2
 	if absent > 0 && allBut != absentToo {
-		return potential{}, false
+		return Potential{}, false
 	}
 	length := unschedulable
 	if allBut {
@@ -83,16 +83,16 @@ func potentialOf(statuses explicitStatuses, total int) (p potential, ok bool) {
 			names = append(names, name)
 		}
 	})
-	return potential{count: count, nodes: wire.NodeSelection{Names: names, AllBut: allBut}}, true
+	return Potential{Count: count, Nodes: wire.NodeSelection{Names: names, AllBut: allBut}}, true
 }
 
 // equal reports whether the same nodes are meant, written down in the same way. O(names).
-func (p potential) equal(q potential) bool {
-	if p.count != q.count || p.nodes.AllBut != q.nodes.AllBut || len(p.nodes.Names) != len(q.nodes.Names) {
+func (p Potential) equal(q Potential) bool {
+	if p.Count != q.Count || p.Nodes.AllBut != q.Nodes.AllBut || len(p.Nodes.Names) != len(q.Nodes.Names) {
 		return false
 	}
-	in := set(p.nodes.Names)
-	for _, name := range q.nodes.Names {
+	in := Set(p.Nodes.Names)
+	for _, name := range q.Nodes.Names {
 		if !in[name] {
 			return false
 		}
@@ -100,30 +100,30 @@ func (p potential) equal(q potential) bool {
 	return true
 }
 
-// without leaves nodes out by name; names that no node has change nothing. O(names).
-func (p potential) without(names map[string]bool, nodes fwk.NodeInfoLister) potential {
+// Without leaves nodes out by name; names that no node has change nothing. O(names).
+func (p Potential) Without(names map[string]bool, nodes fwk.NodeInfoLister) Potential {
 	if len(names) == 0 {
 		return p
 	}
-	if !p.nodes.AllBut {
-		kept := slices.DeleteFunc(slices.Clone(p.nodes.Names), func(name string) bool { return names[name] })
-		return potential{count: len(kept), nodes: wire.NodeSelection{Names: kept}}
+	if !p.Nodes.AllBut {
+		kept := slices.DeleteFunc(slices.Clone(p.Nodes.Names), func(name string) bool { return names[name] })
+		return Potential{Count: len(kept), Nodes: wire.NodeSelection{Names: kept}}
 	}
-	left := set(p.nodes.Names)
-	out := potential{count: p.count, nodes: wire.NodeSelection{Names: slices.Clone(p.nodes.Names), AllBut: true}}
+	left := Set(p.Nodes.Names)
+	out := Potential{Count: p.Count, Nodes: wire.NodeSelection{Names: slices.Clone(p.Nodes.Names), AllBut: true}}
 	for name := range names {
 		if _, err := nodes.Get(name); err != nil || left[name] {
 			continue
 		}
-		out.count--
-		out.nodes.Names = append(out.nodes.Names, name)
+		out.Count--
+		out.Nodes.Names = append(out.Nodes.Names, name)
 	}
 	return out
 }
 
-// selectNodes says which of all nodes are meant, as the smaller of the set and its complement. Mostly it is all
+// SelectNodes says which of all nodes are meant, as the smaller of the set and its complement. Mostly it is all
 // of them, which costs nothing; O(nodes) otherwise.
-func selectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
+func SelectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
 	if len(chosen) == len(all) {
 		return wire.NodeSelection{AllBut: true}
 	}
@@ -147,7 +147,7 @@ func selectNodes(all, chosen []fwk.NodeInfo) wire.NodeSelection {
 	return wire.NodeSelection{Names: rest, AllBut: true}
 }
 
-func set(names []string) map[string]bool {
+func Set(names []string) map[string]bool {
 	in := make(map[string]bool, len(names))
 	for _, name := range names {
 		in[name] = true

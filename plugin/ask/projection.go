@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	v1 "k8s.io/api/core/v1"

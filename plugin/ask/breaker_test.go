@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"testing"
@@ -8,13 +8,13 @@ import (
 )
 
 func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
-	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), time.Second)
+	b := NewBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), time.Second)
 
 	for range 2 {
 		if !b.allow() {
 			t.Fatal("closed too early")
 		}
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 	b.allow()
 	b.succeeded()
@@ -22,7 +22,7 @@ func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
 		if !b.allow() {
 			t.Fatal("a success did not start the count anew")
 		}
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 
 	if b.allow() {
@@ -32,10 +32,10 @@ func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
 
 func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 	now := clock.Now()
 
@@ -53,38 +53,38 @@ func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 		if b.allow() {
 			t.Fatal("two probes at once")
 		}
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 }
 
 func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow()
 
 	b.succeeded()
 
-	if state, _ := b.current(); state != breakerClosed || !b.allow() || !b.allow() {
+	if state, _ := b.Current(); state != Closed || !b.allow() || !b.allow() {
 		t.Errorf("state %d, want closed", state)
 	}
 }
 
 func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	for range 3 {
 		b.allow()
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow() // neither succeeded nor failed is called: its caller panicked
 
-	clock.SetTime(clock.Now().Add(maxPlanTimeout))
+	clock.SetTime(clock.Now().Add(MaxPlanTimeout))
 
 	if !b.allow() {
 		t.Error("no further probe")
@@ -94,7 +94,7 @@ func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
 	const timeout, run = 100 * time.Millisecond, 10 * time.Minute
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, timeout)
+	b := NewBreaker(clock, timeout)
 	begun, lost, asked, answered := clock.Now(), time.Duration(0), 0, 0
 	for clock.Since(begun) < run {
 		if !b.allow() {
@@ -108,11 +108,11 @@ func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
 			continue
 		}
 		clock.SetTime(clock.Now().Add(timeout))
-		b.failed(timeout)
+		b.Failed(timeout)
 		lost += timeout
 	}
 
-	if bound := breakerThreshold*timeout + run/breakerShare; lost > bound {
+	if bound := BreakerThreshold*timeout + run/breakerShare; lost > bound {
 		t.Errorf("lost %s, want at most %s", lost, bound)
 	}
 	if want := int(run / breakerShare / timeout / 2); answered < want {
@@ -122,30 +122,30 @@ func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
 
 func TestHoweverMuchFailuresHaveCostAProbeGoesAtTheLatestAfterTheLongestWait(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	for range 10 {
 		if !b.allow() {
 			t.Fatalf("no probe after %s", breakerLongest)
 		}
-		b.failed(40 * time.Second)
+		b.Failed(40 * time.Second)
 		clock.SetTime(clock.Now().Add(breakerLongest))
 	}
 	b.allow()
 	b.succeeded()
-	b.failed(time.Millisecond)
+	b.Failed(time.Millisecond)
 
-	if _, until := b.current(); until.Sub(clock.Now()) > breakerLongest {
+	if _, until := b.Current(); until.Sub(clock.Now()) > breakerLongest {
 		t.Errorf("not asked for %s", until.Sub(clock.Now()))
 	}
 }
 
 func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
-	b := newBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), 100*time.Millisecond)
+	b := NewBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), 100*time.Millisecond)
 	for range 100 {
 		if !b.allow() {
 			t.Fatal("not allowed")
 		}
-		b.failed(0)
+		b.Failed(0)
 		b.allow()
 		b.succeeded()
 	}
@@ -153,10 +153,10 @@ func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
 
 func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	expect := func(when string, want int) {
 		t.Helper()
-		if got := b.attempts(50); got != want {
+		if got := b.Attempts(50); got != want {
 			t.Errorf("%s: %d attempts, not %d", when, got, want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	expect("closed", 50)
 	for range 3 {
 		b.allow()
-		b.failed(100 * time.Millisecond)
+		b.Failed(100 * time.Millisecond)
 	}
 	expect("open", 0)
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))
@@ -177,23 +177,23 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 
 func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := newBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock, 100*time.Millisecond)
 	for range 20 {
 		if !b.allow() {
 			t.Fatal("a request that costs nothing is held back")
 		}
 		b.unheard()
 	}
-	if state, until := b.current(); state != breakerOpen || until != clock.Now().Add(breakerFirstOpen) || b.attempts(50) != 0 {
-		t.Errorf("state %d until %s, %d attempts", state, until, b.attempts(50))
+	if state, until := b.Current(); state != Open || until != clock.Now().Add(breakerFirstOpen) || b.Attempts(50) != 0 {
+		t.Errorf("state %d until %s, %d attempts", state, until, b.Attempts(50))
 	}
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))
-	if b.attempts(50) != 1 {
-		t.Errorf("%d attempts a second later, want 1", b.attempts(50))
+	if b.Attempts(50) != 1 {
+		t.Errorf("%d attempts a second later, want 1", b.Attempts(50))
 	}
 
 	b.allow()
-	b.failed(100 * time.Millisecond) // one listens by now, and hangs
+	b.Failed(100 * time.Millisecond) // one listens by now, and hangs
 
 	if b.allow() {
 		t.Error("a request that costs a time-out is not held back")

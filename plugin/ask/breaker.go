@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"sync"
@@ -12,31 +12,33 @@ import (
 // failures cost the scheduling cycles at most one part in breakerShare of their time, however many
 // successes come between them, as far as a probe every 30 s lets them.
 const (
-	breakerThreshold = 3
+	BreakerThreshold = 3
 	breakerFirstOpen = time.Second
 	breakerLongest   = 30 * time.Second
 	breakerShare     = 20
+	// MaxPlanTimeout is how long one plan request may take at most.
+	MaxPlanTimeout = 5 * time.Second
 )
 
-// breakerState is what the breaker lets through. The numbers are those of the metric.
-type breakerState int
+// State is what the breaker lets through. The numbers are those of the metric.
+type State int
 
 const (
-	breakerClosed   breakerState = 0 // every request
-	breakerHalfOpen breakerState = 1 // one request, as a probe
-	breakerOpen     breakerState = 2 // none
+	Closed   State = 0 // every request
+	HalfOpen State = 1 // one request, as a probe
+	Open     State = 2 // none
 )
 
-// breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
+// Breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
 // a row nothing is asked for a while; then one request probes, and the while doubles where that fails.
 // A planner that answers now and then is not asked either while its failures have cost more than their
 // share. Safe for concurrent use.
-type breaker struct {
+type Breaker struct {
 	clock     clock.PassiveClock
 	allowance time.Duration // what failures may cost at once
 
 	mu       sync.Mutex
-	state    breakerState
+	state    State
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe may go
@@ -45,38 +47,38 @@ type breaker struct {
 	lostAt   time.Time     // when that was
 }
 
-func newBreaker(clock clock.PassiveClock, planTimeout time.Duration) *breaker {
-	return &breaker{clock: clock, allowance: breakerThreshold * planTimeout, openFor: breakerFirstOpen}
+func NewBreaker(clock clock.PassiveClock, planTimeout time.Duration) *Breaker {
+	return &Breaker{clock: clock, allowance: BreakerThreshold * planTimeout, openFor: breakerFirstOpen}
 }
 
 // allow reports whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
-func (b *breaker) allow() bool {
+func (b *Breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == breakerClosed || b.cheap {
+	if b.state == Closed || b.cheap {
 		return true
 	}
 	// Where a probe is on its way, its caller is lost once that has lasted longer than any request.
 	if b.clock.Now().Before(b.until) {
 		return false
 	}
-	b.state = breakerHalfOpen
-	b.until = b.clock.Now().Add(maxPlanTimeout)
+	b.state = HalfOpen
+	b.until = b.clock.Now().Add(MaxPlanTimeout)
 	return true
 }
 
 // succeeded closes the breaker, and reports whether it was open.
-func (b *breaker) succeeded() (wasOpen bool) {
+func (b *Breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wasOpen = b.state != breakerClosed
-	b.state, b.failures, b.openFor, b.cheap = breakerClosed, 0, breakerFirstOpen, false
+	wasOpen = b.state != Closed
+	b.state, b.failures, b.openFor, b.cheap = Closed, 0, breakerFirstOpen, false
 	return wasOpen
 }
 
-// failed counts a failure and what it has cost, and opens the breaker where it is the third in a row, or
+// Failed counts a failure and what it has cost, and opens the breaker where it is the third in a row, or
 // a probe's, or where failures have cost too much lately.
-func (b *breaker) failed(took time.Duration) {
+func (b *Breaker) Failed(took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
@@ -85,37 +87,37 @@ func (b *breaker) failed(took time.Duration) {
 	wait := max(b.lost-b.allowance, 0) * breakerShare
 	b.failures++
 	switch {
-	case b.state != breakerClosed:
+	case b.state != Closed:
 		b.openFor = min(2*b.openFor, breakerLongest)
 		wait = max(wait, b.openFor)
-	case b.failures >= breakerThreshold:
+	case b.failures >= BreakerThreshold:
 		wait = max(wait, b.openFor)
 	case wait == 0:
 		return
 	}
-	b.state = breakerOpen
+	b.state = Open
 	b.until = now.Add(wait)
 }
 
 // unheard counts a request that NATS returned at once, since no planner listens. That costs a cycle nothing, so that
 // requests go on, and the first planner that is back is heard by the first that comes; but pods are tried again for it
 // one by one, as if the breaker were open, since each try costs the scheduler its filters.
-func (b *breaker) unheard() {
+func (b *Breaker) unheard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures++
-	if b.state == breakerClosed && b.failures < breakerThreshold {
+	if b.state == Closed && b.failures < BreakerThreshold {
 		return
 	}
-	b.state, b.cheap, b.openFor, b.until = breakerOpen, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
+	b.state, b.cheap, b.openFor, b.until = Open, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
 }
 
-// attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a
+// Attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a
 // probe, none before that.
-func (b *breaker) attempts(most int) int {
-	state, until := b.current()
+func (b *Breaker) Attempts(most int) int {
+	state, until := b.Current()
 	switch {
-	case state == breakerClosed:
+	case state == Closed:
 		return most
 	case b.clock.Now().Before(until):
 		return 0
@@ -123,11 +125,11 @@ func (b *breaker) attempts(most int) int {
 	return min(most, 1)
 }
 
-// current is the state, for the metric, and when a request may be sent again.
-func (b *breaker) current() (breakerState, time.Time) {
+// Current is the state, for the metric, and when a request may be sent again.
+func (b *Breaker) Current() (State, time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == breakerClosed {
+	if b.state == Closed {
 		return b.state, b.clock.Now()
 	}
 	return b.state, b.until

@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"fmt"
@@ -57,12 +57,12 @@ func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
 			want[n.Node().Name] = true
 		}
 
-		got, total, err := potentialNodes(statuses, lister, named)
-		if err != nil || total != size || got.count != len(want) || !maps.Equal(selected(got.nodes, all), want) {
+		got, total, err := PotentialNodes(statuses, lister, named)
+		if err != nil || total != size || got.Count != len(want) || !maps.Equal(selected(got.Nodes, all), want) {
 			t.Fatalf("seed %d: %+v of %d, error %v, want %v of %d", seed, got, total, err, want, size)
 		}
-		if len(want) == size && len(got.nodes.Names) > 0 {
-			t.Fatalf("seed %d: all nodes are potential, and still %v are named", seed, got.nodes.Names)
+		if len(want) == size && len(got.Nodes.Names) > 0 {
+			t.Fatalf("seed %d: all nodes are potential, and still %v are named", seed, got.Nodes.Names)
 		}
 
 		out := map[string]bool{"no node's": true}
@@ -70,7 +70,7 @@ func TestPotentialNodesAreThoseOfTheStatuses(t *testing.T) {
 			out[nodes[i].Name] = true
 			delete(want, nodes[i].Name)
 		}
-		if left := got.without(out, lister); left.count != len(want) || !maps.Equal(selected(left.nodes, all), want) {
+		if left := got.Without(out, lister); left.Count != len(want) || !maps.Equal(selected(left.Nodes, all), want) {
 			t.Fatalf("seed %d: %+v without %v is %+v, want %v", seed, got, out, left, want)
 		}
 	}

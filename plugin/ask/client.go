@@ -1,0 +1,140 @@
+// Package ask asks planners: what would have to go for a pod, or for a pod group. A question and what the scheduler knows are values that
+// callers pass in. Breakers keep planners that do not answer from costing scheduling cycles their time-outs, and a plan that pods of a
+// kind are expected to need is asked for while the filters run.
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// ErrBreakerOpen says that the planner is not asked for a while.
+var ErrBreakerOpen = errors.New("the planner has not answered lately and is not asked for a while")
+
+// ErrTooLarge says that the planner cannot be asked about a pod, which says nothing of the planner.
+var ErrTooLarge = errors.New("the pod, with the orders in flight, is too large to be asked about")
+
+// ErrUnreadable says that the planner's answer is not understood, though it is of this version.
+var ErrUnreadable = errors.New("the planner's answer cannot be read")
+
+// Labels of makeway_scheduler_plan_request_duration_seconds.
+const (
+	planAnswered     = "answered"
+	planNoResponders = "no_responders"
+	planTimeout      = "timeout"
+	planDisconnected = "disconnected"
+	planMalformed    = "malformed"
+)
+
+// Unaskable reports whether a planner could not read a question, which is most probably due to the pod in it.
+func Unaskable(refusal *wire.Refusal) bool {
+	return refusal != nil && (refusal.Reason == "MalformedPod" || refusal.Reason == "MalformedRequest")
+}
+
+// Client asks planners. Safe for concurrent use.
+type Client struct {
+	Bus interface {
+		Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+	}
+	Subjects wire.Subjects
+	Tracer   tracing.Tracer
+	Pods     *Breaker // round questions about pods
+	Groups   *Breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
+	Changed  func()   // is called where the state of a breaker may have changed
+}
+
+// Plan asks about a pod and waits for the answer.
+func (c *Client) Plan(ctx context.Context, request *wire.PlanRequest, timeout time.Duration) (*wire.PlanReply, error) {
+	return askPlanner(ctx, c, inquiry[wire.PlanReply]{
+		subject: c.Subjects.Plan, request: request, id: request.RequestID, timeout: timeout, Breaker: c.Pods,
+		decode: wire.DecodePlanReply, idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
+	})
+}
+
+// PlanGroup asks about a pod group and waits for the answer.
+func (c *Client) PlanGroup(ctx context.Context, request *wire.GroupPlanRequest, timeout time.Duration) (*wire.GroupPlanReply, error) {
+	return askPlanner(ctx, c, inquiry[wire.GroupPlanReply]{
+		subject: c.Subjects.PlanGroup, request: request, id: request.RequestID, timeout: timeout, Breaker: c.Groups,
+		decode: wire.DecodeGroupPlanReply, idOf: func(reply *wire.GroupPlanReply) string { return reply.RequestID },
+	})
+}
+
+// inquiry is a question to the planner, with how its answer is read.
+type inquiry[Reply any] struct {
+	subject string
+	request any
+	id      string
+	timeout time.Duration
+	Breaker *Breaker
+	decode  func([]byte) (*Reply, error)
+	idOf    func(*Reply) string
+}
+
+// askPlanner sends a question and waits for its answer, at most its time-out. Failures count towards its breaker; an answer of
+// any kind closes it.
+func askPlanner[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, error) {
+	data, err := wire.Encode(q.request)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > wire.MaxBytes {
+		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(data), wire.MaxBytes)
+	}
+	if !q.Breaker.allow() {
+		return nil, ErrBreakerOpen
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	ctx, span := c.Tracer.Begin(ctx, "request", "request_id", q.id)
+	reply, result, err := exchange(ctx, c, q, data)
+	span.End(err, "result", result)
+	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
+	if err != nil {
+		if result == planNoResponders {
+			q.Breaker.unheard()
+		} else {
+			q.Breaker.Failed(time.Since(start))
+		}
+		c.Changed()
+		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
+		return nil, err
+	}
+	if q.Breaker.succeeded() {
+		c.Changed()
+	}
+	return reply, nil
+}
+
+// exchange is one request and its checked answer, with the metric's label.
+func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply], data []byte) (*Reply, string, error) {
+	raw, err := c.Bus.Request(ctx, q.subject, data)
+	switch {
+	case errors.Is(err, natsbus.ErrNoResponders):
+		return nil, planNoResponders, errors.New("no planner answers")
+	case errors.Is(err, natsbus.ErrNotSent):
+		return nil, planDisconnected, err
+	case err != nil:
+		return nil, planTimeout, fmt.Errorf("no answer within %s: %w", q.timeout, err)
+	}
+	reply, err := q.decode(raw)
+	if err != nil {
+		var malformed *wire.MalformedError
+		if errors.As(err, &malformed) && malformed.Reason != wire.ReasonUnknownVersion {
+			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+		return nil, planMalformed, err
+	}
+	if id := q.idOf(reply); id != q.id {
+		return nil, planMalformed, fmt.Errorf("an answer to %q", id)
+	}
+	return reply, planAnswered, nil
+}

@@ -1,0 +1,172 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// plan asks for so many candidates, without the nodes that failed; the result says why there is none.
+func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
+	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
+	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Refused: a.refused, Full: a.full})
+	if err != nil {
+		return ended(a.unreachable(a.engine.planner.Pods, orders.RefOf(a.pod), err))
+	}
+	switch {
+	case reply.Status == wire.StatusNotSynced && ask.Unaskable(reply.Refusal):
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, maxMessageBytes)})
+	case reply.Status == wire.StatusNotSynced:
+		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		message := "the planner does not say why"
+		if refusal := reply.Refusal; refusal != nil {
+			message = wire.Beginning(refusal.Message, maxMessageBytes)
+		}
+		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
+	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
+		return ended(a.refusal(ctx, reply))
+	}
+	return reply, nil
+}
+
+// observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
+func (a *attempt) observe() preemptResult {
+	a.engine.retry.modeHeld(orders.RefOf(a.pod), a.engine.retry.now())
+	q := ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Refused: a.refused, Full: a.full}
+	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
+	return preemptResult{kind: endObserved, message: "mode observe"}
+}
+
+// answer returns the planner's reply, to the prefetched question where it is the same, else to a new one.
+func (a *attempt) answer(ctx context.Context, q ask.Question) (*wire.PlanReply, error) {
+	if asked := a.prefetch; asked != nil {
+		a.prefetch = nil
+		if asked.Answers(q) {
+			a.asked = changeCount(asked.At)
+			return asked.Await(ctx)
+		}
+	}
+	a.asked = a.engine.retry.now()
+	return a.query(ctx, q, false)
+}
+
+// mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
+// a planner's failure.
+func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
+	deadline, _ := ctx.Deadline()
+	return ctx.Err() == nil && time.Until(deadline) >= planTimeout
+}
+
+// query sends a question and waits for its answer; prefetched says that it is asked while the filters run.
+func (pl *MakeWay) query(ctx context.Context, q ask.Question, prefetched bool) (*wire.PlanReply, error) {
+	known, err := pl.engine.view(q.Pod.UID)
+	if err != nil {
+		return nil, err
+	}
+	by := ask.How{Now: pl.engine.clock.Now(), Timeout: pl.args.PlanTimeout.Duration, Profile: pl.Profile(), Prefetched: prefetched}
+	request, err := q.Request(by, known)
+	if err != nil {
+		return nil, err
+	}
+	return pl.engine.planner.Plan(ctx, request, by.Timeout)
+}
+
+// view is what this scheduler knows that the API server does not; except is left out of its nominations.
+func (e *engine) view(except types.UID) (known ask.View, err error) {
+	if known.ClusterUID, err = e.clusterUID(); err != nil {
+		return known, err
+	}
+	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
+	known.LiveOrders, known.Seen = e.inflight.Live(), e.seen.all()
+	return known, nil
+}
+
+// unreachable ends an attempt without a plan; the pod, or the group by one of its members, is tried again, since no event of
+// the cluster tells when the planner is back.
+func (pl *MakeWay) unreachable(breaker *ask.Breaker, pod wire.PodRef, err error) preemptResult {
+	_, probeAt := breaker.Current()
+	switch {
+	case errors.Is(err, ask.ErrTooLarge):
+		pl.engine.retry.planUnavailable(pod, time.Time{})
+		return preemptResult{kind: endTooLarge, message: "no plan: " + err.Error()}
+	case errors.Is(err, ask.ErrUnreadable):
+		pl.engine.retry.planUnavailable(pod, time.Time{})
+		return preemptResult{kind: endUnaskable, message: err.Error()}
+	case errors.Is(err, ask.ErrBreakerOpen):
+		pl.engine.retry.tryAt(pod, probeAt)
+	default:
+		pl.engine.retry.planUnavailable(pod, probeAt)
+	}
+	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
+}
+
+// prefetchKey is where a cycle's state keeps the question that was prefetched.
+const prefetchKey fwk.StateKey = "Prefetch" + Name
+
+// startPrefetch asks for a pod's plan while the scheduler's filters look at the nodes, where pods like it have needed
+// one lately. It never waits. Nothing that a plan depends on besides those nodes changes within a scheduling cycle, other
+// than what might as well while PostFilter waits.
+func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
+	nodes, ok := pl.engine.prefetchHistory.Nodes(pod)
+	if !ok || !pl.mayPrefetch(pod) {
+		return
+	}
+	current := pl.engine.current(orders.RefOf(pod))
+	if current == nil || current.Status.NominatedNodeName != "" {
+		return
+	}
+	all := pl.handle.SnapshotSharedLister().NodeInfos()
+	nodes = nodes.Without(namesOf(pl.failedBefore(pod, nil, all)), all)
+	if nodes.Count == 0 {
+		return
+	}
+	q := ask.NewPrefetch(ask.Question{Pod: current, Mode: wire.ModeEnforce, Nodes: nodes, Candidates: pl.firstCandidates()}, uint64(pl.engine.retry.now()))
+	state.Write(prefetchKey, q)
+	var ctx context.Context
+	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
+	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
+		q.Ask(func(q ask.Question) (*wire.PlanReply, error) { return pl.query(ctx, q, true) })
+	})
+}
+
+// mayPrefetch reports whether PostFilter would ask for a plan, as far as is known before the filters ran.
+func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
+	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || pl.asksExtenders(pod) {
+		return false
+	}
+	if why, _ := pl.engine.ordersHeldBack(pod.Namespace); why != "" {
+		return false
+	}
+	if until, _ := pl.engine.delayedUntil(pod); !until.IsZero() {
+		return false
+	}
+	breaker, _ := pl.engine.planner.Pods.Current()
+	return breaker == ask.Closed && !pl.engine.remembers(pod.UID)
+}
+
+// prefetchOf returns what was prefetched in a cycle, nil where nothing was.
+func prefetchOf(state fwk.CycleState) *ask.Prefetch { return dataOf[*ask.Prefetch](state, prefetchKey) }
+
+// finishPrefetch counts what has become of a cycle's prefetch, and ends the streak where there was no need for it.
+func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
+	q := prefetchOf(state)
+	if q == nil {
+		return
+	}
+	plansPrefetched.WithLabelValues(q.Result).Inc()
+	q.Span.End(nil, "result", q.Result)
+	if q.Unneeded() {
+		pl.engine.prefetchHistory.Forget(q.Pod)
+	}
+}
