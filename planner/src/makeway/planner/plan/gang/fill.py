@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 import numpy as np
 
@@ -36,6 +36,9 @@ ROUNDS = 4
 
 NODES_A_CHUNK = 256
 """Nodes that are priced between two pauses at first."""
+
+AHEAD = 64
+"""Nodes that are priced side by side as they will be after their next step."""
 
 Entry = tuple[tuple[float, ...], int, int, int, int, int, int, bool]
 """Price a member, rank of the node's name, class, node's place, members, how old it is, and whether pods go
@@ -91,6 +94,20 @@ def extra(model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> Gener
     return filling.draft
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What was seen ahead of a step of a node, as long as no other step changes its price.
+
+    `step`: class, members, the node's stamp, and what the stairs share. `victims`: slots. `same`: rules of
+    wider domains leave the same room after it. `entry`: the next step then.
+    """
+
+    step: tuple[int, int, int, int]
+    victims: list[int]
+    same: bool
+    entry: Entry | None
+
+
 class _Filling:
     """The state of one run.
 
@@ -113,6 +130,9 @@ class _Filling:
         self._freed_widely = False
         self._evening = False
         self._opens: tuple[int, ...] = ()
+        self._ahead: dict[int, _Ahead] = {}
+        tied = model.spreads or model.affinities or model.spare or model.margins
+        self._apart = not (tied or model.budgets.any() or model.unit.any())
 
     @property
     def elements(self) -> int:
@@ -163,12 +183,40 @@ class _Filling:
                 if not evening:
                     self._parked[self._placing.gate(cls, node)].append(entry)
                 continue
-            self._take(cls, node, count, evening=evening)
-            self._price_again(classes, [node])
+            if self._apart and len(classes) == 1 and self._known(cls, node, count) is None:
+                self._look_ahead(cls, node, count)
+            whole = self._take(cls, node, count, evening=evening)
+            seen = self._known(cls, node, count) if whole and len(classes) == 1 else None
+            if seen is None or not seen.same:
+                self._price_again(classes, [node])
+            else:
+                self._stamp[node] += 1
+                if seen.entry is not None:
+                    self._push([(*seen.entry[:5], int(self._stamp[node]), *seen.entry[6:])])
             self._unpark()
             steps += 1
             if not steps % STEPS_A_CHUNK:
                 yield
+
+    def _look_ahead(self, cls: int, node: int, count: int) -> None:
+        """Price the nodes whose turn comes next, side by side, as they will be after their step."""
+        shared, steps = self._stairs.shared, {node: count}
+        for _, _, _, other, many, stamp, known, evening in nsmallest(AHEAD, self.heap):
+            if stamp == self._stamp[other] and known == shared and not evening:
+                steps.setdefault(other, many)
+        nodes = np.array([*steps], np.int64)
+        with self._stairs.ahead(cls, nodes, np.array([*steps.values()], np.int64)) as (victims, same):
+            entries = {entry[3]: entry for entry in self._entries(cls, nodes, self._most(cls))}
+        for place, at in enumerate(steps):
+            step = cls, steps[at], int(self._stamp[at]), shared
+            going = np.flatnonzero(victims[:, place]).tolist()
+            self._ahead[at] = _Ahead(step, going, bool(same[place]), entries.get(at))
+
+    def _known(self, cls: int, node: int, count: int) -> _Ahead | None:
+        """Return what was seen ahead of a step, if that is how it is now."""
+        seen = self._ahead.get(node)
+        now = cls, count, int(self._stamp[node]), self._stairs.shared
+        return seen if seen is not None and seen.step == now else None
 
     def _most(self, cls: int) -> int:
         return min(self._left[cls], self.missing, MOST_A_STEP)
@@ -226,19 +274,28 @@ class _Filling:
             if many
         ]
 
-    def _take(self, cls: int, node: int, count: int, *, evening: bool) -> None:
-        """Take a step, as far as the rules among members let it, or find that it cannot be taken."""
+    def _take(self, cls: int, node: int, count: int, *, evening: bool) -> bool:
+        """Take a step, as far as the rules among members let it, or find that it cannot be taken.
+
+        Returns whether it was taken whole.
+        """
         model, stairs = self.model, self._stairs
-        victims = stairs.victims(cls, node, count, evening=evening)
+        seen = self._known(cls, node, count)
+        victims = stairs.victims(cls, node, count, evening=evening) if seen is None else seen.victims
+        wide = [
+            (rule, room, int(room[rule.domains[node]]))
+            for rule, room in zip(model.rooms, self._placing.rooms, strict=True)
+            if not rule.alone and rule.take[cls]
+        ]
         units = {int(model.unit[slot, node]) for slot in victims} - {0}
         singles = {(slot, node) for slot in victims if not model.unit[slot, node]}
         more = Draft({}, singles, units)
         if victims and not stairs.is_allowed(more):
             stairs.keep(victims, node, units)
-            return
+            return False
         if stairs.going + victims_of(model, more) > model.most_victims:
             self.bounded = True
-            return
+            return False
         slots: list[Slot] = [*singles, *slots_of(model, units)]
         self._placing.remove(slots)
         placed = 0
@@ -248,7 +305,7 @@ class _Filling:
         self._placing.remove(slots, -1)
         if not placed:
             self._open[cls, node] = False  # members that are there keep the class away
-            return
+            return False
         stairs.charge(more)
         self._go(slots)
         self.draft.singles |= singles
@@ -257,8 +314,9 @@ class _Filling:
         stairs.place(cls, node, placed)
         self._left[cls] -= placed
         self.missing -= placed
-        if self._evening or any(not rule.alone and rule.take[cls] for rule in model.rooms):
+        if self._evening or any(room[rule.domains[node]] != before for rule, room, before in wide):
             stairs.shared += 1
+        return placed == count
 
     def _go(self, slots: list[Slot]) -> None:
         """Let pods go, and price the other nodes that this makes room on."""

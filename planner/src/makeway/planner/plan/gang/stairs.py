@@ -7,7 +7,8 @@ all nodes side by side.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -111,11 +112,44 @@ class Stairs:
 
     def victims(self, cls: int, node: int, count: int, *, evening: bool = False) -> list[int]:
         """Return the slots of the pods that go where so many members come, by kube-scheduler's reprieve."""
-        nodes = np.array([node])
+        found = self._victims(cls, np.array([node]), np.array([count]), evening=evening)
+        return np.flatnonzero(found[:, 0]).tolist()
+
+    def _victims(self, cls: int, nodes: Ints, counts: Ints, *, evening: bool = False) -> Flags:
+        """Return bool[D, M], the pods that go where so many members come to each of some nodes."""
         emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
         need, beside = self._asked(cls, evening=evening)
-        left = emptied - need * count - beside
-        return np.flatnonzero(reprieve(uses, left, candidates, violating)[:, 0]).tolist()
+        self.elements += uses.shape[1] * (CALLS // 4) + 8 * uses.size
+        return reprieve(uses, emptied - need * counts - beside, candidates, violating)
+
+    @contextmanager
+    def ahead(self, cls: int, nodes: Ints, counts: Ints) -> Iterator[tuple[Flags, Flags]]:
+        """Have some nodes meanwhile as they are once so many members have come to each.
+
+        Gives bool[D, M], the pods that go for them, and bool[M], rules of wider domains leave the same room.
+        """
+        model, alone = self.model, []
+        victims = self._victims(cls, nodes, counts)
+        uses = np.where(victims, model.uses[:, :, nodes], 0).sum(axis=1)
+        room, emptied = self.room[:, nodes], self._emptied_room[:, nodes]
+        need = model.need[cls][:, None] * counts
+        same = np.ones(nodes.size, np.bool_)
+        for rule, rooms in zip(model.rooms, self.placing.rooms, strict=True):
+            more = np.where(victims, rule.use[:, nodes], 0).sum(axis=0) - rule.take[cls] * counts
+            inside = rule.domains[nodes] >= 0
+            if rule.alone:
+                alone.append((rooms, rule.domains[nodes][inside], more[inside]))
+            else:
+                same &= ~inside | (more == 0)
+        self.room[:, nodes], self._emptied_room[:, nodes] = room + uses - need, emptied - need
+        self._gone[:, nodes] |= victims
+        for rooms, domains, more in alone:
+            rooms[domains] += more
+        yield victims, same
+        self.room[:, nodes], self._emptied_room[:, nodes] = room, emptied
+        self._gone[:, nodes] &= ~victims
+        for rooms, domains, more in alone:
+            rooms[domains] -= more
 
     def may_fit(self, cls: int, nodes: Ints) -> Flags:
         """Report on which nodes a member more has the resources with all gone that may go; bool[M].

@@ -1,0 +1,62 @@
+"""First plans for groups: what is priced side by side ahead is what one node after the other would cost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from makeway.planner.plan.gang import fill
+from makeway.planner.plan.gang.planner import plan_gang
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.snapshot.changes import Adopt
+from unit.core.queue_building import queue, tree
+from unit.planner.building import HIGH, NOW
+from unit.planner.manifests import cluster, node, pod
+from unit.planner.test_gang_plan import members_of, victims
+
+PORTS = [{"hostPort": 80, "containerPort": 80}]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("port", [False, True])
+@pytest.mark.parametrize("most", [100, 140])
+def test_nodes_priced_ahead_side_by_side_give_the_plan_of_one_after_the_other(
+    seed: int, port: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    places = [f"n{number}" for number in range(70)]
+    pods = [
+        pod(
+            f"{place}-{turn}",
+            place,
+            priority=chance.choice((0, 1, 5)),
+            cpu=chance.choice(("500m", "1", "1500m")),
+            labels={"queue": chance.choice(("root.a", "root.b"))},
+            ports=[{"hostPort": 80, "containerPort": 80}]
+            if port and not turn and chance.random() < 0.5
+            else [],
+        )
+        for place in places
+        for turn in range(3)
+    ]
+    snapshot = cluster(*map(node, places), *pods)
+    built = tree(queue("a", maximum={"cpu": most * 1000}), queue("b"))
+    snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
+    member = pod(
+        "m",
+        priority=HIGH,
+        cpu="800m",
+        labels={"queue": "root.a"},
+        ports=PORTS if port else [],
+    )
+    asked = members_of(snapshot, member, 25)
+
+    ahead = plan_gang(snapshot, asked, NOW)
+    monkeypatch.setattr(fill, "AHEAD", 0)
+    alone = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(ahead, GangPlan), ahead
+    assert isinstance(alone, GangPlan), alone
+    assert victims(ahead) == victims(alone)
+    assert ahead.price == alone.price
