@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,6 +13,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -113,6 +115,40 @@ func TestAVictimOnANodeOfNoMemberIsRefusedWithoutADomainThatAMemberGoesTo(t *tes
 
 			if _, status := w.gang(c); status.IsSuccess() || w.entry("gang-uid") != nil {
 				t.Errorf("%v", status)
+			}
+		})
+	}
+}
+
+func TestAPodThatLeavesOnANodeOfNoMemberIsAwaitedForTheRackThatItKeepsClosed(t *testing.T) {
+	now := time.Now()
+	for name, leaves := range map[string]func(*world, *v1.Pod) wire.Awaited{
+		"terminating": func(_ *world, v2 *v1.Pod) wire.Awaited {
+			leavingPod(v2, 20*time.Second)
+			return wire.Awaited{UID: "v2", Namespace: "default", Name: "v2"}
+		},
+		"a victim of another order": func(w *world, _ *v1.Pod) wire.Awaited {
+			w.plugin.engine.inflight.Begin(&orders.Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, Node: "n2", Victims: []types.UID{"v2"}, CreatedAt: now, OpensAt: now.Add(time.Minute)})
+			return wire.Awaited{UID: "v2", OrderID: "ord-1"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, plan := rackWorld(t)
+			v2, _ := nodeList(w.nodes).Get("n2")
+			at := slices.IndexFunc(v2.GetPods(), func(pod fwk.PodInfo) bool { return pod.GetPod().UID == "v2" })
+			plan.Victims = plan.Victims[:1]
+			plan.Awaited = []wire.Awaited{leaves(w, v2.GetPods()[at].GetPod())}
+
+			if nodes, status := w.gang(c); !status.IsSuccess() || named0(nodes)["g1"] != "n1" {
+				t.Fatalf("%v, %v", nodes, status)
+			}
+
+			entry := w.entry("gang-uid")
+			if !slices.Equal(entry.Victims, []types.UID{"v1"}) {
+				t.Errorf("victims %v", entry.Victims)
+			}
+			if _, ordered := entry.Awaited["v2"]; !ordered && !slices.Contains(entry.Terminating, "v2") {
+				t.Error("the gang does not wait for a pod that keeps its rack closed")
 			}
 		})
 	}

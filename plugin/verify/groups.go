@@ -164,8 +164,8 @@ func (o *outgoing) violates() bool {
 	return slices.ContainsFunc(o.victims, func(v Victim) bool { return v.Violating })
 }
 
-// removeAll takes the planned victims out of the snapshot, those that other orders remove, and on the plan's nodes what is being
-// deleted anyway. A planner's word alone makes no pod go: each is there, of lower priority, and no member.
+// removeAll takes the planned victims out of the snapshot, what the plan awaits, and on the plan's nodes all that is being deleted
+// anyway. A planner's word alone makes no pod go: each is there, of lower priority, and no member.
 func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verified *GroupPlacement) ([]*outgoing, error) {
 	infos := map[string]map[types.UID]fwk.PodInfo{}
 	on := func(node string) map[types.UID]fwk.PodInfo {
@@ -211,18 +211,17 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 	}
 	for node := range t.planned {
 		for uid, info := range on(node) {
-			pod := info.GetPod()
-			out := &outgoing{infos: []fwk.PodInfo{info}, nodes: []string{node}}
-			switch orderID := awaited[uid]; {
-			case terminating(pod, t.Now) && !t.isOwn(pod):
-			case orderID != "":
-				out.awaited = &Awaited{Pod: pod, OrderID: orderID}
-			default:
-				continue
+			if out := t.leaving(info, node, awaited[uid]); out != nil {
+				removed = append(removed, out)
 			}
-			removed = append(removed, out)
+			delete(awaited, uid)
 		}
 	}
+	elsewhere, err := t.awaitedElsewhere(awaited)
+	if err != nil {
+		return nil, err
+	}
+	removed = append(removed, elsewhere...)
 	for _, out := range removed {
 		for i, info := range out.infos {
 			if err := t.Remove(ctx, info.GetPod(), out.nodes[i]); err != nil {
@@ -231,6 +230,20 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 		}
 	}
 	return removed, nil
+}
+
+// leaving returns a pod that goes without the group's order; nil for one that stays. `orderID`: of the order that removes it.
+func (t *groupTrial) leaving(info fwk.PodInfo, node, orderID string) *outgoing {
+	pod := info.GetPod()
+	out := &outgoing{infos: []fwk.PodInfo{info}, nodes: []string{node}}
+	switch {
+	case terminating(pod, t.Now) && !t.isOwn(pod):
+	case orderID != "":
+		out.awaited = &Awaited{Pod: pod, OrderID: orderID}
+	default:
+		return nil
+	}
+	return out
 }
 
 // mayGo is the plugin's own check of a rule that the planner names; see verifier.mayRemove.

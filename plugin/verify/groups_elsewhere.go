@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"makeway.dev/makeway/plugin/internal/minor"
@@ -24,6 +25,31 @@ func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
 		}
 	}
 	return nil, &Misfit{Message: "a planned victim keeps a domain closed that no member goes to"}
+}
+
+// awaitedElsewhere returns awaited pods that leave and run on none of the plan's nodes: they keep a domain closed, as victims may.
+// `awaited`: the order that removes each, empty for what is terminating. O(all pods) where there are any.
+func (t *groupTrial) awaitedElsewhere(awaited map[types.UID]string) ([]*outgoing, error) {
+	if len(awaited) == 0 {
+		return nil, nil
+	}
+	nodes, err := t.Nodes().List()
+	if err != nil {
+		return nil, err
+	}
+	var found []*outgoing
+	for _, node := range nodes {
+		for _, info := range node.GetPods() {
+			orderID, told := awaited[info.GetPod().UID]
+			if !told {
+				continue
+			}
+			if out := t.leaving(info, node.Node().Name, orderID); out != nil {
+				found = append(found, out)
+			}
+		}
+	}
+	return found, nil
 }
 
 // isIn reports whether a node is in a domain.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from makeway.bus.messages import ClosedDomain
+from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.gang.work import Work
+from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import NOW
+from unit.planner.building import NOW, make_pod
 from unit.planner.manifests import anti_affinity, cluster, node, pod, term
 from unit.planner.test_gang_plan import members_of, nodes, victims
 
@@ -128,3 +131,40 @@ def test_pods_whose_own_anti_affinity_keeps_the_rack_closed_go_as_well(own: bool
     closed = [one.closes for one in found.victims if one.closes is not None]
     assert all(one == ClosedDomain(rule="existingPodAntiAffinity", key=RACK, value="r1") for one in closed)
     assert "p2" in victims(found)
+
+
+@pytest.mark.parametrize("most", [0, 32])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_pod_that_leaves_opens_the_rack_of_members_on_other_nodes_and_the_plan_names_it(
+    most: int, ordered: bool
+) -> None:
+    made = [node("r1-0", more={RACK: "r1"}), node("r1-1", more={RACK: "r1"}, unschedulable=True)]
+    snapshot = cluster(*made)
+    snapshot.apply(PutPod(make_pod("old", "r1-1", labels=JOB, ends=None if ordered else 20)))
+    snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=most)), "rev"))
+    asked = exclusive(snapshot, 1)
+    if ordered:
+        asked = replace(
+            asked,
+            classes=tuple(
+                replace(one, question=replace(one.question, in_flight={"old": "ord-1"}))
+                for one in asked.classes
+            ),
+        )
+
+    found = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert not found.victims
+    assert [(one.pod.uid, one.order_id) for one in found.awaited] == [("old", "ord-1" if ordered else "")]
+
+
+def test_a_pod_that_leaves_another_rack_is_not_awaited() -> None:
+    snapshot = cluster(*(node(f"r{n}-0", more={RACK: f"r{n}"}) for n in (1, 2)))
+    snapshot.apply(PutPod(make_pod("old", "r2-0", labels=JOB, ends=20)))
+
+    found = plan_gang(snapshot, exclusive(snapshot, 1), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert nodes(found) == {"r1-0": 1}
+    assert not found.awaited

@@ -79,6 +79,22 @@ def test_a_group_that_has_room_takes_no_pod() -> None:
     assert (answer.result, answer.victims, answer.price) == ("fits", (), None)
 
 
+def test_a_group_waits_for_a_pod_elsewhere_that_keeps_its_rack_closed_until_it_has_left() -> None:
+    rack = {"example.com/rack": "r1"}
+    leaving = pod("x", "b", labels={"job": "old"})
+    leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T12:00:20Z", "deletionGracePeriodSeconds": 30}
+    cluster = world(node("a", labels=rack), node("b", labels=rack, unschedulable=True), leaving)
+    apart = {"topologyKey": "example.com/rack", "labelSelector": {"matchLabels": {"job": "old"}}}
+    asked = members(1)
+    asked[0]["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    }
+
+    answer = simulated(cluster, group(least=1), asked)
+
+    assert (answer.result, [one.name for one in answer.awaited]) == ("waits", ["x"])
+
+
 def test_a_group_without_room_stays_pending_and_no_pod_goes() -> None:
     cluster = world(node("a"), node("b"), pod("x", "a", cpu="4", priority=0))
 

@@ -30,7 +30,8 @@ class RoomRule:
     int64[domains]; `most`: the same were no pod there, on these nodes or others. `use`: int64[D, N], what
     each pod takes. `take`: int64[C], what a member takes. `need`: so much room lets a member come.
     `alone`: every node is a domain of its own. `closing`: the sort of anti-affinity by which pods
-    keep a domain of label `key` closed; None of other rules.
+    keep a domain of label `key` closed; None of other rules. `leaving`: pods that leave anyway, also on other
+    nodes than the model's, each with its domain and what it took there, which `room` counts as free.
     """
 
     cls: int
@@ -44,6 +45,7 @@ class RoomRule:
     alone: bool
     closing: ClosingRule | None = None
     key: str = ""
+    leaving: Sequence[tuple[PodRecord, int, int]] = ()
 
     @property
     def closes(self) -> bool:

@@ -7,6 +7,7 @@ their queues.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -156,9 +157,10 @@ def modelling(
 
 
 def _with_closed(snapshot: Snapshot, rows: Ints, layers: Sequence[Layers]) -> Ints:
-    """Return rows with all those of domains that pods keep closed by anti-affinity. O(layers · nodes)."""
-    if not snapshot.exemptions.policy.cross_node.most_victims:
-        return rows
+    """Return rows with all those of domains that pods keep closed by anti-affinity. O(layers · nodes).
+
+    These pods may go for the group, or leave by themselves.
+    """
     found = [rows]
     for layer in (layer for one in layers for layer in one.layers):
         if layer.domains is not None and layer.topology_key and layer.spread is None:
@@ -245,7 +247,13 @@ def _room_rule(
             most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
     key = layer.topology_key
     closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
-    return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key)
+    leaving = [
+        (pod, int(domains[place]), taken)
+        for place, pods in part.awaited.items()
+        for pod in pods
+        if domains[place] >= 0 and (taken := _use_of(layer.use, snapshot, pod))
+    ]
+    return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key, leaving)
 
 
 def _in_flight(
@@ -281,4 +289,6 @@ def _queue_rules(maxima: Sequence[GangMaximum], gang: GangQuestion, part: Part) 
                 taken = np.where(maximum.classes, take, 0)
                 most = np.array([maximum.most], np.int64)
                 reason = f"queue {maximum.queue.path} at max: {maximum.resource}"
-                yield RoomRule(cls, reason, everywhere, room, most, use, taken, int(take[cls]), alone=False)
+                leaving = [(pod, 0, pod.requests.get(maximum.resource, 0)) for pod in maximum.leaving]
+                rule = RoomRule(cls, reason, everywhere, room, most, use, taken, int(take[cls]), alone=False)
+                yield replace(rule, leaving=leaving)

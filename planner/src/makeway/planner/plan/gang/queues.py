@@ -21,7 +21,8 @@ from makeway.planner.snapshot.state import Snapshot
 class GangMaximum:
     """What is left of a queue's maximum; `most`: what would be, were none of the pods there that hold it.
 
-    `classes`: for each class of members, it is in the queue.
+    `classes`: for each class of members, it is in the queue. `leaving`: its pods that leave anyway, which
+    `room` does not count.
     """
 
     queue: Queue
@@ -29,6 +30,7 @@ class GangMaximum:
     room: int
     most: int
     classes: tuple[bool, ...]
+    leaving: tuple[PodRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +83,14 @@ def maxima_of(
             for mine, held in zip(own, held_back, strict=True)
         )
         holds = queues.held.of(queue.number)
+        leaving = tuple(one for one in awaited if queue.number <= queues.number_of(one) < queue.below)
         for name, most in sorted(queue.maximum.items()):
             coming = sum(
                 pod.requests.get(name, 0)
                 for pod in coming_pods.values()
                 if queue.number <= queues.number_of(pod) < queue.below
             )
-            going = sum(
-                pod.requests.get(name, 0)
-                for pod in awaited
-                if queue.number <= queues.number_of(pod) < queue.below
-            )
+            going = sum(pod.requests.get(name, 0) for pod in leaving)
             room = most - holds.get(name, 0) - coming + going
             asked = sum(
                 one.count * one.question.preemptor.requests.get(name, 0)
@@ -99,7 +98,7 @@ def maxima_of(
                 if inside
             )
             if asked and room < asked:
-                found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes))
+                found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,13 +16,23 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
 from makeway.planner.plan.gang.blockers import closed_by
-from makeway.planner.plan.gang.draft import Draft, arrange, holds, places_of, price_of, trimmed
+from makeway.planner.plan.gang.draft import (
+    Draft,
+    Placing,
+    arrange,
+    gone,
+    holds,
+    places_of,
+    price_of,
+    trimmed,
+)
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlacement, GangPlan
 from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
 from makeway.planner.snapshot.columns import Ints
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 VICTIMS_A_CHUNK: Final = 1000
@@ -175,8 +185,6 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
 
 def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[AwaitedPod]:
     """Yield the pods that are leaving and that the plan counts on. With rules, all on its nodes."""
-    if not model.awaited:
-        return
     question = gang.classes[0].question
     ruled = bool(model.rooms or model.spreads or model.affinities)
     going: defaultdict[int, list[int]] = defaultdict(list)
@@ -193,3 +201,32 @@ def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Awaited
                 left = left - takes
             else:
                 yield from question.awaited((pod,))
+    yield from question.awaited(_awaited_elsewhere(model, draft, {model.names[node] for node in members}))
+
+
+def _awaited_elsewhere(model: Model, draft: Draft, names: Set[str]) -> Iterator[PodRecord]:
+    """Yield pods that leave on other nodes than the members', without which a rule keeps members away.
+
+    Of a queue those that leave first. O(rules · (nodes + victims + members) + pods that leave).
+    """
+    if not any(rule.leaving and not rule.alone for rule in model.rooms):
+        return
+    placing = Placing(model)
+    placing.remove(gone(model, draft))
+    for (node, cls), count in draft.members.items():
+        placing.place(cls, node, count)
+    found: dict[str, PodRecord] = {}
+    for rule, room in zip(model.rooms, placing.rooms, strict=True):
+        places = (node for (node, cls), count in draft.members.items() if count and cls == rule.cls)
+        # A domain that pods close has no room to spare for any of them.
+        spare = {int(rule.domains[node]): 0 for node in places}
+        if rule.need:
+            spare = {domain: int(room[domain]) for domain in spare}
+        for pod, domain, taken in sorted(rule.leaving, key=lambda one: (-one[0].ends_micros, one[0].uid)):
+            if domain not in spare or not pod.node or pod.node in names:
+                continue
+            if taken <= spare[domain]:
+                spare[domain] -= taken
+            else:
+                found[pod.uid] = pod
+    yield from found.values()
