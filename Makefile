@@ -49,7 +49,7 @@ ROUNDS ?= 3
 MINUTES ?= 30
 SEED ?=
 ARGS ?=
-INTEGRATION := -v tests/integration -m "not slow" --tools=changed -n 3 --dist loadgroup --no-loadscope-reorder
+INTEGRATION := -v tests/integration -m "not slow and not form" --tools=changed -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
@@ -282,6 +282,11 @@ integration: setup ## Integration tests on the real control plane (built on firs
 	$(BIN)/makeway dev build
 	$(BIN)/pytest $(INTEGRATION) $(ARGS)
 
+.PHONY: integration-forms
+integration-forms: setup ## What planner and evictor do in each form of makeway, once more beside kube-scheduler; before a release
+	$(BIN)/makeway dev build
+	$(BIN)/pytest -v tests/integration -m "form and not slow" $(ARGS)
+
 .PHONY: integration-once-more
 integration-once-more: setup ## The same, and up to five tests that fail are run once more, alone: what passes then is named as flaky
 	$(BIN)/makeway dev build
@@ -312,7 +317,7 @@ slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of eac
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all
-test-all: check test-tools sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
+test-all: check test-tools sbom vulnerabilities contract differential-test protocol-test chart minors race fuzz integration integration-forms slow demo-oldest upstream-suites ## All of it, what fails soonest first (hours)
 
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS := FuzzDecodePlanRequest FuzzDecodePlanReply FuzzUnwrapOrder FuzzUnwrapOutcome FuzzUnwrapDecision FuzzUnwrapControl

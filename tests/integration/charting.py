@@ -259,6 +259,7 @@ class Release:
                 argv=(executable, *argv, *more),
                 ready=ready,
                 ready_seconds=60.0,
+                base=component == "nats",
                 environment={**(extra or {}), **environment, "PYTHONUNBUFFERED": "1"},
             )
         )

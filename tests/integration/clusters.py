@@ -35,7 +35,7 @@ class Kind:
     replicas: tuple[str, ...] = ()
     """Services that run once more."""
     whole: bool = False
-    """Whether one process runs all tests that need it, as there are few: else each of two starts one."""
+    """Whether one process runs all tests that need it: else each starts one. The largest come first."""
     traced: bool = False
     """Whether its parts send their traces to the tests' collector."""
     only: tuple[str, str] = ("", "")
@@ -45,6 +45,53 @@ class Kind:
 LIMITED_PODS = Path(__file__).with_name("limited_pods.yaml")
 
 KINDS: dict[str, Kind] = {
+    # Parts that can be killed between any two side effects. There makeway alone preempts, so that a pod
+    # that is bound was helped by makeway.
+    "plugin_crash_cluster": Kind(lambda: ClusterOptions(failpoints=True, fallback=False), whole=True),
+    # The scheduler places a gang as one, and asks makeway for room for it; and it makes room for resizes.
+    "gang_planning_cluster": Kind(
+        lambda: ClusterOptions(
+            failpoints=True,
+            scheduler_feature_gates=(("GenericWorkload", True), (RESIZES, True)),
+            apiserver_arguments=apiserver_arguments(RESIZES),
+        ),
+        whole=True,
+        only=("1.37", "kube-scheduler asks for room for a gang as one from 1.37 on"),
+    ),
+    # The evictor alone, within the chart's admission policies: tests write nominations and orders.
+    "evictor_cluster": Kind(
+        lambda: ClusterOptions(
+            components=frozenset({NATS, KWOK, EVICTOR}),
+            failpoints=True,
+            admission_policies=True,
+            apiserver_arguments=apiserver_arguments() if FORM else (),
+        ),
+        whole=True,
+    ),
+    # Planner, evictor and scheduler go through the fault proxy.
+    "fault_cluster": Kind(
+        lambda: ClusterOptions(
+            fallback=False, faulty=(PLANNER, EVICTOR, SCHEDULER), plugin_arguments=(("notAfter", "20s"),)
+        ),
+        whole=True,
+    ),
+    # The API server has PodGroups, of which the scheduler takes no notice. There makeway alone preempts,
+    # within the chart's admission policies. Trees of groups are of 1.37.
+    "group_cluster": Kind(
+        lambda: ClusterOptions(
+            fallback=False,
+            failpoints=True,
+            admission_policies=True,
+            apiserver_arguments=apiserver_arguments(
+                *(
+                    ("TopologyAwareWorkloadScheduling", "CompositePodGroup")
+                    if KUBERNETES.name == "1.37"
+                    else ()
+                )
+            ),
+        ),
+        whole=True,
+    ),
     # The API server alone, with the chart's admission policies, and critical pods limited as by a provider.
     "api_cluster": Kind(
         lambda: ClusterOptions(
@@ -57,16 +104,6 @@ KINDS: dict[str, Kind] = {
     # kube-scheduler, and none of makeway's parts: the tests install the chart there, one after another.
     "chart_control_plane": Kind(
         lambda: ClusterOptions(components=frozenset({SCHEDULER, KWOK}), plugin=False), whole=True
-    ),
-    # The evictor alone, within the chart's admission policies: tests write nominations and orders.
-    "evictor_cluster": Kind(
-        lambda: ClusterOptions(
-            components=frozenset({NATS, KWOK, EVICTOR}),
-            failpoints=True,
-            admission_policies=True,
-            apiserver_arguments=apiserver_arguments() if FORM else (),
-        ),
-        whole=True,
     ),
     # NATS asks for certificates, and all parts trace.
     "tls_cluster": Kind(
@@ -134,6 +171,15 @@ KINDS: dict[str, Kind] = {
     ),
     # The same with MakeWay, and a fallback for when there is no plan.
     "drawn_cluster": Kind(lambda: ClusterOptions(test_plugins=True, failpoints=True), whole=True),
+    # The scheduler places a gang together, and preempts for each of its pods.
+    "gang_cluster": Kind(
+        lambda: ClusterOptions(
+            scheduler_feature_gates=(("GenericWorkload", True), ("GangScheduling", True)),
+            apiserver_arguments=apiserver_arguments(),
+        ),
+        whole=True,
+        only=("1.36", "only kube-scheduler 1.36 evicts for a gang pod by pod"),
+    ),
     # Everything, as the demo runs it.
     "shared_cluster": Kind(ClusterOptions),
     # kube-scheduler, and the nominator that preempts from outside.
@@ -146,51 +192,9 @@ KINDS: dict[str, Kind] = {
             admission_policies=True,
         )
     ),
-    # Parts that can be killed between any two side effects. There makeway alone preempts, so that a pod
-    # that is bound was helped by makeway.
-    "plugin_crash_cluster": Kind(lambda: ClusterOptions(failpoints=True, fallback=False)),
-    # The same with three planners, of which one leads, and four evictors.
+    # As plugin_crash_cluster, with three planners, of which one leads, and four evictors.
     "replicated_cluster": Kind(
         lambda: ClusterOptions(failpoints=True, fallback=False, planner_arguments=("--leader-elect",)),
         replicas=(PLANNER, PLANNER, EVICTOR, EVICTOR, EVICTOR),
-    ),
-    # Planner, evictor and scheduler go through the fault proxy.
-    "fault_cluster": Kind(
-        lambda: ClusterOptions(
-            fallback=False, faulty=(PLANNER, EVICTOR, SCHEDULER), plugin_arguments=(("notAfter", "20s"),)
-        )
-    ),
-    # The API server has PodGroups, of which the scheduler takes no notice. There makeway alone preempts,
-    # within the chart's admission policies. Trees of groups are of 1.37.
-    "group_cluster": Kind(
-        lambda: ClusterOptions(
-            fallback=False,
-            failpoints=True,
-            admission_policies=True,
-            apiserver_arguments=apiserver_arguments(
-                *(
-                    ("TopologyAwareWorkloadScheduling", "CompositePodGroup")
-                    if KUBERNETES.name == "1.37"
-                    else ()
-                )
-            ),
-        )
-    ),
-    # The scheduler places a gang as one, and asks makeway for room for it; and it makes room for resizes.
-    "gang_planning_cluster": Kind(
-        lambda: ClusterOptions(
-            failpoints=True,
-            scheduler_feature_gates=(("GenericWorkload", True), (RESIZES, True)),
-            apiserver_arguments=apiserver_arguments(RESIZES),
-        ),
-        only=("1.37", "kube-scheduler asks for room for a gang as one from 1.37 on"),
-    ),
-    # The scheduler places a gang together, and preempts for each of its pods.
-    "gang_cluster": Kind(
-        lambda: ClusterOptions(
-            scheduler_feature_gates=(("GenericWorkload", True), ("GangScheduling", True)),
-            apiserver_arguments=apiserver_arguments(),
-        ),
-        only=("1.36", "only kube-scheduler 1.36 evicts for a gang pod by pod"),
     ),
 }

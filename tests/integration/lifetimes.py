@@ -11,8 +11,10 @@ from _pytest.nodeid import NodeId
 
 from integration.clusters import KINDS
 
-SHARED = ("installed", *KINDS, "race_cluster")
+SHARED = ("installed", "race_cluster", *KINDS)
 """The session's fixtures that start processes. Tests run in this order, by the first that they need."""
+WHOLE = {name for name, kind in KINDS.items() if kind.whole} | {"race_cluster"}
+"""Those that one process starts, which runs all tests that need them."""
 EXTERNAL_FORM = "external"
 BY_FORM = {
     "cluster": ("shared_cluster", "external_cluster"),
@@ -33,8 +35,16 @@ def needed(item: pytest.Item) -> set[str]:
     external = any(params.get(form) == EXTERNAL_FORM for form in _FORMS)
     found = {name for name in names if name in SHARED and name not in BY_FORM}
     for name in BY_FORM.keys() & set(names):
-        found.add(BY_FORM[name][external])
+        if not _replaced(item, name):
+            found.add(BY_FORM[name][external])
     return found
+
+
+def _replaced(item: pytest.Item, name: str) -> bool:
+    """Report whether the test's own module has a fixture of that name, in place of the one for all."""
+    definitions = getattr(item, "_fixtureinfo", None)
+    named = definitions.name2fixturedefs.get(name, ()) if definitions else ()
+    return any(definition.baseid == item.nodeid.partition("::")[0] for definition in named)
 
 
 def group(item: pytest.Item) -> str:
@@ -42,7 +52,7 @@ def group(item: pytest.Item) -> str:
     of a module that has a fixture of its own, or a test with all its parameters; on one cluster each, so that
     each process runs its tests in their order, and none comes back to a cluster that was stopped.
     """
-    if once := [name for name in needed(item) if name in KINDS and KINDS[name].whole]:
+    if once := needed(item) & WHOLE:
         return min(once)
     definitions = getattr(item, "_fixtureinfo", None)
     found = definitions.name2fixturedefs.values() if definitions else ()

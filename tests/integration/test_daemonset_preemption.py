@@ -27,7 +27,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.kwok import AFTER_GRACE
 from makeway.runtime.kube import ApiError
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_forms(by_target=True)
 
 START_DELAY_SECONDS = 1
 ON = {

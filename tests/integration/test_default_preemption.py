@@ -22,7 +22,7 @@ from integration.space import Space
 from makeway.bus.messages import DecisionRecord
 from makeway.core.k8s.objects import Pod
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_forms(by_target=True)
 
 S, M, L, XL = 100, 200, 300, 500
 
@@ -174,6 +174,7 @@ async def test_a_budget_counts_violations(
     await assert_carried_out(space, preemptor, "n1", {"a", "b"})
 
 
+@pytest.mark.both_forms
 async def test_dp_8_a_constraint_the_planner_does_not_model_is_verified_by_the_scheduler(
     space: Space,
 ) -> None:
@@ -190,6 +191,7 @@ async def test_dp_8_a_constraint_the_planner_does_not_model_is_verified_by_the_s
     await assert_carried_out(space, preemptor, "n1", {"a"})
 
 
+@pytest.mark.both_forms
 async def test_dp_15_a_pod_that_may_never_preempt_evicts_nobody(space: Space) -> None:
     await space.add_nodes(node("n1"))
     await space.run(sized("a", "low", XL).on("n1"))

@@ -49,7 +49,7 @@ async def test_the_classes_of_the_page_on_toleration_say_what_it_says(space: Spa
     }
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_forms(by_target=True)
 @pytest.mark.parametrize("protected_by", ["never-evict", "hard-budget"])
 async def test_the_policy_of_the_page_on_protection_protects(space: Space, protected_by: str) -> None:
     manifests = example("protection.md").replace("databases]", f"{space.namespace}]")

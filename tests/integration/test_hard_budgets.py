@@ -22,7 +22,7 @@ STALE_SECONDS = 15.0
 BUDGETS_WATCH = r"/poddisruptionbudgets\?"
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_forms(by_target=True)
 async def test_a_hard_budget_holds_though_another_eviction_comes_between_plan_and_delete(
     cluster: RunningCluster, space: Space
 ) -> None:

@@ -17,7 +17,7 @@ from integration.preempting import (
 )
 from integration.space import Space
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_forms(by_target=True)
 
 NODES = 200
 BATCH = 25

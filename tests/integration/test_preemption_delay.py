@@ -179,7 +179,7 @@ async def node_claims(space: Space) -> AsyncIterator[None]:
         await space.api.request("DELETE", f"{_DEFINITIONS}/nodeclaims.karpenter.sh")
 
 
-@pytest.mark.both_forms
+@pytest.mark.both_forms(by_target=True)
 async def test_a_pod_waits_for_a_node_that_is_being_made_for_it(space: Space, classes: Classes) -> None:
     pod = await delaying(space, classes, "4s")
     claim = {

@@ -21,7 +21,7 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.core.k8s.objects import Pod
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_forms(by_target=True)
 
 VICTIM_PRIORITY = 1000
 URGENT = (1005, 1009, 1010)

@@ -16,7 +16,7 @@ from integration.preempting import settle
 from integration.queueing import in_queue, living, queue, queues_yaml
 from integration.space import Space
 
-pytestmark = pytest.mark.both_forms
+pytestmark = pytest.mark.both_forms(by_target=True)
 
 
 @pytest_asyncio.fixture

@@ -78,3 +78,13 @@ def test_a_marked_test_is_on_a_cluster_that_there_is_in_both_forms() -> None:
             if both:
                 arguments = {one.arg for one in functions[name].args.args}
                 assert arguments & (behind | {"space_without_evictor"}), f"{path.name}: {name}"
+
+
+def test_what_runs_in_the_external_form_by_a_target_is_left_out_of_make_test_alone() -> None:
+    makefile = (CHECKOUT / "Makefile").read_text()
+    recipe = makefile.split("\nintegration-forms:")[1].split("\n\n")[0]
+    integration = makefile.split("\nINTEGRATION := ")[1].split("\n")[0]
+
+    assert '-m "form and not slow"' in recipe
+    assert '-m "not slow and not form"' in integration
+    assert " integration-forms " in makefile.split("\ntest-all:")[1].split("\n")[0]

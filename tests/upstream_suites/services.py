@@ -65,7 +65,7 @@ def _nats(program: Path, directory: Path, port: int) -> Program:
         log = (directory / "logs" / "nats.log").read_text()
         return "" if "Server is ready" in log else "nats-server is not ready yet"
 
-    return Program(name="nats", argv=(str(program), f"--config={configuration}"), ready=ready)
+    return Program(name="nats", argv=(str(program), f"--config={configuration}"), ready=ready, base=True)
 
 
 def _streams(nats_url: str) -> Program:

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from integration.clusters import KINDS
-from integration.lifetimes import SHARED, Lifetimes, group, order
+from integration.lifetimes import SHARED, Lifetimes, group, needed, order
 
 pytestmark = pytest.mark.tools
 
@@ -46,6 +46,20 @@ def test_tests_run_by_their_control_planes_those_of_whole_ones_first() -> None:
     assert [item.nodeid for item in items] == ["d", "c", "b", "a"]
     whole = [kind.whole for kind in KINDS.values()]
     assert whole == sorted(whole, reverse=True)
+
+
+def test_a_test_needs_what_its_own_module_has_in_place_of_the_shared_cluster() -> None:
+    replaced = SimpleNamespace(
+        nodeid="test_a.py::a",
+        path=Path("test_a.py"),
+        fixturenames=("cluster", "evictor_cluster"),
+        _fixtureinfo=SimpleNamespace(
+            name2fixturedefs={"cluster": (SimpleNamespace(baseid=""), SimpleNamespace(baseid="test_a.py"))}
+        ),
+    )
+
+    assert needed(cast("pytest.Item", replaced)) == {"evictor_cluster"}
+    assert needed(an_item("b", "cluster")) == {"shared_cluster"}
 
 
 def test_a_control_plane_is_stopped_before_the_first_test_after_its_last() -> None:
