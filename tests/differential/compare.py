@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from differential.case import Case, Victims, asked, snapshot_of
+from differential.case import NOW, Case, Victims, asked, snapshot_of
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.requests import pod_requests
 from makeway.core.k8s.resources import allocatable, is_extended
+from makeway.core.policy.document import Policy
 from makeway.dev.binaries import KUBERNETES
-from makeway.planner.plan.result import Plan, PlanCandidate
+from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 
 EXACT = frozenset(
     {
@@ -112,9 +113,12 @@ def compare(case: Case) -> Comparison:
     snapshot = snapshot_of(case)
     candidates: dict[str, PlanCandidate] = {}
     unmodelled: dict[str, PlanCandidate] = {}
+    chosen = asked(case, snapshot, answer.potential, MAX_CANDIDATES)
+    patient = _is_patient(chosen)
     for part in _parts(case, answer.potential):
         result = asked(case, snapshot, part, len(part))
-        if isinstance(result, Plan):
+        # A part without a candidate is asked for with patience, as if there were none on any node.
+        if isinstance(result, Plan) and (patient or not _is_patient(result)):
             candidates.update((one.node, one) for one in result.candidates)
             unmodelled.update((one.node, one) for one in result.unmodelled)
 
@@ -128,7 +132,6 @@ def compare(case: Case) -> Comparison:
             found.append(Disagreement(relation, node, _told(theirs, ours or open_)))
 
     ranking = Ranking(case)
-    chosen = asked(case, snapshot, answer.potential, MAX_CANDIDATES)
     best = chosen.candidates[0] if isinstance(chosen, Plan) and chosen.candidates else None
     ours_score = ranking.of(_victims(best)) if best else None
     theirs_score = ranking.of(answer.candidates[answer.chosen]) if answer.chosen else None
@@ -181,6 +184,16 @@ def _asks_for_devices(case: Case) -> bool:
         if amount > 0
     }
     return any(is_extended(name) and name not in offered for name in wanted)
+
+
+def _is_patient(result: Plan | PlanRefusal) -> bool:
+    """Return whether a plan waits for terminating pods with more of their grace period left than others do.
+
+    The planner makes such a plan only where there is none without them.
+    """
+    soon = microseconds(NOW + Policy().await_terminating)
+    candidates = (*result.candidates, *result.unmodelled) if isinstance(result, Plan) else ()
+    return any(one.pod.ends_micros > soon for candidate in candidates for one in candidate.awaited)
 
 
 SAME, NEITHER = "same victims", "no candidate"
