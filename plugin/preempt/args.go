@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -183,7 +184,7 @@ func defaultArgs() MakeWayArgs {
 		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
 		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
 		WhenUnplanned:    wire.WhenUnplannedFallback,
-		Signatures:       signaturesOff,
+		Signatures:       streams.SignaturesOff,
 		KeysConfigMap:    ConfigMapReference{Namespace: "makeway-system", Name: "makeway-keys"},
 	}
 }
@@ -303,13 +304,13 @@ func (a *MakeWayArgs) check() error {
 	if !slices.Contains([]string{wire.WhenUnplannedFallback, wire.WhenUnplannedHold}, a.WhenUnplanned) {
 		say("whenUnplanned", a.WhenUnplanned, "fallback or hold")
 	}
-	if !slices.Contains([]string{signaturesOff, signaturesLog, signaturesRequire}, a.Signatures) {
+	if !slices.Contains([]string{streams.SignaturesOff, streams.SignaturesLog, streams.SignaturesRequire}, a.Signatures) {
 		say("signatures", a.Signatures, "off, log or require")
 	}
-	if a.Signatures == signaturesRequire && a.SigningKeysDirectory == "" {
+	if a.Signatures == streams.SignaturesRequire && a.SigningKeysDirectory == "" {
 		say("signingKeysDirectory", a.SigningKeysDirectory, "a directory with order.pem, where signatures is require")
 	}
-	if a.Signatures != signaturesOff && (a.KeysConfigMap.Name == "" || a.KeysConfigMap.Namespace == "") {
+	if a.Signatures != streams.SignaturesOff && (a.KeysConfigMap.Name == "" || a.KeysConfigMap.Namespace == "") {
 		say("keysConfigMap", a.KeysConfigMap.Namespace+"/"+a.KeysConfigMap.Name, "namespace and name of the public keys, unless signatures is off")
 	}
 	if a.Tracing.Endpoint != "" {

@@ -83,7 +83,8 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 		b.Fatal(err)
 	}
 	w.reply = encoded
-	e.bus = &instantBus{fakeBus: newFakeBus(), encoded: encoded}
+	instant := &instantBus{fakeBus: newFakeBus(), encoded: encoded}
+	e.store.Bus, e.planner.Bus = instant, instant
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	e.life = ended // nothing is committed

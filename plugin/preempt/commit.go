@@ -12,19 +12,16 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
-
-// orderLivesError says that the stream holds an order for the same preemptor that another process wrote.
-type orderLivesError struct{ stored natsbus.Record }
-
-func (*orderLivesError) Error() string { return "the stream holds another order for this pod" }
 
 // pendingOrder is a nomination whose order is not in the stream yet.
 type pendingOrder struct {
@@ -115,7 +112,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		var unstored *notStoredError
+		var unstored *streams.NotStoredError
 		if errors.As(err, &unstored) {
 			e.perNamespace.undecided(order.id)
 			e.futile(ctx, order.id, notStored)
@@ -128,9 +125,9 @@ func (e *engine) startCommit(order *pendingOrder) {
 			return
 		}
 		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id)
-		var lives *orderLivesError
+		var lives *streams.OrderLivesError
 		if errors.As(err, &lives) {
-			e.supersededBy(ctx, order, lives.stored)
+			e.supersededBy(ctx, order, lives.Stored)
 			return
 		}
 		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), 0, func(w orders.Activation) { e.failed(w, false) })
@@ -187,9 +184,9 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 			message.Victims = append(message.Victims, e.wireVictim(v, order))
 		}
 	}
-	failpoint(failBeforePublish)
+	failpoints.At(failpoints.BeforePublish)
 	publishing, span := e.tracer.Begin(ctx, "publish")
-	sequence, err := e.publish(publishing, message)
+	sequence, err := e.store.Publish(publishing, message)
 	span.End(err)
 	if err != nil {
 		return err
@@ -202,7 +199,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		e.ordersCarried(ctx)
 	}
 	e.inflight.Commit(order.id, message.NotAfter.Add(orders.GateSlack))
-	failpoint(failAfterCommit)
+	failpoints.At(failpoints.AfterCommit)
 	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
 		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
 	// The outcome may have been read before the order was known to be stored.
@@ -234,11 +231,11 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 	if err != nil {
 		return nil, nil, err
 	}
-	fenceCtx, cancel := context.WithTimeout(ctx, natsCallTimeout)
+	fenceCtx, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
-	fence, err := e.fence.get(fenceCtx, e.subjects.EpochsBucket)
+	fence, err := e.fence.Get(fenceCtx, e.subjects.EpochsBucket)
 	if err != nil {
-		return nil, nil, unstored(fmt.Errorf("fencing epoch: %w", err))
+		return nil, nil, streams.Unstored(fmt.Errorf("fencing epoch: %w", err))
 	}
 	now := e.clock.Now()
 	message = &wire.EvictionOrder{
@@ -333,126 +330,6 @@ func (e *engine) nominationsToClear(priority int32, node string) []wire.Nominati
 		}
 	}
 	return refs
-}
-
-// publish stores the order, as the one live order of its preemptor. Where it cannot be known whether it
-// is stored, it is repeated with the same id and expected sequence, and then read back until that is
-// known or the order's time is over.
-func (e *engine) publish(ctx context.Context, order *wire.EvictionOrder) (uint64, error) {
-	subject := e.subjectOf(order)
-	order.NameOnce()
-	data, err := wire.WrapOrder(order, order.Writer, func(envelope *wire.Envelope) error { return e.signatures.sign(envelope, subject) })
-	if err != nil {
-		return 0, unstored(err)
-	}
-	expected, err := e.expectedSequence(ctx, subject)
-	if err != nil {
-		return 0, err
-	}
-	if err := e.inflight.Publishing(order.OrderID, data); err != nil {
-		return 0, err
-	}
-	ambiguous := false
-	for range orders.PublishAttempts {
-		attempt, cancel := context.WithTimeout(ctx, orders.PublishTimeout)
-		sequence, err := e.bus.Publish(attempt, subject, order.OrderID, expected, data)
-		cancel()
-		switch {
-		case err == nil:
-			failpoint(failAfterPublish)
-			return sequence, nil
-		case errors.Is(err, natsbus.ErrNotSent) && !ambiguous:
-			return 0, unstored(err)
-		case errors.Is(err, natsbus.ErrConflict):
-			// Another writer was first, or an earlier attempt of this one has arrived.
-			return e.readBack(ctx, order, subject)
-		case errors.Is(err, natsbus.ErrNotSent):
-			// An earlier attempt may still be agreed on among the servers: only time tells.
-			goroutines.Sleep(ctx, orders.ReadBackDelay)
-		}
-		ambiguous = true
-		klog.FromContext(ctx).Info("order_publish_ambiguous", "order_id", order.OrderID, "reason", err.Error())
-	}
-	return e.readBack(ctx, order, subject)
-}
-
-// expectedSequence is the sequence of the subject's last order, 0 where there is none. It refuses to
-// supersede an order that is alive.
-func (e *engine) expectedSequence(ctx context.Context, subject string) (uint64, error) {
-	call, cancel := context.WithTimeout(ctx, natsCallTimeout)
-	defer cancel()
-	last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
-	if err != nil {
-		return 0, unstored(err)
-	}
-	if !found {
-		return 0, nil
-	}
-	previous, err := e.unwrapOrder(last.Data, subject)
-	if err != nil {
-		// No evictor can carry out what it cannot read, nor does what is not signed.
-		return last.Sequence, nil
-	}
-	if e.subjectOf(previous) != subject {
-		// Evictors put an order on another's subject aside, without an outcome.
-		return last.Sequence, nil
-	}
-	if !e.clock.Now().Before(previous.NotAfter.Add(orders.GateSlack)) || e.inflight.Outcome(previous.OrderID) != nil {
-		return last.Sequence, nil
-	}
-	_, done, err := e.lastOutcome(call, previous.OrderID)
-	if err != nil && done {
-		return last.Sequence, nil // of a version that this process does not know
-	}
-	if err != nil {
-		return 0, unstored(err)
-	}
-	if !done {
-		return 0, &orderLivesError{stored: last}
-	}
-	return last.Sequence, nil
-}
-
-// readBack finds out whether the order is stored. It asks until it gets an answer, or until the order's
-// time is over, when it does not matter any more.
-func (e *engine) readBack(ctx context.Context, order *wire.EvictionOrder, subject string) (uint64, error) {
-	for {
-		call, cancel := context.WithTimeout(ctx, natsCallTimeout)
-		last, found, err := e.records.Last(call, e.subjects.OrdersStream, subject)
-		cancel()
-		if err == nil {
-			if !found {
-				return 0, unstored(errors.New("it is not in the stream"))
-			}
-			stored, err := e.unwrapOrder(last.Data, subject)
-			switch {
-			case err == nil && stored.OrderID == order.OrderID:
-				return last.Sequence, nil
-			case unverified(err):
-				return 0, unstored(err)
-			}
-			return 0, &orderLivesError{stored: last}
-		}
-		if ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		if !e.clock.Now().Before(order.NotAfter.Add(orders.GateSlack)) {
-			return 0, unstored(fmt.Errorf("it cannot be known whether it was stored: %w", err))
-		}
-		goroutines.Sleep(ctx, orders.ReadBackDelay)
-	}
-}
-
-// subjectOf is where an order belongs: one live one a preemptor. It is empty for one that names none.
-func (e *engine) subjectOf(order *wire.EvictionOrder) string {
-	uid := order.PreemptorUID()
-	switch {
-	case uid == "" || order.Kind == wire.KindQuota:
-		return ""
-	case order.Kind == wire.KindGroup:
-		return e.subjects.GroupOrder(uid)
-	}
-	return e.subjects.PodOrder(uid)
 }
 
 func (e *engine) wireVictim(v verify.Victim, order *pendingOrder) wire.Victim {

@@ -26,7 +26,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Mode:       e.control.mode(own, ""),
 		OwnMode:    own,
 		Trouble:    e.trouble(),
-		Signatures: e.signatures.describe(),
+		Signatures: e.signatures.Describe(),
 		Kubernetes: version.DefaultKubeBinaryVersion,
 		QueueGates: e.queueGates(),
 	}
@@ -81,10 +81,10 @@ func (e *engine) trouble() string {
 	if unread := e.brakeTrouble.Load(); unread != nil {
 		return *unread
 	}
-	if e.signatures.incomplete() {
-		return "signatures are required: " + e.signatures.describe()
+	if e.signatures.Incomplete() {
+		return "signatures are required: " + e.signatures.Describe()
 	}
-	if why := e.signatures.unfit(); why != "" {
+	if why := e.signatures.Unfit(); why != "" {
 		return why
 	}
 	if denied := e.denied.lately(); denied != "" {

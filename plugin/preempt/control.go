@@ -19,6 +19,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -326,11 +327,11 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err == nil {
-		err = e.signatures.verify(envelope, wire.SigningControl, e.subjects.Control)
+		err = e.signatures.Verify(envelope, wire.SigningControl, e.subjects.Control)
 	}
 	if err != nil {
-		if unverified(err) {
-			e.signatures.refused.Store(&r) // the key may be read later
+		if streams.Unverified(err) {
+			e.signatures.Refused.Store(&r) // the key may be read later
 		}
 		e.reportIgnored(ctx, "control_not_understood", r, err)
 		return

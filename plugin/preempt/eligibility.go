@@ -11,6 +11,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -168,8 +169,8 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 // tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.retry.now()
-	if why := pl.engine.signatures.unfit(); why != "" {
-		pl.engine.retry.postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(keysPoll))
+	if why := pl.engine.signatures.Unfit(); why != "" {
+		pl.engine.retry.postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(streams.KeysPoll))
 		return &preemptResult{kind: endNotStored, message: why}
 	}
 	why, until := pl.engine.ordersHeldBack(pod.Namespace)

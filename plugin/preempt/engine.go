@@ -29,6 +29,7 @@ import (
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -42,13 +43,13 @@ type engine struct {
 	clock    clock.WithTicker
 	identity string
 	subjects wire.Subjects
-	bus      Bus
-	records  Records
-	fence    *fence
+	store    *streams.Store
+	records  streams.Records
+	fence    *streams.Fence
 	denied   *denials // by NATS; nil in tests
 
 	tracer     tracing.Tracer
-	signatures *signatures
+	signatures *streams.Signatures
 	ownMode    atomic.Pointer[string] // of the profile that may do most
 	gating     sync.Map               // by name, the handles (fwk.Handle) of the profiles whose pods the queue gate may hold
 
@@ -85,7 +86,7 @@ type engine struct {
 	started       time.Time
 
 	recorders  sync.Map // by profile's name
-	leadership *leadership
+	leadership *streams.Leadership
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
@@ -145,7 +146,7 @@ func engineOf(handle fwk.Handle) *engine {
 
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
 // happen while a goroutine of an engine sets one.
-func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus Bus, records Records, identity string) *engine {
+func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
 	e := &engine{
@@ -154,10 +155,9 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		clock:           clock,
 		identity:        identity,
 		subjects:        subjectsOf(args),
-		bus:             bus,
 		records:         records,
-		fence:           &fence{args: args, profile: handle.ProfileName(), client: handle.ClientSet(), records: records},
-		signatures:      newSignatures(args, handle.ClientSet()),
+		fence:           &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records},
+		signatures:      streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
 		inflight:        orders.NewInFlight(),
 		placements:      orders.NewPlacements(),
 		nodeBackoff:     newNodeBackoff(clock),
@@ -180,12 +180,13 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		nodes:           core.Nodes().Lister(),
 		namespaces:      core.Namespaces().Lister(),
 	}
+	e.store = &streams.Store{Bus: bus, Records: records, Subjects: e.subjects, Signatures: e.signatures, InFlight: e.inflight, Clock: clock}
 	e.planner = &ask.Client{
 		Bus: bus, Subjects: e.subjects, Changed: e.inflight.Notify, // the metrics of the breakers are set there
 		Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
 	}
 	e.retry = newRetries(clock, e.current)
-	e.leadership = &leadership{fence: e.fence, clock: clock}
+	e.leadership = &streams.Leadership{Fence: e.fence, Clock: clock}
 	e.addProfile(handle, args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	e.gate = queuegate.New(clock, e.pods, e.control.holds)

@@ -150,7 +150,7 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 	for orderID, group := range e.inflight.ReleasedGroups() {
 		there, needed := e.gangSize(group.Namespace, group.Name)
 		note := fmt.Sprintf("%d of the %d pods that the gang needs are there: the room that was made for it is free for others", there, needed)
-		if !e.inflight.MembersMissing(orderID, note, there < needed, now) || !e.leadership.now(ctx) {
+		if !e.inflight.MembersMissing(orderID, note, there < needed, now) || !e.leadership.Now(ctx) {
 			continue
 		}
 		minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(minor.GroupReference(group.Namespace, group.Name, types.UID(group.UID)), nil,

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
@@ -390,7 +391,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	e.orderBegins(a.group.Namespace, order.id)
 	e.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(verified.Victims)))
-	failpoint(failNominated)
+	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)
 	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
 }

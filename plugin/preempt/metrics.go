@@ -9,6 +9,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/streams"
 )
 
 const subsystem = "makeway_scheduler"
@@ -121,11 +122,6 @@ var (
 		Help: "Pods that are kept to be tried again when a time or an object they depend on comes.",
 	})
 
-	ordersRepublished = metrics.NewCounter(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "orders_republished_total", StabilityLevel: metrics.ALPHA,
-		Help: "Orders that their stream had lost and that were published again.",
-	})
-
 	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
 		Help: "Revision of the control state in force; 0 where none has been read.",
@@ -156,21 +152,6 @@ var (
 		Help: "Messages of the streams of orders, outcomes and control states that were ignored, by reason: too-large, too-deep, not-json, invalid, unknown-version, unknown-type, wrong-subject, other-cluster, not-after-too-far, old-revision, future-revision, unusable-queues, unsigned, unknown-key, invalid-signature, other.",
 	}, []string{"reason"})
 
-	signatureFailures = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "signature_failures_total", StabilityLevel: metrics.ALPHA,
-		Help: "Messages whose signature does not hold, by kind (order, quota-order, control, outcome) and reason: unsigned, unknown-key, invalid-signature. They count for nothing where signatures are required.",
-	}, []string{"kind", "reason"})
-
-	signingKeyInfo = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "signing_key_info", StabilityLevel: metrics.ALPHA,
-		Help: "1 for the key that this scheduler signs orders with, by kind and key id.",
-	}, []string{"kind", "key_id"})
-
-	signingKeyUnknown = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "signing_key_unknown", StabilityLevel: metrics.ALPHA,
-		Help: "1 where ConfigMap makeway-keys does not hold the key that this scheduler signs with, else 0, by kind: what it signs, the others refuse.",
-	}, []string{"kind"})
-
 	natsErrors = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "nats_errors_total", StabilityLevel: metrics.ALPHA,
 		Help: "Errors that the NATS client reported, by kind: permission (a publish or subscription was denied), other.",
@@ -195,9 +176,10 @@ var (
 var registerMetrics = sync.OnceFunc(func() {
 	goroutines.RegisterMetrics()
 	ask.RegisterMetrics()
+	streams.RegisterMetrics()
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
-		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, signatureFailures, signingKeyInfo, signingKeyUnknown, natsErrors, repliesRefused, ordersRepublished, executionsTotal, executionDuration,
+		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, natsErrors, repliesRefused, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
 		fallbackTotal, fallbackExempt,
 	)

@@ -1,7 +1,6 @@
 package preempt
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -165,13 +164,6 @@ func (b *orderBreaker) state() (state ask.State, why futility) {
 	}
 	return ask.Open, b.why
 }
-
-// notStoredError is the reason why an order is not in the stream, where that says something of the stream.
-type notStoredError struct{ error }
-
-func (e *notStoredError) Unwrap() error { return e.error }
-
-func unstored(err error) error { return &notStoredError{fmt.Errorf("store the order: %w", err)} }
 
 // reverted remembers preemptors whose nomination was deleted in memory and may still be in the API, with its node: after an
 // order that was never stored, or that no evictor has taken back. The next cycle of the pod tells the scheduler to

@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -48,7 +50,7 @@ func (e *engine) follow(ctx context.Context) {
 
 // takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
-	order, err := e.unwrapOrder(r.Data, r.Subject)
+	order, err := e.signatures.UnwrapOrder(r.Data, r.Subject)
 	if err != nil {
 		e.reportIgnored(ctx, "order_not_understood", r, err)
 		return
@@ -57,7 +59,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	if uid == "" || order.Kind == wire.KindQuota || e.inflight.HasOrder(order.OrderID) {
 		return
 	}
-	if r.Subject != e.subjectOf(order) {
+	if r.Subject != e.store.SubjectOf(order) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
 		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonWrongSubject, "an order for " + uid})
 		return
@@ -111,7 +113,7 @@ func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
 
 // takeOutcome remembers an outcome and applies it.
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
-	outcome, err := e.unwrapOutcome(r.Data, r.Subject)
+	outcome, err := e.signatures.UnwrapOutcome(r.Data, r.Subject)
 	if err != nil {
 		e.reportIgnored(ctx, "outcome_not_understood", r, err)
 		return
@@ -124,7 +126,7 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + outcome.ClusterUID})
 		return
 	}
-	failpoint(failOnOutcome)
+	failpoints.At(failpoints.OnOutcome)
 	e.inflight.Remember(outcome)
 	// The stream is read from its past after a start.
 	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
@@ -158,7 +160,7 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		executed(operationOrder, errors.New(outcome.Result), w.Waited)
 	}
 	if outcome.Reason == reasonFutureEpoch {
-		e.fence.forget(outcome.Epoch)
+		e.fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	if e.refusedByBreaker(ctx, w, outcome) {
@@ -241,11 +243,11 @@ const (
 func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
 	var misrouted *misroutedError
-	var failure *signatureError
+	var failure *streams.SignatureError
 	reason := "other"
 	switch {
 	case errors.As(err, &failure):
-		reason = failure.reason
+		reason = failure.Reason
 	case errors.As(err, &malformed):
 		reason = malformed.Reason
 	case errors.As(err, &misrouted):
@@ -253,46 +255,6 @@ func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Reco
 	}
 	messagesIgnored.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)
-}
-
-// storedOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes room
-// or keeps it. In doubt it does.
-func (e *engine) storedOrderLives(ctx context.Context, uid types.UID) bool {
-	ctx, cancel := context.WithTimeout(ctx, natsCallTimeout)
-	defer cancel()
-	subject := e.subjects.PodOrder(string(uid))
-	stored, found, err := e.records.Last(ctx, e.subjects.OrdersStream, subject)
-	if err != nil || !found {
-		return err != nil
-	}
-	order, err := e.unwrapOrder(stored.Data, subject)
-	if err != nil {
-		return !unverified(err)
-	}
-	outcome, found, err := e.lastOutcome(ctx, order.OrderID)
-	switch {
-	case err != nil:
-		return true
-	case !found:
-		return e.clock.Now().Before(order.NotAfter.Add(orders.GateSlack))
-	}
-	now := e.clock.Now()
-	return outcome.Result == wire.ResultSucceeded && now.Before(orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now)))
-}
-
-// lastOutcome is an order's outcome. One whose signature does not hold is none; one that cannot be read is found, and an
-// error.
-func (e *engine) lastOutcome(ctx context.Context, orderID string) (outcome *wire.Outcome, found bool, err error) {
-	subject := e.subjects.Outcome(orderID)
-	stored, found, err := e.records.Last(ctx, e.subjects.OutcomesStream, subject)
-	if err != nil || !found {
-		return nil, false, err
-	}
-	outcome, err = e.unwrapOutcome(stored.Data, subject)
-	if unverified(err) {
-		return nil, false, nil
-	}
-	return outcome, true, err
 }
 
 // runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens
@@ -337,7 +299,7 @@ func (e *engine) showBreakers() {
 // that the leader carries on.
 func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
-	failpoint(failBeforeActivate)
+	failpoints.At(failpoints.BeforeActivate)
 	if w.Unanswered {
 		e.perNamespace.undecided(w.OrderID)
 		e.futile(ctx, w.OrderID, notStarted)
@@ -346,7 +308,7 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 		if shown := e.revert(w); len(shown) > 0 {
 			goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) {
 				defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
-				if e.leadership.now(ctx) {
+				if e.leadership.Now(ctx) {
 					e.clearNominations(ctx, shown)
 				}
 				e.release(ctx, w)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
@@ -274,7 +275,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 	a.engine.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.Victims)))
 	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
-	failpoint(failNominated)
+	failpoints.At(failpoints.Nominated)
 	a.engine.startCommit(order)
 	return preemptResult{kind: endNominated, node: best.Node}
 }

@@ -58,14 +58,14 @@ type queueGate interface {
 type gateProcess struct{ *engine }
 
 func (p gateProcess) Handle() fwk.Handle              { return p.handle }
-func (p gateProcess) Leads(ctx context.Context) bool  { return p.leadership.now(ctx) }
+func (p gateProcess) Leads(ctx context.Context) bool  { return p.leadership.Now(ctx) }
 func (p gateProcess) Pending(ref wire.PodRef) *v1.Pod { return p.pending(ref) }
 func (p gateProcess) InFlight(uid types.UID) bool     { return p.inflight.Has(uid) }
 
 func (p gateProcess) Recorder(pod *v1.Pod) events.EventRecorder { return p.recorder(pod) }
 
 func (p gateProcess) StoredOrderLives(ctx context.Context, uid types.UID) bool {
-	return p.storedOrderLives(ctx, uid)
+	return p.store.StoredOrderLives(ctx, uid)
 }
 
 // errGatePanic lets a pod be tried again after a back-off: neither past the gate nor shut out.
@@ -79,7 +79,7 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 	if trial := verify.PinsOf(ctx); trial != nil {
 		return trial.PreFilter(pod)
 	}
-	pl.engine.leadership.leads.Store(true)
+	pl.engine.leadership.Leads.Store(true)
 	if pl.engine.control.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		awaitDecision(ctx, pl.engine.gate)
 	}

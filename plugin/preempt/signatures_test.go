@@ -16,6 +16,7 @@ import (
 
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -97,7 +98,7 @@ func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing, string) {
 	}}
 	w, p, _ := simple(t, given, nil)
 	w.eventually("the keys are read, and it is said how that went", func() bool {
-		return !w.plugin.engine.signatures.incomplete() && w.plugin.engine.signatures.trouble.Load() != nil
+		return strings.Contains(w.plugin.engine.signatures.Describe(), "; signs order by ")
 	})
 	return w, p, keys, directory
 }
@@ -126,7 +127,7 @@ func outcomeOf(t *testing.T, order *wire.EvictionOrder, result string) []byte {
 }
 
 func TestAnOrderIsSignedAndVerifiesOnItsSubjectAlone(t *testing.T) {
-	w, p, keys, _ := requiring(t, signaturesRequire)
+	w, p, keys, _ := requiring(t, streams.SignaturesRequire)
 	w.committed(p)
 	w.bus.mu.Lock()
 	stored := w.bus.messages[0]
@@ -154,11 +155,11 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 		by   wire.SigningKind // that signs; empty: none
 		ends bool
 	}{
-		"signed by the evictor":       {signaturesRequire, wire.SigningOutcome, true},
-		"not signed":                  {signaturesRequire, "", false},
-		"signed by the planner":       {signaturesRequire, wire.SigningQuotaOrder, false},
-		"not signed, and only logged": {signaturesLog, "", true},
-		"not signed, and not looked":  {signaturesOff, "", true},
+		"signed by the evictor":       {streams.SignaturesRequire, wire.SigningOutcome, true},
+		"not signed":                  {streams.SignaturesRequire, "", false},
+		"signed by the planner":       {streams.SignaturesRequire, wire.SigningQuotaOrder, false},
+		"not signed, and only logged": {streams.SignaturesLog, "", true},
+		"not signed, and not looked":  {streams.SignaturesOff, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, keys, _ := requiring(t, test.mode)
@@ -181,7 +182,7 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 }
 
 func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
-	w, _, _, _ := requiring(t, signaturesRequire)
+	w, _, _, _ := requiring(t, streams.SignaturesRequire)
 
 	w.tells(enforcing(5, nil), start)
 
@@ -191,7 +192,7 @@ func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
 }
 
 func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
-	w, _, keys, _ := requiring(t, signaturesRequire)
+	w, _, keys, _ := requiring(t, streams.SignaturesRequire)
 	keys.renew(wire.SigningControl)
 	subject := w.plugin.engine.subjects.Control
 	data, err := wire.Wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
@@ -214,7 +215,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 }
 
 func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
-	w, p, _, _ := requiring(t, signaturesRequire)
+	w, p, _, _ := requiring(t, streams.SignaturesRequire)
 	clusterUID, err := w.plugin.engine.clusterUID()
 	if err != nil {
 		t.Fatal(err)
@@ -239,44 +240,46 @@ func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 	if order := w.order(2); order.OrderID == "ord-forged" {
 		t.Error("no order of its own")
 	}
-	if w.plugin.engine.storedOrderLives(w.ctx, "p") != true {
+	if w.plugin.engine.store.StoredOrderLives(w.ctx, "p") != true {
 		t.Error("its own order is not taken for live")
 	}
 }
 
 func TestANewKeySignsOnceAllOthersKnowIt(t *testing.T) {
-	w, _, keys, directory := requiring(t, signaturesRequire)
+	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
 	s := w.plugin.engine.signatures
-	old := s.key.Load().KeyID
+	by := func(key *wire.SigningKey) bool { return strings.Contains(s.Describe(), "signs order by "+key.KeyID) }
+	old := keys.key(wire.SigningOrder)
 	keys.renew(wire.SigningOrder)
 	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
 		t.Fatal(err)
 	}
 
-	s.read(w.ctx)
-	if s.key.Load().KeyID != old || !strings.Contains(s.describe(), "for long enough") {
-		t.Fatalf("a key signs that no other knows: %s", s.describe())
+	s.Read(w.ctx)
+	if !by(old) || !strings.Contains(s.Describe(), "for long enough") {
+		t.Fatalf("a key signs that no other knows: %s", s.Describe())
 	}
 	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for range keysKnown {
-		if s.key.Load().KeyID != old {
+	for range streams.KeysKnown {
+		if !by(old) {
 			t.Fatal("too early")
 		}
-		s.read(w.ctx)
+		s.Read(w.ctx)
 	}
-	s.read(w.ctx)
+	s.Read(w.ctx)
 
-	if s.key.Load().KeyID != keys.key(wire.SigningOrder).KeyID {
-		t.Errorf("the new key does not sign: %s", s.describe())
+	if !by(keys.key(wire.SigningOrder)) {
+		t.Errorf("the new key does not sign: %s", s.Describe())
 	}
 }
 
 func TestTheLastGoodKeysCountWhileNoneCanBeRead(t *testing.T) {
-	w, _, _, directory := requiring(t, signaturesRequire)
+	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
 	s := w.plugin.engine.signatures
-	key, public := s.key.Load(), s.public.Load()
+	known := &wire.Envelope{}
+	keys.key(wire.SigningOutcome).Sign(known, wire.SigningOutcome, "subject")
 	if err := os.WriteFile(filepath.Join(directory, "order.pem"), []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -284,41 +287,30 @@ func TestTheLastGoodKeysCountWhileNoneCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s.read(w.ctx)
+	s.Read(w.ctx)
 
-	if s.key.Load() != key || s.public.Load() != public {
-		t.Error("keys were lost")
+	if err := s.Verify(known, wire.SigningOutcome, "subject"); err != nil || s.Sign(&wire.Envelope{}, "subject") != nil {
+		t.Errorf("keys were lost: %v", err)
 	}
 	for _, want := range []string{"order.pem: not an unencrypted private key", "ConfigMap makeway-system/makeway-keys"} {
-		if !strings.Contains(s.describe(), want) {
-			t.Errorf("%q is not in %q", want, s.describe())
+		if !strings.Contains(s.Describe(), want) {
+			t.Errorf("%q is not in %q", want, s.Describe())
 		}
-	}
-}
-
-func TestWithoutAKeyNoOrderIsWrittenWhereSignaturesAreRequired(t *testing.T) {
-	s := &signatures{mode: signaturesRequire}
-
-	if err := s.sign(&wire.Envelope{}, "subject"); err == nil {
-		t.Error("an order is written that no evictor takes")
-	}
-	if err := (&signatures{mode: signaturesLog}).sign(&wire.Envelope{}, "subject"); err != nil {
-		t.Error(err)
 	}
 }
 
 // TestAReplacedKeySignsNothing: the ConfigMap has another public key, and the kubelet has not brought the Secret yet.
 func TestAReplacedKeySignsNothing(t *testing.T) {
-	w, p, keys, directory := requiring(t, signaturesRequire)
+	w, p, keys, directory := requiring(t, streams.SignaturesRequire)
 	s := w.plugin.engine.signatures
 	keys.public[string(wire.SigningOrder)+".pem"] = ""
 	keys.renew(wire.SigningOrder)
 	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.read(w.ctx)
+	s.Read(w.ctx)
 
-	if err := s.sign(&wire.Envelope{}, "subject"); err == nil || !strings.Contains(err.Error(), "is not published in ConfigMap makeway-system/makeway-keys") {
+	if err := s.Sign(&wire.Envelope{}, "subject"); err == nil || !strings.Contains(err.Error(), "is not published in ConfigMap makeway-system/makeway-keys") {
 		t.Errorf("signed by a key that counts for nothing: %v", err)
 	}
 	if _, status := w.cycle(p); status.IsSuccess() || !strings.Contains(status.Message(), "is not published") {
@@ -330,21 +322,9 @@ func TestAReplacedKeySignsNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range keysReplaced {
-		s.read(w.ctx)
+	for range streams.KeysReplaced {
+		s.Read(w.ctx)
 	}
 
 	w.committed(p)
-}
-
-func TestAKeyThatIsNotPublishedSignsWhereSignaturesAreOnlyCounted(t *testing.T) {
-	key := newKeyRing(t).key(wire.SigningOrder)
-	s := &signatures{mode: signaturesLog}
-	s.key.Store(key)
-	s.public.Store(&wire.PublicKeys{})
-
-	envelope := &wire.Envelope{}
-	if err := s.sign(envelope, "subject"); err != nil || envelope.KeyID != key.KeyID {
-		t.Errorf("key %q, %v", envelope.KeyID, err)
-	}
 }

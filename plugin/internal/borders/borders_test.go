@@ -20,7 +20,7 @@ type border struct {
 }
 
 // leaves import nothing of this module but one another, and everything may import them.
-var leaves = []string{"internal/goroutines", "internal/minor", "wire"}
+var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "wire"}
 
 // without has a package be pure over what it is given: it asks no API server, no NATS and no clock.
 var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nats-io", "makeway.dev/makeway/plugin/natsbus"}
@@ -33,6 +33,7 @@ var borders = map[string]border{
 	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
 	"queuegate": {},
 	"ask":       {own: []string{"natsbus", "rules", "tracing"}},
+	"streams":   {own: []string{"natsbus", "orders"}},
 	"verify":    {never: without},
 	"orders":    {own: []string{"tracing"}, never: without},
 }

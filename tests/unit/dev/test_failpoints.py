@@ -113,13 +113,17 @@ def test_every_listed_point_stands_in_the_code_and_no_other_does() -> None:
 
 
 def test_the_schedulers_points_stand_in_its_code() -> None:
-    package = ROOT / "plugin" / "preempt"
+    plugin = ROOT / "plugin"
     listed = dict(
-        re.findall(r'^\t(fail\w+) = "([^"]+)"', (package / "failpoint.go").read_text(), re.MULTILINE)
+        re.findall(
+            r'^\t(\w+) += "(scheduler[^"]+)"',
+            (plugin / "internal/failpoints/failpoints.go").read_text(),
+            re.MULTILINE,
+        )
     )
-    sources = "".join(path.read_text() for path in package.glob("*.go"))
+    sources = "".join(path.read_text() for path in plugin.rglob("*.go"))
 
-    assert {name for name in listed if f"failpoint({name})" in sources} == set(listed)
+    assert {name for name in listed if f"failpoints.At(failpoints.{name})" in sources} == set(listed)
     assert {name for name in ALL_POINTS if name.startswith("scheduler.")} == set(listed.values())
 
 

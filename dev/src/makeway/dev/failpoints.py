@@ -11,7 +11,7 @@ line `ACTION HIT`:
 A point fires once: the process that fires takes the file to `fired/`, with its pid in it, before it acts,
 so that the process started in its place goes on. HIT is for points that one order passes for each of its
 victims: which of these passes it is, of whichever order; at all others it is 1. The scheduler's points are
-`plugin/preempt/failpoint.go`, with the same directory and lines.
+`plugin/internal/failpoints/failpoints.go`, with the same directory and lines.
 """
 
 from __future__ import annotations

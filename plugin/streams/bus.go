@@ -1,11 +1,10 @@
-package preempt
+package streams
 
 import (
 	"context"
 	"time"
 
 	"makeway.dev/makeway/plugin/natsbus"
-	"makeway.dev/makeway/plugin/wire"
 )
 
 // Bus is what preempting needs of NATS: one question, and one durable write. A unit test that runs a whole preemption
@@ -36,24 +35,6 @@ var (
 
 // Times of calls to NATS.
 const (
-	natsCallTimeout = 2 * time.Second // one call
-	natsRetryDelay  = time.Second     // until the next, after one that failed
+	CallTimeout = 2 * time.Second // one call
+	RetryDelay  = time.Second     // until the next, after one that failed
 )
-
-// natsOptions are how the arguments ask to connect.
-func (a *MakeWayArgs) natsOptions(identity string, failed func(kind string, err error)) natsbus.Options {
-	return natsbus.Options{
-		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
-		CredentialsFile: a.CredentialsFile, NkeySeedFile: a.NkeySeedFile, Username: a.Username, PasswordFile: a.PasswordFile, TLS: natsbus.TLSFiles(a.TLS),
-		Failed: failed,
-	}
-}
-
-// subjectsOf are the names under the checked prefix of the arguments.
-func subjectsOf(args *MakeWayArgs) wire.Subjects {
-	subjects, err := wire.NewSubjects(args.SubjectPrefix)
-	if err != nil {
-		panic(err) // check has refused it
-	}
-	return subjects
-}

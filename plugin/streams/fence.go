@@ -1,4 +1,4 @@
-package preempt
+package streams
 
 import (
 	"context"
@@ -12,44 +12,31 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// fence has the epoch that this process's orders carry, so that an older leader's are refused. It is
+// Fence has the epoch that this process's orders carry, so that an older leader's are refused. It is
 // read once: where there is no Lease, at the start; else when the first order is committed, as long as the Lease names this
 // process, and again where an evictor finds that the Lease counts less, as it was deleted and made anew. A scheduler that loses its Lease ends, so that the number stays right as long as the process lives; one that has
 // lost it without knowing, before its first order, must not take its successor's number.
-type fence struct {
-	args    *MakeWayArgs
-	profile string
-	client  clientset.Interface
-	records Records
+type Fence struct {
+	Lease   types.NamespacedName // no name: there is no election
+	Profile string
+	Client  clientset.Interface
+	Records Records
 
 	mu   sync.Mutex
 	read *wire.Fence
 }
 
-// raiseEpoch counts the start of a scheduler without a Lease: what an earlier one commits after it is refused.
-func (e *engine) raiseEpoch(ctx context.Context) {
-	for e.args.Lease.Name == "" && ctx.Err() == nil {
-		call, cancel := context.WithTimeout(ctx, natsCallTimeout)
-		_, err := e.fence.get(call, e.subjects.EpochsBucket)
-		cancel()
-		if err == nil {
-			return
-		}
-		goroutines.Sleep(ctx, natsRetryDelay)
-	}
-}
-
-// forget has the epoch read again, where it is the one that an order was refused for. A number from NATS stays: it is
+// Forget has the epoch read again, where it is the one that an order was refused for. A number from NATS stays: it is
 // raised with each read, and no order is refused for it.
-func (f *fence) forget(epoch int64) {
+func (f *Fence) Forget(epoch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.read != nil && f.read.Kind == "lease" && f.read.Epoch == epoch {
@@ -57,20 +44,20 @@ func (f *fence) forget(epoch int64) {
 	}
 }
 
-// get reads the epoch, or returns the one read before. An error is not remembered.
-func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
+// Get reads the epoch, or returns the one read before. An error is not remembered.
+func (f *Fence) Get(ctx context.Context, bucket string) (wire.Fence, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.read != nil {
 		return *f.read, nil
 	}
-	lease := f.args.Lease
+	lease := f.Lease
 	if lease.Name == "" {
-		epoch, err := f.records.NextEpoch(ctx, bucket, f.profile)
+		epoch, err := f.Records.NextEpoch(ctx, bucket, f.Profile)
 		if err != nil {
 			return wire.Fence{}, err
 		}
-		f.read = &wire.Fence{Kind: "kv", Name: f.profile, Epoch: epoch}
+		f.read = &wire.Fence{Kind: "kv", Name: f.Profile, Epoch: epoch}
 		return *f.read, nil
 	}
 	object, err := f.held(ctx)
@@ -85,9 +72,9 @@ func (f *fence) get(ctx context.Context, bucket string) (wire.Fence, error) {
 }
 
 // held is the Lease, where this process holds it.
-func (f *fence) held(ctx context.Context) (*coordinationv1.Lease, error) {
-	lease := f.args.Lease
-	object, err := f.client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
+func (f *Fence) held(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := f.Lease
+	object, err := f.Client.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("lease %s/%s (set lease.name of MakeWayArgs to the scheduler's lease, or to \"\" where there is no leader election): %w", lease.Namespace, lease.Name, err)
 	}
@@ -108,37 +95,37 @@ const (
 	leadsWait  = 2 * time.Second
 )
 
-// leadership knows whether this process schedules pods, or waits for a Lease to do so. A standby has a scheduling
+// Leadership knows whether this process schedules pods, or waits for a Lease to do so. A standby has a scheduling
 // queue as well, whose pods come to no cycle. It never ends: a scheduler that loses its Lease exits.
-type leadership struct {
-	fence *fence
-	clock clock.PassiveClock
-	leads atomic.Bool // known; a scheduling cycle sets it too
+type Leadership struct {
+	Fence *Fence
+	Clock clock.PassiveClock
+	Leads atomic.Bool // known; a scheduling cycle sets it too
 
 	mu      sync.Mutex
 	asked   time.Time
 	unknown bool // the Lease does not exist or may not be read
 }
 
-// now reports whether this process leads; where that cannot be known it is taken to. It reads the Lease at most once
+// Now reports whether this process leads; where that cannot be known it is taken to. It reads the Lease at most once
 // a second.
-func (l *leadership) now(ctx context.Context) bool {
-	if l.leads.Load() || l.fence.args.Lease.Name == "" {
+func (l *Leadership) Now(ctx context.Context) bool {
+	if l.Leads.Load() || l.Fence.Lease.Name == "" {
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.clock.Now()
+	at := l.Clock.Now()
 	if at.Sub(l.asked) < leadsAgain {
 		return l.unknown
 	}
 	l.asked = at
 	ctx, cancel := context.WithTimeout(ctx, leadsWait)
 	defer cancel()
-	_, err := l.fence.held(ctx)
+	_, err := l.Fence.held(ctx)
 	l.unknown = apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 	if err == nil {
-		l.leads.Store(true)
+		l.Leads.Store(true)
 	}
 	return err == nil || l.unknown
 }

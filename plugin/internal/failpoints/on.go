@@ -1,6 +1,6 @@
 //go:build failpoints
 
-package preempt
+package failpoints
 
 import (
 	"os"
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// failpoint does what a point is armed with: the directory that MAKEWAY_FAILPOINTS names may have a file
+// At does what a point is armed with: the directory that MAKEWAY_FAILPOINTS names may have a file
 // of the point's name, whose first word is kill, stop or hold. It fires once: the file is moved to fired/,
 // with the pid in it, before anything is done. A hold ends when that file is removed.
-func failpoint(name string) {
+func At(name string) {
 	directory := os.Getenv("MAKEWAY_FAILPOINTS")
 	if directory == "" {
 		return

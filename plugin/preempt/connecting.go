@@ -1,0 +1,24 @@
+package preempt
+
+import (
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// natsOptions are how the arguments ask to connect.
+func (a *MakeWayArgs) natsOptions(identity string, failed func(kind string, err error)) natsbus.Options {
+	return natsbus.Options{
+		URL: a.NATSURL, Name: "makeway-scheduler " + identity,
+		CredentialsFile: a.CredentialsFile, NkeySeedFile: a.NkeySeedFile, Username: a.Username, PasswordFile: a.PasswordFile, TLS: natsbus.TLSFiles(a.TLS),
+		Failed: failed,
+	}
+}
+
+// subjectsOf are the names under the checked prefix of the arguments.
+func subjectsOf(args *MakeWayArgs) wire.Subjects {
+	subjects, err := wire.NewSubjects(args.SubjectPrefix)
+	if err != nil {
+		panic(err) // check has refused it
+	}
+	return subjects
+}
