@@ -21,20 +21,18 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
+from makeway.planner.plan.gang.beam import Ahead, Beam, Layer
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
-from makeway.planner.plan.gang.effects import PASSED, Effects, leasts_of
+from makeway.planner.plan.gang.effects import Effects, leasts_of
 from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
 from makeway.planner.plan.gang.model import Model
-from makeway.planner.plan.gang.options import MIXERS, Costs, Options, options_of
+from makeway.planner.plan.gang.options import Costs, Options, options_of
 from makeway.planner.plan.gang.price import Key, Price
 from makeway.planner.plan.gang.work import CALLS, Work
-from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.columns import MOST, Ints
 
 WIDTHS: Final = (64, 2048)
 """Beginnings that are kept at each node, first and where that was not certain to be enough."""
-
-COMPARED: Final = 8
-"""Cheaper beginnings with the same members with which one is compared."""
 
 MOST_LEVELS: Final = 12
 """Priorities up to which a search is made where a victim's priority does not count before their number."""
@@ -148,16 +146,6 @@ def _ceiling(effects: Effects, price: Price | None, objective: tuple[GroupTerm, 
     return np.complex128(cost + effects.weights[before[-1]]) if before else NEVER
 
 
-@dataclass(slots=True)
-class _Layer:
-    """Beginnings after one node. `states`: int64[n, C + A]; `came`, `did`: int64[n], from where and how."""
-
-    states: Ints
-    costs: Costs
-    came: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    did: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
 @dataclass(frozen=True, slots=True)
 class _Sets:
     """Sets of units, of which `go` go in all, and any of `open` may, in which order they are decided on.
@@ -190,6 +178,7 @@ class _Search:
         self.known: dict[tuple[int, tuple[int, ...]], Options] = {}
         self.units_at = [set(np.unique(model.unit[:, node]).tolist()) for node in self.nodes.tolist()]
         self.grids = Grids(left, self.missing)
+        self.beam = Beam(effects, self.grids, left, self.missing, work.budget)
 
     def _ordered(self, nodes: Ints) -> Ints:
         """Return nodes so that those of one domain of a wide rule come together."""
@@ -246,7 +235,7 @@ class _Search:
         """Return them at the price of the units that go."""
         base = Draft(self.base.members, self.base.singles, self.base.units | set(sets.go))
         start = self.effects.start(base)
-        cost = self.effects.base_cost(base) + self._beyond(start[None])[0]
+        cost = self.effects.base_cost(base) + self.beam.beyond(start[None])[0]
         return replace(sets, base=base, start=start, cost=np.complex128(cost))
 
     def _options(self, base: Draft, units: tuple[int, ...]) -> Generator[None, None, list[Options]]:
@@ -276,44 +265,6 @@ class _Search:
         self.work.budget.spend(CALLS * len(options) + elements)
         return found
 
-    def _beyond(self, effects: Ints) -> Costs:
-        """Return complex[n], what is to be paid beyond the caps of columns, which are set back. In place."""
-        of, weights = self.effects, self.effects.weights
-        over = np.maximum(effects - of.cap, 0)
-        cost = over[:, of.soft].sum(axis=1) * weights.get("budgets", 0j)
-        cost = cost + (over[:, of.breaking] > 0).sum(axis=1) * weights.get("groups", 0j)
-        effects[:, of.soft] = np.minimum(effects, of.cap)[:, of.soft]
-        effects[:, of.breaking] = np.where(over > 0, PASSED, effects)[:, of.breaking]
-        return np.asarray(np.where((over[:, of.hard] > 0).any(axis=1), NEVER, cost))
-
-    def _settle(self, effects: Ints, more: Ints, less: Ints) -> Flags:
-        """Put columns that can pass their caps no more to one value; report which states may go on. In place.
-
-        `more`, `less`: int64[A], what other nodes can add and take away yet.
-        """
-        of = self.effects
-        counted = of.soft | of.breaking | of.hard
-        effects[:, counted] = np.where(effects + more <= of.cap, PASSED, effects)[:, counted]
-        fine = np.ones(effects.shape[0], np.bool_)
-        for place in np.flatnonzero(of.wide).tolist():
-            used, there = effects[:, place], effects[:, place + 1]
-            fine &= (there <= 0) | (used - less[place] <= of.cap[place])
-            safe = used + more[place] <= of.cap[place]
-            if more[place + 1] == 0:
-                safe |= there <= 0
-            effects[:, place] = np.where(safe | (used < PASSED // 2), PASSED, used)
-            effects[:, place + 1] = np.where(safe, 0, there)
-        for one in of.spreads:
-            place = one.place
-            if not (more[place : place + 2].any() or less[place].any()):
-                passed = effects[:, place] < PASSED // 2
-                total = effects[:, place] + one.total
-                even = (total >= one.least) & ((effects[:, place + 1] == 0) | (total <= one.most))
-                fine &= passed | even
-                effects[:, place] = PASSED
-                effects[:, place + 1] = 0
-        return fine
-
     def _descend(self, sets: _Sets) -> Generator[None, None, None]:
         """Keep the most promising beginnings, node by node, and take the best end that holds."""
         base, start, options, bounds = sets.base, sets.start, sets.options, sets.bounds
@@ -325,12 +276,14 @@ class _Search:
         for width in WIDTHS:
             cut = False
             state = np.concatenate([np.zeros(self.left.size, np.int64), start])[None]
-            paid = self._beyond(state[:, self.left.size :]) + self.effects.base_cost(base)
-            layers = [_Layer(state, np.asarray(paid, np.complex128))]
+            paid = self.beam.beyond(state[:, self.left.size :]) + self.effects.base_cost(base)
+            layers = [Layer(state, np.asarray(paid, np.complex128))]
             for at, one in enumerate(options):
-                rests = more[at + 1], less[at + 1]
                 added = {place: of_nodes[at + 1] for place, of_nodes in least.items()}
-                layer, was_cut = self._next(layers[-1], one, bounds[at + 1], rests, added=added, width=width)
+                ahead = Ahead(bounds[at + 1], more[at + 1], less[at + 1], added)
+                layer, was_cut = yield from self.beam.on(
+                    layers[-1], one, ahead, ceiling=self.ceiling, width=width
+                )
                 cut |= was_cut
                 layers.append(layer)
                 yield
@@ -362,68 +315,8 @@ class _Search:
             less.insert(0, less[0] - one.effects.min(axis=0))
         return more, less
 
-    def _next(
-        self,
-        layer: _Layer,
-        one: Options,
-        bound: Bound,
-        rests: tuple[Ints, Ints],
-        *,
-        added: dict[int, Bound],
-        width: int,
-    ) -> tuple[_Layer, bool]:
-        """Return the best beginnings after one more node, and whether others were left out for the width."""
-        classes = self.left.size
-        adds = np.concatenate([one.members, one.effects], axis=1)
-        came = np.repeat(np.arange(layer.costs.size), one.costs.size)
-        did = np.tile(np.arange(one.costs.size), layer.costs.size)
-        members = layer.states[came, :classes] + one.members[did]
-        fits = (members <= self.left).all(axis=1) & (members.sum(axis=1) <= self.missing)
-        costs = layer.costs[came] + one.costs[did]
-        rest = self.grids.rest(bound, np.where(fits[:, None], members, 0))
-        fits &= costs + rest < self.ceiling
-        came, did, costs, rest = came[fits], did[fits], costs[fits], rest[fits]
-        self.work.budget.spend(4 * CALLS + fits.size * 4 + came.size * (adds.shape[1] + 4))
-        states = layer.states[came] + adds[did]
-        if self.effects.columns:
-            enough = np.ones(came.size, np.bool_)
-            for place, of_left in added.items():
-                coming = self.grids.rest(of_left, states[:, :classes])
-                enough &= states[:, classes + place] + coming.real <= self.effects.cap[place]
-            came, did, costs, rest, states = (one[enough] for one in (came, did, costs, rest, states))
-            costs = costs + self._beyond(states[:, classes:])
-            fine = self._settle(states[:, classes:], *rests) & (costs + rest < self.ceiling)
-            came, did, costs, rest, states = came[fine], did[fine], costs[fine], rest[fine], states[fine]
-        mixed = states @ MIXERS[: states.shape[1]]
-        order = np.lexsort((costs.imag, costs.real, mixed))
-        order = order[np.r_[True, mixed[order][1:] != mixed[order][:-1]]] if order.size else order
-        whole = costs[order] + rest[order]
-        best = order[np.lexsort((whole.imag, whole.real))]
-        cut = best.size > width * 2
-        best = best[: width * 2]
-        best = best[self._undominated(states[best], costs[best])]
-        cut |= best.size > width
-        best = best[:width]
-        return _Layer(states[best], costs[best], came[best], did[best]), cut
-
-    def _undominated(self, states: Ints, costs: Costs) -> Flags:
-        """Return bool[n]: no other of the few cheapest with the same members is as good in every column."""
-        classes = self.left.size
-        found = np.ones(costs.size, np.bool_)
-        if states.shape[1] == classes:
-            return found
-        same = np.r_[np.ones(classes, np.bool_), self.effects.even]
-        group = states[:, same] @ MIXERS[: int(same.sum())]
-        order = np.lexsort((costs.imag, costs.real, group))
-        states, group = states[order][:, ~same], group[order]
-        for back in range(1, min(COMPARED + 1, order.size)):
-            better = (group[back:] == group[:-back]) & (states[:-back] <= states[back:]).all(axis=1)
-            found[order[back:][better]] = False
-        self.work.budget.spend(COMPARED * (CALLS // 8 + states.size))
-        return found
-
     def _conclude(
-        self, base: Draft, layers: list[_Layer], options: list[Options]
+        self, base: Draft, layers: list[Layer], options: list[Options]
     ) -> Generator[None, None, None]:
         """Take the best of the ends that holds and is better than the best."""
         last = layers[-1]
