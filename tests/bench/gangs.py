@@ -23,14 +23,15 @@ from msgspec.structs import replace
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.gang.planner import planning_gang
+from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.snapshot.changes import Adopt, PutPod
+from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.records import pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import NOW, make_node, make_pod, make_snapshot
+from unit.planner.building import NOW, make_node, make_pod, make_snapshot, settle
 from unit.planner.manifests import anti_affinity, pod, question, term
 
 PODS_A_NODE = 110
@@ -93,22 +94,29 @@ def full(nodes: int) -> Snapshot:
             for slot in range(PODS_A_NODE)
         ),
         policy=_POLICY,
+        chunk=CHUNK,
     )
     most = nodes * (PODS_A_NODE // 2) * 100
     built = tree(queue("full", maximum={"cpu": most}), queue("default"))
     snapshot.apply(Adopt(built, "queues-1", ("ConfigMap", "makeway-system", "makeway-queues")))
+    settle(snapshot)
     return snapshot
+
+
+def _question(snapshot: Snapshot, kind: str, members: int) -> GangQuestion:
+    snapshot.apply(PutPod(pod_record(MANIFESTS[kind])))
+    topology = (RACK,) if kind == "one rack" else ()
+    return GangQuestion("bench/gang", (GangClass(question(MANIFESTS[kind]), members),), members, topology)
 
 
 def figures(snapshot: Snapshot, kind: str, nodes: int, members: int, rounds: int) -> Iterator[Figure]:
     """Plan some times and yield what it took."""
+    plan_gang(snapshot, _question(snapshot, kind, members), NOW)  # so that pods are told apart by its labels
+    settle(snapshot)
     cache, whole, pieces = PlanCache(), [], []
     for turn in range(rounds):
         snapshot.apply(PutPod(make_pod(f"changed{turn % 2}", "n00001", 50, 1)))
-        snapshot.apply(PutPod(pod_record(MANIFESTS[kind])))
-        topology = (RACK,) if kind == "one rack" else ()
-        classes = (GangClass(question(MANIFESTS[kind]), members),)
-        asked = GangQuestion("bench/gang", classes, members, topology=topology)
+        asked = _question(snapshot, kind, members)
         began, found = time.process_time(), None
         steps = planning_gang(snapshot, asked, NOW, cache)
         while found is None:

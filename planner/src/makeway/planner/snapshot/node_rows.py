@@ -18,8 +18,8 @@ class NodeRows:
     """Rows of nodes that are there. Changed only by the snapshot that owns it.
 
     `by_name`: row by name of a node; `names`: name by row. `slots`, `order`: of each row the pods as its
-    columns have them, and what orders them. `present`: bool[rows], a node has the row. `changed`:
-    int64[rows], the revision that last touched the node.
+    columns have them, in a list that another one replaces where they change, and what orders them. `present`:
+    bool[rows], a node has the row. `changed`: int64[rows], the revision that last touched the node.
     """
 
     def __init__(self, rows: int) -> None:

@@ -390,7 +390,7 @@ class Snapshot:
         """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""
         pods = sorted(self.without_node.take(name), key=lambda pod: pod.importance)
         touched = self.groups.settle(pods, row)
-        self.slots[row][:] = pods
+        self.slots[row] = pods
         self.order[row][:] = [pod.importance for pod in pods]
         self.columns.make_room(row, len(pods))
         for slot, pod in enumerate(pods):
@@ -682,7 +682,7 @@ class Snapshot:
             order, importance = self.order[row], pod.importance
             slot = bisect_left(order, importance)
             order.insert(slot, importance)
-            self.slots[row].insert(slot, pod)
+            self.slots[row] = [*self.slots[row][:slot], pod, *self.slots[row][slot:]]
             self._fill(row, slot, pod, group)
             self.changed[row] = self.revision
         elif pod.node:
@@ -714,7 +714,7 @@ class Snapshot:
         if row is not None:
             slot = self._slot(row, pod)
             del self.order[row][slot]
-            del self.slots[row][slot]
+            self.slots[row] = [*self.slots[row][:slot], *self.slots[row][slot + 1 :]]
             self.columns.remove(row, slot)
             self.changed[row] = self.revision + 1
         elif pod.node:
@@ -733,7 +733,7 @@ class Snapshot:
             self._touch_rows((*touched, *self.groups.touched_by(pod)) if pod.node else ())
         if row is not None:
             slot = self._slot(row, pod)
-            self.slots[row][slot] = pod
+            self.slots[row] = [*self.slots[row][:slot], pod, *self.slots[row][slot + 1 :]]
             self.columns.replace(
                 row,
                 slot,

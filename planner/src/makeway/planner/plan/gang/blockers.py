@@ -20,12 +20,15 @@ from makeway.planner.plan.gang.levels import fewest_victims, most_alone
 from makeway.planner.plan.gang.model import Model, RoomRule
 from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT
 from makeway.planner.plan.gang.search import rank_of
-from makeway.planner.plan.gang.solving import Beginning, beginning, bettering
+from makeway.planner.plan.gang.solving import Beginning, beginning, bettering, is_least
 from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.snapshot.columns import Flags, Ints
 
 MOST_SETS: Final = 64
 """Sets of blockers by themselves, the cheapest of all, and so many of several of them together."""
+
+MOST_SEARCHED: Final = 16
+"""Sets that are searched: those of the cheapest plans."""
 
 MOST_OPEN: Final = 128
 """Nodes up to which all are looked at once a set has gone; of more, so many that it opens, and of others."""
@@ -82,9 +85,14 @@ def with_blockers(
         first = yield from beginning(part, inner, objective, work)
         whole = yield from _whole(model, first.draft, places, most)
         begun.append(_Begun(first, whole, places))
+        begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
+        del begun[MOST_SEARCHED:]
         if better(whole):
             best = found = whole
-    begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
+        if found is not None and found is whole:
+            yield
+            if is_least(model, opening.each, price_of(model, found), objective):
+                return found
     for one in begun:
         if work.left <= 0:
             break

@@ -13,7 +13,10 @@ from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import Filled, fill
 from makeway.planner.plan.gang.model import Model, RoomRule
 from makeway.planner.plan.gang.work import Work
-from makeway.planner.snapshot.columns import MOST, Ints
+from makeway.planner.snapshot.columns import MOST, Flags, Ints
+
+MOST_COUNTED = 32
+"""Members of a node up to which the fewest victims for them are counted; for more it is a bound."""
 
 MOST_SORTED = 2**16
 """Pods and resources up to which each pod's own size counts where victims are counted."""
@@ -137,29 +140,33 @@ def fewest_victims(model: Model, each: Ints) -> int:
     """Return how many pods go at the least in any plan for members of one class: a bound.
 
     As if every member was as cheap as the cheapest, and where there are more pods than MOST_SORTED all that
-    may go as large as the largest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes ·
-    members of a node).
+    may go as large as the largest. 0 for several classes. `each`: as of `most_alone`. O(slots · nodes +
+    MOST_COUNTED · nodes).
     """
     if len(model.counts) > 1 or not each.any():
         return 0
     usable = np.flatnonzero(each[0])
     asked, most = np.flatnonzero(model.need[0] > 0), each[0][usable]
     need, room = model.need[0][asked][:, None], model.room[asked][:, usable]
-    uses = model.uses[asked][:, :, usable] * model.removable[:, usable]
-    freed = None
-    if uses.size <= MOST_SORTED:
-        freed = np.cumsum(-np.sort(-uses, axis=1), axis=1)
-    largest = np.maximum(uses.max(axis=(1, 2), initial=0), 1)[:, None]
-    of_member = []
-    for members in range(1, int(most.max()) + 1):
-        here = most >= members
-        lack = np.maximum(need * members - room[:, here], 0)
-        if freed is None:
-            victims = -(-lack // largest)
-        else:
-            victims = (lack > 0) + (freed[:, :, here] < lack[:, None]).sum(axis=1)
-        of_member.append(int(victims.max(axis=0, initial=0).min()) / members)
+    counts = np.arange(1, min(int(most.max()), MOST_COUNTED) + 1)
+    lack = np.maximum(counts[:, None, None] * need - room, 0)
+    free = [np.where(model.removable, model.uses[one], 0) for one in asked.tolist()]
+    largest = np.array([max(1, int(one.max(initial=0))) for one in free])[:, None]
+    victims = -(-lack // largest)
+    if len(free) * model.removable.size <= MOST_SORTED and _differ(model.removable, free):
+        freed = np.cumsum(-np.sort([-one[:, usable] for one in free], axis=1), axis=1)
+        victims = (lack > 0) + np.array([(freed < one[:, None]).sum(axis=1) for one in lack])
+    fewest = np.where(most >= counts[:, None], victims.max(axis=1, initial=0), MOST).min(axis=1)
+    of_member: list[float] = (fewest / counts).tolist()
+    if more := (most > MOST_COUNTED).nonzero()[0].tolist():
+        spared = np.maximum(room[:, more], 0) / (MOST_COUNTED + 1)
+        of_member.append(float(((need - spared) / largest).max(axis=0, initial=0).min()))
     return math.ceil(min(of_member) * model.must - 1e-6)
+
+
+def _differ(removable: Flags, free: list[Ints]) -> bool:
+    """Report whether pods that may go free different amounts."""
+    return any(one.max() > np.where(removable, one, MOST).min() for one in free)
 
 
 def _emptied(model: Model, level: int | Ints) -> Ints:

@@ -105,7 +105,7 @@ def modelling(
         )
         if chunk.size:
             yield
-    whole = joined(parts)
+    whole = yield from joined(parts)
     if whole.rows.size > NODES_A_CHUNK:
         yield
     allowed = np.zeros((len(questions), whole.rows.size), np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -107,7 +107,7 @@ def part_of(
 
 def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
     """Return the pods of each node in the order of its columns."""
-    of_nodes = [list(batch.records(place)) for place in range(batch.rows.size)]
+    of_nodes = [batch.records(place) for place in range(batch.rows.size)]
     if batch.order is None:
         return of_nodes
     orders = batch.order.T.tolist()
@@ -116,8 +116,8 @@ def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
     ]
 
 
-def joined(parts: Sequence[Part]) -> Part:
-    """Put parts together, nodes in the order of their rows. O(slots · nodes)."""
+def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
+    """Put parts together, nodes in the order of their rows. Pauses once. O(slots · nodes)."""
     depth = max(part.removable.shape[0] for part in parts)
     rows = np.concatenate([part.rows for part in parts])
     order = np.argsort(rows)
@@ -159,6 +159,10 @@ def joined(parts: Sequence[Part]) -> Part:
             for node, pods in one.items()
         }
 
+    uses = deep([part.uses for part in parts])
+    priority, start = deep([part.priority for part in parts]), deep([part.start for part in parts])
+    weighed = tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True))
+    yield
     names = [name for part in parts for name in part.names]
     pods = [one for part in parts for one in part.pods]
     return Part(
@@ -166,15 +170,15 @@ def joined(parts: Sequence[Part]) -> Part:
         names=[names[at] for at in order.tolist()],
         room=np.concatenate([part.room for part in parts], axis=1)[:, order],
         removable=deep([part.removable for part in parts]),
-        uses=deep([part.uses for part in parts]),
+        uses=uses,
         requests={name: deep([part.requests[name] for part in parts]) for name in parts[0].requests},
-        priority=deep([part.priority for part in parts]),
-        start=deep([part.start for part in parts]),
+        priority=priority,
+        start=start,
         budgets=deep([part.budgets for part in parts]),
         group=deep([part.group for part in parts]),
         unit=deep(numbers),
         follows=deep([part.follows for part in parts]),
-        weighed=tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True)),
+        weighed=weighed,
         queue=deep([part.queue for part in parts], -1),
         pods=[pods[at] for at in order.tolist()],
         awaited=by_node(part.awaited for part in parts),

@@ -23,13 +23,14 @@ from makeway.planner.plan.gang.blockers import closes, with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
+from makeway.planner.plan.gang.levels import most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.refusing import refused
 from makeway.planner.plan.gang.result import GangDomain, GangPlan, GangRefusal
 from makeway.planner.plan.gang.search import rank_of
-from makeway.planner.plan.gang.solving import solve
+from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.gang.written import Found, seen_again, written
 from makeway.planner.plan.planner import modelled, potential_nodes
@@ -117,6 +118,8 @@ def _attempt(
     steps, work = 0, Work()
     for level, domains, part in parts:
         if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
+            continue
+        if best is not None and is_least(part, most_alone(part), price_of(*best[:2]), objective):
             continue
         steps += part.must if best is not None else 0
         share = work if len(parts) == 1 else work.part()

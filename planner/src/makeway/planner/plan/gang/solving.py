@@ -19,7 +19,7 @@ from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, s
 from makeway.planner.plan.gang.levels import fewest_victims, fillings, most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
-from makeway.planner.plan.gang.price import SHIFT
+from makeway.planner.plan.gang.price import SHIFT, Price
 from makeway.planner.plan.gang.search import improve, rank_of
 from makeway.planner.plan.gang.ways import ways_of
 from makeway.planner.plan.gang.work import Work
@@ -106,8 +106,12 @@ def beginning(
             ):
                 best = draft, way.model, filled.next_best
             yield
-    if best is not None and _is_least(model, each, best[0], base=base, objective=objective):
-        searched = []
+    if best is not None and searched:
+        yield
+        none_more = best[0].singles == base.singles and best[0].units == base.units
+        if none_more or is_least(model, each, price_of(model, best[0]), objective):
+            searched = []
+        yield
     return Beginning(model, base, best, missing if best is None else 0, tuple(searched), nodes, low)
 
 
@@ -128,19 +132,14 @@ def bettering(
     return Solved(found, first.missing if found is None else 0)
 
 
-def _is_least(
-    model: Model, each: Ints, draft: Draft, *, base: Draft, objective: tuple[GroupTerm, ...]
-) -> bool:
-    """Report whether it is certain that no draft costs less by any term.
+def is_least(model: Model, each: Ints, price: Price, objective: tuple[GroupTerm, ...]) -> bool:
+    """Report whether it is certain that no draft of a model costs less than a price by any term.
 
-    None does than one without victims beside the base's, or with as few as any, all of the least priority.
+    None does than one with as few victims as any, all of the least priority. `each`: as of `most_alone`.
     """
-    if draft.singles == base.singles and draft.units == base.units:
-        return True
-    price = price_of(model, draft)
-    if price.violations or price.broken or not highest_comes_first(objective):
+    if price.violations or price.broken or not highest_comes_first(objective) or not model.removable.any():
         return False
-    least = int(model.priority[model.removable].min())
+    least = int(np.where(model.removable, model.priority, MOST).min())
     alike = price.highest == least and price.victims == price.highest_victims
     return alike and price.victims <= fewest_victims(model, each)
 

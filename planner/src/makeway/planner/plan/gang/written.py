@@ -139,6 +139,7 @@ def written(found: Found, gang: GangQuestion, scope: Scope) -> Generator[None, N
     order = arrange(model, draft)
     assert order is not None  # noqa: S101 - it was arranged before, and free places only were added
     price = price_of(model, draft)
+    yield
     awaited = tuple(_awaited(model, draft, gang))
     going = _victims(model, draft, gang)
     victims: list[RemovablePod] = []
