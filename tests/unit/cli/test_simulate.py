@@ -326,8 +326,8 @@ def test_a_group_is_told_as_a_whole(cluster: str) -> None:
     assert text.splitlines() == [
         "PodGroup default/train (priority 1000) would preempt for 2 of 2 pods: 2 pods would leave",
         "  on a 2",
-        "  - default/one (priority 0): lower-priority on a",
-        "  - default/two (priority 0): lower-priority on a",
+        "  - default/one on a (priority 0): lower-priority",
+        "  - default/two on a (priority 0): lower-priority",
         "1 group on 1 node: 1 would preempt; 2 victims",
         AS_OF,
     ]

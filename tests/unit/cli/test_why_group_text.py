@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, GroupPrice, Outcome, Refusal
+from makeway.bus.messages import (
+    ClosedDomain,
+    DecisionRecord,
+    EvictionOrder,
+    GroupPrice,
+    Outcome,
+    Refusal,
+)
 from makeway.cli.history import comparisons
 from makeway.cli.history.rows import preempted_row
 from makeway.cli.why import text as why_text
@@ -85,6 +92,24 @@ def test_an_order_is_told_with_its_decision_and_not_twice() -> None:
 
     assert text.count(record().decision_id) == 1
     assert "price: 1 victim" in text
+
+
+def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> None:
+    closed = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="r1")
+    order = MESSAGES["order.group"]
+    assert isinstance(order, EvictionOrder)
+    order = replace(
+        order, victims=(replace(order.victims[0], unit="", node="far", closes=closed), *order.victims[1:])
+    )
+    why = "; anti-affinity of the group's pods keeps example.com/rack=r1 closed to the group while it runs"
+
+    ordered = "\n".join(said(record(), Story(order=order, outcome=None, decision=None)))
+    decided = "\n".join(said(replace(record(), victims=order.victims)))
+
+    assert (
+        f" on far (priority {order.victims[0].priority}): {order.victims[0].rule}{why}; no outcome" in ordered
+    )
+    assert f" on far (priority {order.victims[0].priority}): {order.victims[0].rule}{why}" in decided
 
 
 def orders(*first: tuple[str, ...], complete: bool = True, **price: int) -> OtherOrders:

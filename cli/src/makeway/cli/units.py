@@ -79,6 +79,11 @@ def names_of(victims: Iterable[Victim]) -> list[str]:
     ]
 
 
+def closed_text(victim: Victim) -> str:
+    """Say, behind its rule, why a pod goes though no member comes to its node; empty for others."""
+    return "" if victim.closes is None else f"; {victim.closes.text}"
+
+
 def awaited_lines(awaited: Iterable[Awaited]) -> Iterator[str]:
     """Say, a line each, which terminating pods a plan waits for and until when, and pods of other orders."""
     pods = list(awaited)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from makeway.bus.messages import RankedCandidate, Spared, Victim
-from makeway.cli.units import awaited_lines, in_units, unit_text
+from makeway.cli.units import awaited_lines, closed_text, in_units, unit_text
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
@@ -84,7 +84,7 @@ def _group(group: SimulatedGroup) -> Iterator[str]:
         yield f"  on {', '.join(f'{node} {count}' for node, count in sorted(nodes.items()))}"
     yield from awaited_lines(group.awaited)
     for unit, pods in in_units(group.victims):
-        yield f"  - {_unit(unit, pods) if unit else f'{_victim(pods[0])} on {pods[0].node}'}"
+        yield f"  - {_unit(unit, pods) if unit else _victim(pods[0], f' on {pods[0].node}')}"
     if group.mode != "enforce" and group.result == "preempts":
         yield f"  mode {group.mode}: makeway would not do it by itself"
     yield from (f"  note: {warning}" for warning in group.warnings)
@@ -153,10 +153,10 @@ def _unit(unit: str, pods: Sequence[Victim]) -> str:
     return f"{unit_text(unit, pods)} (priority {pods[0].priority}): {pods[0].rule}{violates}"
 
 
-def _victim(victim: Victim) -> str:
-    told = f"{victim.namespace}/{victim.name} (priority {victim.priority}): {victim.rule}"
+def _victim(victim: Victim, on: str = "") -> str:
+    told = f"{victim.namespace}/{victim.name}{on} (priority {victim.priority}): {victim.rule}"
     violates = ", violates a PDB" if victim.pdb_violating else ""
-    return f"{told}{violates}{f'; {victim.detail}' if victim.detail else ''}"
+    return f"{told}{violates}{closed_text(victim)}{f'; {victim.detail}' if victim.detail else ''}"
 
 
 def spared(one: Spared) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, TopologyDomain
-from makeway.cli.units import awaited_lines, in_units, names_of, unit_text
+from makeway.cli.units import awaited_lines, closed_text, in_units, names_of, unit_text
 from makeway.core.comparison import PRIORITY_SHIFT
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
@@ -35,7 +35,8 @@ def of_group(record: DecisionRecord) -> Iterator[str]:
     units = list(in_units(record.victims))
     for unit, pods in units[:_SHOWN]:
         what = unit_text(unit, pods) if unit else names_of(pods)[0]
-        yield f"  - {what} on {pods[0].node} (priority {pods[0].priority}): {pods[0].rule}"
+        on = f"{what} on {pods[0].node} (priority {pods[0].priority})"
+        yield f"  - {on}: {pods[0].rule}{closed_text(pods[0])}"
     if len(units) > _SHOWN:
         yield f"  and {len(units) - _SHOWN} more"
     if record.group_plan is not None:

@@ -10,6 +10,7 @@ from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, QuotaDe
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.units import (
     awaited_lines,
+    closed_text,
     compared_text,
     group_text,
     in_units,
@@ -179,8 +180,9 @@ def _victims(story: Story) -> Iterator[str]:
         end = _became(story.outcome, victim, when=False)
         alike[end] += 1
         if alike[end] <= _VICTIMS:
-            who = f"{victim.namespace}/{victim.name} (priority {victim.priority})"
-            yield f"  - {who}: {victim.rule}; {_became(story.outcome, victim)}"
+            on = f" on {victim.node}" if story.order.members else ""
+            who = f"{victim.namespace}/{victim.name}{on} (priority {victim.priority})"
+            yield f"  - {who}: {victim.rule}{closed_text(victim)}; {_became(story.outcome, victim)}"
     for end, count in alike.items():
         if count > _VICTIMS:
             yield f"  and {counted(count - _VICTIMS, 'victim')} more: {end}"
