@@ -150,11 +150,7 @@ func (s *Signatures) UnwrapOrder(data []byte, subject string) (*wire.EvictionOrd
 	if err != nil {
 		return nil, s.unread(err)
 	}
-	kind := wire.SigningOrder
-	if order.Kind == wire.KindQuota {
-		kind = wire.SigningQuotaOrder
-	}
-	return order, s.Verify(envelope, kind, subject)
+	return order, s.Verify(envelope, order.SignedAs(), subject)
 }
 
 // UnwrapOutcome reads an outcome from a subject.

@@ -63,6 +63,22 @@ func privateKey(t *testing.T, seed string) *SigningKey {
 	return key
 }
 
+func TestThePlannersOrdersAreSignedByItsOwnKey(t *testing.T) {
+	for _, test := range []struct {
+		kind, writer string
+		want         SigningKind
+	}{
+		{KindPod, "makeway/scheduler/a", SigningOrder},
+		{KindGroup, "makeway/scheduler/a", SigningOrder},
+		{KindPod, "makeway/nominator/a", SigningQuotaOrder},
+		{KindQuota, "planner-0", SigningQuotaOrder},
+	} {
+		if got := (&EvictionOrder{Kind: test.kind, Writer: test.writer}).SignedAs(); got != test.want {
+			t.Errorf("an order of kind %s of %s is signed as %s, want %s", test.kind, test.writer, got, test.want)
+		}
+	}
+}
+
 func TestASignatureCountsForItsKindItsSubjectAndItsBytesAlone(t *testing.T) {
 	table, keys := readSignatureTable(t)
 	for _, c := range table.Cases {

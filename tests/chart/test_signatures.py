@@ -54,6 +54,16 @@ def test_each_part_mounts_the_secret_of_its_own_keys_alone(run: Run) -> None:
             assert {"name": "signing", "mountPath": "/etc/makeway/signing", "readOnly": True} in mounts
 
 
+def test_the_nominator_verifies_and_has_no_key(run: Run) -> None:
+    rendered = objects(template(run, "bridge=external", REQUIRED))
+
+    pod = named(rendered, "Deployment", "makeway-nominator")["spec"]["template"]["spec"]
+    assert "makeway-signing" not in str(pod)
+    arguments = pod["containers"][0]["args"]
+    assert "--signatures=require" in arguments
+    assert not any(one.startswith("--signing-keys") for one in arguments)
+
+
 @pytest.mark.parametrize("mode", ["log", "require"])
 def test_the_parts_are_told_to_sign_and_verify(run: Run, mode: str) -> None:
     rendered = objects(template(run, PLUGIN, f"signatures.mode={mode}"))

@@ -22,9 +22,10 @@ class BusReader:
         self._subjects = Subjects(prefix)
 
     async def orders(self, preemptor_uid: str = "") -> list[EvictionOrder]:
-        """All orders for pods, or those for one preemptor, oldest first."""
+        """All orders for pods, or those for one preemptor, oldest first; no voids."""
         subject = self._subjects.pod_order(preemptor_uid) if preemptor_uid else self._subjects.orders
-        return [unwrap_order(data) async for data in self._read(self._subjects.orders_stream, subject)]
+        read = self._read(self._subjects.orders_stream, subject)
+        return [order async for data in read if (order := unwrap_order(data)).void is None]
 
     async def group_orders(self, group_uid: str) -> list[EvictionOrder]:
         """All orders for one PodGroup, oldest first."""

@@ -68,11 +68,12 @@ SCHEDULING = (
     "scheduler.before-activate",
 )
 QUOTA = ("planner.before-quota-order", "planner.after-quota-order")
+COMMITTING = ("planner.commit-received", "planner.order-stored")
 NOMINATING = (
     "nominator.before-nominate",
     "nominator.after-nominate",
-    "nominator.before-publish",
-    "nominator.after-publish",
+    "nominator.before-commit",
+    "nominator.after-commit",
 )
 ALL_POINTS = {
     *EVICTING,
@@ -84,6 +85,7 @@ ALL_POINTS = {
     *REPAIRING,
     *QUOTA,
     *SCHEDULING,
+    *COMMITTING,
     *NOMINATING,
 }
 """Every failpoint there is."""

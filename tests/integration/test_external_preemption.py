@@ -9,7 +9,7 @@ from integration.arming import KILL, Crashes
 from integration.builders import NEVER_PREEMPTS, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.crashing import NOMINATING
+from integration.crashing import COMMITTING, NOMINATING
 from integration.forbidding import UNDELETABLE, deletes_refused, nominations_refused
 from integration.preempting import (
     assert_bound_once,
@@ -289,7 +289,7 @@ async def test_while_a_part_is_away_no_pod_dies_and_afterwards_room_is_made(
     assert await space.until_bound("p", seconds=RECOVERY_SECONDS) == "n1"
 
 
-@pytest.mark.parametrize("point", [*NOMINATING, "evictor.after-delete", "planner.before-reply"])
+@pytest.mark.parametrize("point", [*NOMINATING, *COMMITTING, "evictor.after-delete", "planner.before-reply"])
 async def test_a_crash_in_the_midst_of_a_preemption_leaves_nothing_behind(
     cluster: RunningCluster, space: Space, point: str
 ) -> None:

@@ -107,7 +107,7 @@ async def test_a_place_is_kept_where_the_pod_of_higher_priority_that_was_to_have
     assert nominated == [space.node_name("n1")]
 
 
-@pytest.mark.parametrize("point", ["nominator.before-nominate", "nominator.before-publish"])
+@pytest.mark.parametrize("point", ["nominator.before-nominate", "nominator.before-commit"])
 async def test_a_pod_that_its_scheduler_binds_in_the_moment_of_the_plan_costs_no_pod_its_life(
     cluster: RunningCluster, space: Space, point: str
 ) -> None:
@@ -264,7 +264,7 @@ async def test_of_two_nominators_one_that_lost_its_lease_while_it_slept_writes_n
         return await space.until_bound("p", seconds=RECOVERY_SECONDS)
 
     crashes = Crashes(cluster, NOMINATOR, at_once=1)
-    async with crashes.at("nominator.before-publish", STOP, while_frozen=bound):
+    async with crashes.at("nominator.before-commit", STOP, while_frozen=bound):
         pod = await taker(space, "p", 2)
     await settle()
 

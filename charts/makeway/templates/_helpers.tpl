@@ -237,11 +237,10 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if ne .Values.signatures.mode "off" }}yes{{ end -}}
 {{- end }}
 
-{{/* The Secret of a part's private keys. Give (list $ "component"). The nominator has the scheduler's: both write
-     orders for pods. */}}
+{{/* The Secret of a part's private keys. Give (list $ "component"). */}}
 {{- define "makeway.signingSecret" -}}
 {{- $ := index . 0 -}}
-{{- $part := index . 1 | replace "nominator" "scheduler" -}}
+{{- $part := index . 1 -}}
 {{- index $.Values.signatures.secrets $part | default (printf "makeway-signing-%s" $part) -}}
 {{- end }}
 
@@ -282,6 +281,13 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- $_ := set $keys $component $private }}
 {{- end }}
 {{- $_ := set .Values "signingKeys" $keys }}
+{{- end }}
+{{- end }}
+
+{{/* How a part that signs nothing verifies: arguments. */}}
+{{- define "makeway.verifyingArguments" -}}
+{{- if include "makeway.signatures" . -}}
+- --signatures={{ .Values.signatures.mode }}
 {{- end }}
 {{- end }}
 
@@ -382,7 +388,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if include "makeway.trialTls" $ }}
 - { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler" "nominator")) }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
 - { name: {{ $prefix }}signing, mountPath: /etc/makeway/signing, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.url -}}
@@ -411,7 +417,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: {{ $prefix }}nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler" "nominator")) }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
 - name: {{ $prefix }}signing
   secret: { secretName: {{ include "makeway.signingSecret" . }} }
 {{- end }}

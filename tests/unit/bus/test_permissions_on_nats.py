@@ -120,7 +120,7 @@ async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> Non
         "planner": (group, outcome, elsewhere),
         "evictor": (order, group, quota, control),
         "scheduler": (quota, outcome, control),
-        "nominator": (group, quota, outcome, control, "one.two.v1.plan.group"),
+        "nominator": (order, group, quota, outcome, control, "one.two.v1.plan.group"),
         "shadow": (order, group, quota, outcome, control, "one.two.v1.plan.group", "one.two.v1.verify"),
         "streams": (order, group, outcome, control),
         "viewer": (order, group, quota, outcome, control),

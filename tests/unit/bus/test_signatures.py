@@ -60,6 +60,14 @@ def test_the_key_of_the_planner_signs_no_order_of_a_pod() -> None:
     assert refused(written(planner)) == "unknown-key"
 
 
+def test_an_order_that_the_planner_stores_for_a_nominator_is_the_planners_to_sign() -> None:
+    order = make_order(writer="makeway/nominator/n")
+    planners = signatures("require", SigningKind.QUOTA_ORDER)
+
+    assert signatures().order(written(planners, order), SUBJECT) == order
+    assert refused(written(signatures("off", SigningKind.ORDER), order)) == "unsigned"
+
+
 def test_the_key_of_the_scheduler_signs_no_quota_order() -> None:
     scheduler = Signatures(signing={SigningKind.QUOTA_ORDER: KEYS[SigningKind.ORDER]})
 

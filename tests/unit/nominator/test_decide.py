@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from makeway.bus.commit import CommitRequest
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
     Awaited,
@@ -23,7 +24,7 @@ from makeway.bus.messages import (
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.unmodelled import unmodelled
 from makeway.nominator import decide
-from makeway.nominator.decide import Attempts, StalePlanError, Writer
+from makeway.nominator.decide import Attempts, Writer
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.outcomes import MOST, RecentOutcomes
 from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, pending_pod
@@ -164,47 +165,6 @@ def candidate(*victims: str, node: str = "n1", **changes: Any) -> Candidate:
     return Candidate(node=node, removable=removable, **changes)
 
 
-def test_victims_are_named_as_their_node_has_them() -> None:
-    pods = {"v-uid": view(a_pod("v", node="n1", priority=5, terminationGracePeriodSeconds=7))}
-
-    (victim,) = decide.victims_of(candidate("v"), pods)
-
-    assert (victim.name, victim.node, victim.priority) == ("v", "n1", 5)
-    assert victim.grace_period_seconds == 7
-
-
-@pytest.mark.parametrize(
-    "pods",
-    [
-        {},
-        {"v-uid": a_pod("v", node="n2")},
-        {"v-uid": a_pod("v")},
-    ],
-    ids=["gone", "elsewhere", "not bound"],
-)
-def test_a_plan_whose_victim_is_not_there_any_more_is_none(pods: dict[str, dict[str, Any]]) -> None:
-    with pytest.raises(StalePlanError):
-        decide.victims_of(candidate("v"), {uid: view(pod) for uid, pod in pods.items()})
-
-
-def test_a_victim_that_is_leaving_already_is_named_so_that_its_room_is_kept() -> None:
-    pod = a_pod("v", node="n1")
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-
-    (victim,) = decide.victims_of(candidate("v"), {"v-uid": view(pod)})
-
-    assert victim.name == "v"
-
-
-def test_pods_of_a_unit_are_looked_for_where_they_run() -> None:
-    unit = Removable(uid="w-uid", rule="r", victim=True, unit="default/train", node="n2")
-    spread = Candidate(node="n1", removable=(*candidate("v").removable, unit))
-
-    assert decide.nodes_of(spread) == ("n1", "n2")
-    pods = {"v-uid": view(a_pod("v", node="n1")), "w-uid": view(a_pod("w", node="n2"))}
-    assert [victim.node for victim in decide.victims_of(spread, pods)] == ["n1", "n2"]
-
-
 def an_order(order_id: str = "ord-1", uid: str = "p-uid") -> EvictionOrder:
     return EvictionOrder(
         order_id=order_id,
@@ -241,25 +201,42 @@ def victim_outcome(uid: str, result: Any, reason: str = "", grace: int = 0) -> V
     )
 
 
-def test_an_order_names_its_writer_the_fence_and_a_bounded_life() -> None:
+def a_commit(chosen: Candidate) -> CommitRequest:
     fence = Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=4)
-    writer = Writer(cluster_uid="c", source="makeway/nominator/n", fence=lambda: fence)
-
-    order = decide.order_of(
-        writer,
+    return decide.commit_of(
+        Writer(cluster_uid="c", source="makeway/nominator/n", fence=lambda: fence),
         order_id="ord-1",
-        decision_id="dec-1",
+        offer="{}",
         preemptor=view(a_pod()),
-        candidate=candidate("v", pdb_violations=1),
+        candidate=chosen,
         node_uid="n1-uid",
-        victims=(),
-        to_clear=(),
         now=NOW,
     )
 
-    assert (order.writer, order.fence) == ("makeway/nominator/n", fence)
+
+def test_a_commit_names_who_asks_the_fence_the_victims_and_a_bounded_time() -> None:
+    spared = Removable(uid="w-uid", rule="lower-priority")
+    ordered = Awaited(uid="c", order_id="ord-2")
+    chosen = replace(candidate("v"), awaited=(leaving("a", 70), ordered))
+
+    commit = a_commit(replace(chosen, removable=(*chosen.removable, spared)))
+
+    assert (commit.bridge, commit.fence.epoch) == ("makeway/nominator/n", 4)
+    assert (commit.preemptor.uid, commit.node, commit.node_uid) == ("p-uid", "n1", "n1-uid")
+    assert commit.victims == ("v-uid",)
+    assert commit.awaited == (leaving("a", 70), ordered)
+    assert commit.store_by - NOW == decide.STORED_WITHIN
+
+
+def test_until_it_is_stored_an_order_has_the_names_of_its_commit() -> None:
+    order = decide.order_of(
+        a_commit(candidate("v")), decision_id="dec-1", preemptor=view(a_pod()), to_clear=(), now=NOW
+    )
+
+    assert (order.order_id, order.writer, order.decision_id) == ("ord-1", "makeway/nominator/n", "dec-1")
     assert order.not_after - order.created_at == decide.ORDER_LIFE
-    assert order.pdb_violations == 1
+    assert order.victims == ()
+    assert order.is_external
 
 
 def leaving(uid: str, seconds: float) -> Awaited:
@@ -274,25 +251,6 @@ def test_room_that_terminating_pods_alone_make_is_waited_for_until_the_last_is_o
     assert decide.waits_until(Candidate(node="n1", awaited=(*both, ordered))) is None
     assert decide.waits_until(replace(candidate("v"), awaited=both)) is None
     assert decide.waits_until(Candidate(node="n1")) is None
-
-
-def test_an_order_names_terminating_pods_beside_those_of_orders_and_counts_on_orders_alone() -> None:
-    ordered = Awaited(uid="c", order_id="ord-2")
-
-    order = decide.order_of(
-        Writer(cluster_uid="c", source="makeway/nominator/n", fence=lambda: an_order().fence),
-        order_id="ord-1",
-        decision_id="dec-1",
-        preemptor=view(a_pod()),
-        candidate=replace(candidate("v"), awaited=(leaving("a", 70), ordered)),
-        node_uid="n1-uid",
-        victims=(),
-        to_clear=(),
-        now=NOW,
-    )
-
-    assert order.awaited == (leaving("a", 70), ordered)
-    assert order.counts_on == ("ord-2",)
 
 
 def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:

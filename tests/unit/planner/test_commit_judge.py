@@ -22,8 +22,10 @@ from makeway.planner.commit.judge import (
     refused_by_itself,
 )
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, NOW, S, make_budget, make_pod, make_snapshot
+from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
 PREEMPTOR: Final = make_pod("urgent", priority=HIGH, size=300)
@@ -199,3 +201,24 @@ def test_a_commit_that_no_planner_could_accept_is_refused_by_itself() -> None:
     assert refused(commit("a", store_by=NOW + timedelta(minutes=1))) == "store-by-too-far"
     assert refused(commit("a", "a")) == "named-twice"
     assert refused(commit("a", awaited=(Awaited(uid="a"),))) == "named-twice"
+
+
+@pytest.mark.parametrize("size", [5, 25])
+def test_a_daemonsets_pod_takes_what_the_rules_for_daemonsets_chose(size: int) -> None:
+    preemptor = bound(size)
+    seen = on_node(76, mixed_pods())
+    seen.apply(PutPod(preemptor))
+    chosen = the(seen, preemptor)
+    uids = tuple(one.pod.uid for one in chosen.victims)
+    asked = commit(*uids, preemptor=PodRef(namespace="default", name="logs", uid="logs"))
+    one = offer(uids, preemptor_uid="logs", daemonset_node="n1", unfit_since=NOW - timedelta(hours=1))
+
+    found = judged(asked, seen, changed(AROUND, nominated={"logs": "n1"}), one)
+    plain = judged(asked, seen, AROUND, replace(one, daemonset_node=""))
+
+    assert isinstance(found, Accepted)
+    assert {(pod.uid, pod.rule) for pod in found.order.victims} == {
+        (pod.pod.uid, pod.rule) for pod in chosen.victims
+    }
+    assert isinstance(plain, Accepted)
+    assert {pod.rule for pod in plain.order.victims} == {"lower-priority"}

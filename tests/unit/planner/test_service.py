@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
+from makeway.bus.commit import Offer
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.ids import request_id
 from makeway.bus.messages import (
@@ -521,3 +522,23 @@ async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:
     assert asked == 1
 
     assert (await Bench(brake=Brake(namespaces=frozenset({"elsewhere"}))).ask()).status == "candidates"
+
+
+async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
+    sealed: list[Offer] = []
+
+    def seal(offer: Offer) -> str:
+        sealed.append(offer)
+        return "sealed"
+
+    world = Bench()
+    world.planner._seal = seal
+
+    plain = await world.ask()
+    asked = await world.ask(commits=True)
+
+    assert (plain.offer, asked.offer) == ("", "sealed")
+    [offer] = sealed
+    assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
+    assert offer.lacks("n1", ["a"]) == ""
+    assert offer.lacks("n1", ["b"]) == "b"

@@ -233,18 +233,18 @@ class Bus:
         """
         return await self._serve_plan(self.subjects.plan_group, handler, at_once=GROUPS_AT_ONCE)
 
-    async def _serve_plan(self, subject: str, handler: PlanHandler, at_once: int) -> Responder:
+    async def _serve_plan(
+        self, subject: str, handler: PlanHandler, at_once: int, span: str = "plan"
+    ) -> Responder:
         async def answer(message: Msg) -> bytes:
-            with tracing.span("plan", tracing.traceparent_of(message.headers)):
+            with tracing.span(span, tracing.traceparent_of(message.headers)):
                 return await handler(message.data, message.reply.rpartition(".")[0])
 
         return await self._serve(subject, "plan_request_failed", answer, at_once)
 
-    async def serve_commits(self, handler: QueueHandler) -> Responder:
+    async def serve_commits(self, handler: PlanHandler) -> Responder:
         """Answer commits; as `serve_group_plan`."""
-        return await self._serve(
-            self.subjects.commit, "commit_failed", lambda message: handler(message.data), COMMITS_AT_ONCE
-        )
+        return await self._serve_plan(self.subjects.commit, handler, COMMITS_AT_ONCE, "commit")
 
     async def serve_queues(self, handler: QueueHandler) -> Responder:
         """Answer questions about queues; as `serve_plan`."""

@@ -132,12 +132,12 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             subscribe=(f"{inbox('scheduler')}.>", subjects.status),
         ),
         "nominator": Permissions(
-            purpose="asks for plans and commits orders for pods, beside a scheduler without the plugin",
+            purpose="asks for plans and for orders, beside a scheduler without the plugin",
             publish=(
                 subjects.probe,
                 subjects.plan,
+                subjects.commit,
                 subjects.verify,
-                f"{subjects.prefix}.v1.orders.pod.*",
                 *looks,
                 *_reads(subjects.orders_stream),
                 *_reads(subjects.outcomes_stream),

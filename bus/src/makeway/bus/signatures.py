@@ -174,9 +174,10 @@ def kind_of(message: EvictionOrder | Begun | Outcome | ControlState | Offer) -> 
     """Return what a message is signed as."""
     match message:
         case EvictionOrder():
-            return SigningKind.QUOTA_ORDER if message.kind == "quota" else SigningKind.ORDER
-        case Offer():  # the planner's, like the orders that come of it
-            return SigningKind.ORDER
+            planners = message.kind == "quota" or message.is_external
+            return SigningKind.QUOTA_ORDER if planners else SigningKind.ORDER
+        case Offer():  # the planner's, as the orders that come of it
+            return SigningKind.QUOTA_ORDER
         case Begun() | Outcome():  # the same writer
             return SigningKind.OUTCOME
         case ControlState():

@@ -58,18 +58,20 @@ PLANNER: Final = (
     "planner.after-record",
     "planner.group-request-received",
     "planner.before-group-reply",
+    "planner.commit-received",
+    "planner.order-stored",
     "planner.before-proposal",
     "planner.before-quota-order",
     "planner.after-quota-order",
 )
-"""In the order in which a request passes them, and one about a group; then of the repair of a mark left
-behind, and of quotas."""
+"""In the order in which a request passes them, and one about a group; then of a commit, the repair of a mark
+left behind, and of quotas."""
 
 NOMINATOR: Final = (
     "nominator.before-nominate",
     "nominator.after-nominate",
-    "nominator.before-publish",
-    "nominator.after-publish",
+    "nominator.before-commit",
+    "nominator.after-commit",
 )
 """In the order in which an order passes them."""
 

@@ -93,8 +93,10 @@ def _nats(site: Site, process: str) -> tuple[str, ...]:
 def _signatures(site: Site, service: str) -> tuple[str, ...]:
     if site.options.signatures == "off":
         return ()
-    keys = signing_keys.directory(site.directory, service)
-    return (f"--signatures={site.options.signatures}", f"--signing-keys={keys}")
+    verify = f"--signatures={site.options.signatures}"
+    if service not in signing_keys.KINDS:
+        return (verify,)
+    return (verify, f"--signing-keys={signing_keys.directory(site.directory, service)}")
 
 
 def _service(site: Site, service: str, extra: tuple[str, ...], name: str, port: int) -> Program:

@@ -9,8 +9,6 @@ from makeway.bus.signing import SigningKey, SigningKind
 from makeway.dev.site import Site
 
 CONFIGMAP: Final = "makeway-keys"
-SHARING: Final = {"nominator": "scheduler"}
-"""Who signs with another part's key: both write orders for pods."""
 KINDS: Final = {
     "planner": (SigningKind.QUOTA_ORDER, SigningKind.CONTROL),
     "evictor": (SigningKind.OUTCOME,),
@@ -21,7 +19,7 @@ KINDS: Final = {
 
 def directory(cluster: Path, service: str) -> Path:
     """Return where a part finds its private keys."""
-    return cluster / "signing" / SHARING.get(service, service)
+    return cluster / "signing" / service
 
 
 def make(site: Site) -> dict[str, str]:

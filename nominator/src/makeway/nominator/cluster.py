@@ -16,11 +16,6 @@ import msgspec
 from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
 from makeway.core.k8s.objects import Node, Pod
 from makeway.runtime.kube import MERGE_PATCH, METADATA_ONLY, Api, ApiError, ApiUnavailable
-from makeway.runtime.pages import PageMetadata
-from makeway.runtime.paging import PAGE_BYTES, Paging
-
-MOST_NODES: Final = 8
-"""A unit on more nodes than this is looked up in its namespace."""
 
 _SECONDS: Final = 5.0
 
@@ -29,14 +24,8 @@ class Changed(Exception):  # noqa: N818 - it names a state
     """The pod has changed since it was read, or is another one under that name."""
 
 
-class _Pods(msgspec.Struct):
-    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
-    items: tuple[Pod, ...] = ()
-
-
 _pod = msgspec.json.Decoder(Pod).decode
 _node = msgspec.json.Decoder(Node).decode
-_pods = msgspec.json.Decoder(_Pods).decode
 _managed = msgspec.json.Decoder(ManagedPod).decode
 
 
@@ -75,16 +64,6 @@ class NominatorApi:
         metadata = _decoded(lambda: _node(body)).metadata
         return "" if metadata.deletion_timestamp is not None else metadata.uid
 
-    async def pods_of(self, nodes: tuple[str, ...], namespace: str) -> dict[str, Pod]:
-        """Return the pods of some nodes, by UID; of the first and of a namespace where there are many."""
-        if len(nodes) > MOST_NODES:
-            found = await self._list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={nodes[0]}"})
-            return found | await self._list(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods", {})
-        found = {}
-        for node in nodes:
-            found |= await self._list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
-        return found
-
     async def nominate(self, stored: Pod, node: str) -> None:
         """Nominate a pod as it was read. Raises Changed."""
         await self._patch(stored, node)
@@ -115,22 +94,6 @@ class NominatorApi:
             if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
                 raise Changed(str(error)) from error
             raise
-
-    async def _list(self, path: str, query: dict[str, str]) -> dict[str, Pod]:
-        found: dict[str, Pod] = {}
-        paging = Paging(
-            lambda page: self._api.request(
-                "GET", path, query={**page, **query}, timeout_seconds=_SECONDS, most_bytes=PAGE_BYTES
-            )
-        )
-        token = ""
-        while True:
-            body = await paging.page(token)
-            page = _decoded(lambda body=body: _pods(body))
-            found |= {one.metadata.uid: one for one in page.items}
-            if not page.metadata.continue_:
-                return found
-            token = page.metadata.continue_
 
     async def _get(self, path: str, *, accept: str = "") -> bytes | None:
         try:

@@ -1,25 +1,28 @@
-"""Committing an order: nominate its pod, wait until that shows, store the order; or leave nothing behind.
+"""Committing: nominate a pod, and have the planner store its order; or leave nothing behind.
 
-Each runs beside the rounds. Every step is bounded: a patch, the time in which it shows, an order's life.
+Each runs beside the rounds. Every step is bounded: a patch, the time in which the order is stored, the time
+in which the planner answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import structlog
+from msgspec import structs
 
-from makeway.bus import tracing
+from makeway.bus import codec
 from makeway.bus.client import Last
+from makeway.bus.commit import NOTHING, CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
-from makeway.bus.publishing import AlreadyExists
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Void
 from makeway.nominator.attempts import AttemptsByPod
 from makeway.nominator.cluster import Changed, StoredPod
+from makeway.nominator.decide import SETTLES
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.nominations import Nominations
 from makeway.nominator.parts import NominatorParts
@@ -29,7 +32,14 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 NOMINATION_SHOWS: Final = timedelta(seconds=2)
 """How long a nomination may take to come back through the watch; the plugin waits as long."""
 
-READ_BACK_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 2.0
+"""How long one question waits for its answer, before it is asked again."""
+
+ASKS_AGAIN_SECONDS: Final = 0.25
+"""Between two questions where the first came to nothing at once."""
+
+ANSWERED_WITHIN: Final = timedelta(seconds=2)
+"""How long after the time by which an order had to be stored an answer is still waited for."""
 
 _log = structlog.get_logger()
 
@@ -57,16 +67,18 @@ class Commits:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(
-        self, order: EvictionOrder, stored: StoredPod, waits_until: datetime | None = None
+        self,
+        commit: CommitRequest,
+        order: EvictionOrder,
+        stored: StoredPod,
+        waits_until: datetime | None = None,
     ) -> OrderInFlight:
         """Begin to commit an order for a pod as it was read; one that waits is never stored."""
-        begun = self._in_flight.begin(order, waits_until=waits_until)
-        self._start(self._commit(begun, stored), "commit")
+        begun = self._in_flight.begin(order, victims=commit.victims, waits_until=waits_until)
+        task = asyncio.create_task(self._commit(begun, commit, stored), name="commit")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
         return begun
-
-    def keep(self, one: OrderInFlight) -> None:
-        """Begin to see that the stream still has an order."""
-        self._start(self._keep_stored(one), "keep")
 
     def changed(self, uid: str) -> None:
         """Take note that a pod has changed: its nomination may show."""
@@ -80,55 +92,33 @@ class Commits:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Have something done beside the rounds, which ends with the lead."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("task_failed_unexpectedly", task=task.get_name(), error=str(error), exc_info=error)
         self._wake()
 
-    async def _commit(self, one: OrderInFlight, stored: StoredPod) -> None:
-        """Nominate the pod, wait until that shows, and store the order; or take the nomination back."""
-        order, pod = one.order, stored.pod
+    async def _commit(self, one: OrderInFlight, commit: CommitRequest, stored: StoredPod) -> None:
+        """Nominate the pod, and have its order stored; or take the nomination back."""
         try:
             last = await self._bus.last_order(one.uid)
             if isinstance(last, Last) and await self._is_live(last.message):
                 self._give_up(one, "changed", "another order for this pod is in the stream")
                 return
-            sequence = last.sequence if last is not None else 0
             shown = self._shown.setdefault(one.uid, asyncio.Event())
-            await failpoint("nominator.before-nominate", order.order_id)
-            await self._cluster.nominate(pod, order.node)
-            _log.info("preemptor_nominated", order_id=order.order_id, pod_uid=one.uid, node=order.node)
-            await failpoint("nominator.after-nominate", order.order_id)
-            if not await self._shows(one, shown):
+            await failpoint("nominator.before-nominate", commit.order_id)
+            await self._cluster.nominate(stored.pod, commit.node)
+            _log.info("preemptor_nominated", order_id=commit.order_id, pod_uid=one.uid, node=commit.node)
+            await failpoint("nominator.after-nominate", commit.order_id)
+            if not one.waits and not await self._is_stored(
+                one, structs.replace(commit, after=last.sequence if last is not None else 0)
+            ):
+                return
+            # What the planner has seen this watch may not show yet.
+            if not await self._shows(one, shown) and one.waits:
                 await self._take_back(one, "not_stored", "the nomination did not show in the API")
                 return
-            if one.waits:
-                one.stored = True
-                return
-            await failpoint("nominator.before-publish", order.order_id)
-            # The time it took to show is not the evictor's: it counts from now on.
-            if not await self._publish(one, sequence):
-                await self._take_back(one, "not_stored", "the order could not be stored")
-                return
-            await failpoint("nominator.after-publish", order.order_id)
-            one.stored, one.looked_at = True, datetime.now(UTC)
-            _log.info(
-                "order_committed",
-                order_id=order.order_id,
-                decision_id=order.decision_id,
-                pod=f"{pod.metadata.namespace}/{pod.metadata.name}",
-                pod_uid=one.uid,
-                node=order.node,
-                victims=len(order.victims),
-                awaited=len(order.awaited),
-            )
+            one.stored = True
         except Changed as changed:
             self._give_up(one, "changed", str(changed))
         except Malformed as error:
@@ -138,8 +128,51 @@ class Commits:
         finally:
             self._shown.pop(one.uid, None)
 
+    async def _is_stored(self, one: OrderInFlight, commit: CommitRequest) -> bool:
+        """Have the planner store an order; report whether it is stored, or the room is there without it."""
+        reply = await self._answer(commit)
+        if reply is None:
+            await self._take_back(one, "not_stored", "no planner has answered in time")
+            return False
+        if reply.order is None:
+            why = reply.void or Void(reason="unknown", message="the planner did not say why")
+            if why.reason == NOTHING:
+                one.wait(datetime.now(UTC) + SETTLES)
+                return True
+            await self._take_back(one, "not_stored", f"{why.reason}: {why.message}")
+            return False
+        one.is_stored(reply.order)
+        _log.info(
+            "order_committed",
+            order_id=commit.order_id,
+            decision_id=one.order.decision_id,
+            pod=f"{commit.preemptor.namespace}/{commit.preemptor.name}",
+            pod_uid=one.uid,
+            node=commit.node,
+            victims=len(reply.order.victims),
+            awaited=len(reply.order.awaited),
+        )
+        return True
+
+    async def _answer(self, commit: CommitRequest) -> CommitReply | None:
+        """Ask with the same id until there is an answer; None where none has come in time."""
+        data, until = codec.encode(commit), commit.store_by + ANSWERED_WITHIN
+        await failpoint("nominator.before-commit", commit.order_id)
+        while (now := datetime.now(UTC)) < until:
+            left = min(ANSWER_SECONDS, (until - now).total_seconds())
+            try:
+                reply = codec.decode_commit_reply(await self._bus.request_commit(data, left))
+            except (BusError, Malformed) as error:
+                _log.warning("commit_not_answered", order_id=commit.order_id, reason=str(error))
+            else:
+                if reply.order_id == commit.order_id:
+                    await failpoint("nominator.after-commit", commit.order_id)
+                    return reply
+            await asyncio.sleep(ASKS_AGAIN_SECONDS)
+        return None
+
     async def _shows(self, one: OrderInFlight, shown: asyncio.Event) -> bool:
-        """Wait until the watch shows the nomination. An evictor could not roll back what is not there yet."""
+        """Wait until the watch shows the nomination."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(NOMINATION_SHOWS.total_seconds()):
                 while True:
@@ -152,45 +185,10 @@ class Commits:
                     await shown.wait()
         return False
 
-    async def _publish(self, one: OrderInFlight, sequence: int) -> bool:
-        """Store the order, as the one live order of its pod. Return whether it is stored.
-
-        Where that cannot be known it is read back, until it is known or the order's time is over.
-        """
-        order = one.order
-        try:
-            with tracing.span("publish", order_id=order.order_id):
-                answer = await self._bus.publish_order(order, sequence)
-        except BusError as error:
-            _log.warning("order_publish_ambiguous", order_id=order.order_id, reason=str(error))
-        else:
-            return not isinstance(answer, AlreadyExists) or await self._is_last(one)
-        while datetime.now(UTC) < order.not_after + PAST_DEADLINE:
-            try:
-                return await self._is_last(one)
-            except BusError:
-                await asyncio.sleep(READ_BACK_SECONDS)
-        return False
-
-    async def _is_last(self, one: OrderInFlight) -> bool:
-        last = await self._bus.last_order(one.uid)
-        return isinstance(last, Last) and last.message.order_id == one.order.order_id
-
     async def _is_live(self, order: EvictionOrder) -> bool:
-        if datetime.now(UTC) >= order.not_after + PAST_DEADLINE:
+        if order.void is not None or datetime.now(UTC) >= order.not_after + PAST_DEADLINE:
             return False
         return await self._bus.outcome(order.order_id) is None
-
-    async def _keep_stored(self, one: OrderInFlight) -> None:
-        """Store an order again that NATS has lost. It has its id and its time still, so it is done once."""
-        try:
-            if await self._bus.last_order(one.uid) is not None:
-                return
-            await self._bus.publish_order(one.order, 0)
-        except (BusError, Malformed) as error:
-            _log.warning("order_not_stored_again", order_id=one.order.order_id, reason=str(error))
-        else:
-            _log.warning("order_stored_again", order_id=one.order.order_id, pod_uid=one.uid)
 
     def _give_up(self, one: OrderInFlight, result: str, why: str) -> None:
         """Forget an order that is not stored, of which nothing is left."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from makeway.bus.commit import CommitRequest
 from makeway.bus.messages import (
+    API_VERSION,
     MAY_PASS,
     MOST_NOMINATIONS,
     MOST_REFUSED_VICTIMS,
@@ -19,16 +21,18 @@ from makeway.bus.messages import (
     Fence,
     NominationToClear,
     Outcome,
+    PodRef,
     Preemptor,
-    Removable,
-    Victim,
 )
 from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
 from makeway.core.policy.facts import annotations_read
 from makeway.nominator.pending import PendingPod
 
 ORDER_LIFE: Final = timedelta(seconds=60)
-"""How long after an order was written its effects may begin; the plugin's default."""
+"""How long an order is looked after that is not known to be stored, as long as a stored one may begin."""
+
+STORED_WITHIN: Final = timedelta(seconds=5)
+"""How long after it was asked for an order may be stored."""
 
 SETTLES: Final = timedelta(seconds=60)
 """How long after its victims' grace periods a pod may take to be bound, before it is asked about again.
@@ -69,10 +73,6 @@ _NO_FILTER_READS: Final = (
 """Fields of a container that may hold secrets or be long, and that decide about no node."""
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-class StalePlanError(Exception):
-    """A plan that does not hold any more: what it names has changed since."""
 
 
 def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:
@@ -166,38 +166,6 @@ class Attempts:
         return next((one for one in candidates if one.node not in self.avoided), None)
 
 
-def nodes_of(candidate: Candidate) -> tuple[str, ...]:
-    """Return the nodes whose pods a plan names, the candidate's own first."""
-    others = {one.node for one in candidate.removable if one.victim and one.node}
-    return (candidate.node, *sorted(others - {candidate.node}))
-
-
-def victims_of(candidate: Candidate, pods: Mapping[str, Pod]) -> tuple[Victim, ...]:
-    """Name the victims of a candidate, by the pods that its nodes have now, by UID.
-
-    One that is leaving already is named too: the evictor awaits it, and the room is kept meanwhile. Raises
-    StalePlanError where one of them has gone or is elsewhere.
-    """
-    return tuple(_victim(candidate.node, one, pods.get(one.uid)) for one in candidate.removable if one.victim)
-
-
-def _victim(node: str, planned: Removable, pod: Pod | None) -> Victim:
-    if pod is None or pod.spec.node_name != (planned.node or node):
-        raise StalePlanError(f"victim {planned.uid} is not on node {planned.node or node} any more")
-    grace = pod.spec.termination_grace_period_seconds
-    return Victim(
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        node=pod.spec.node_name,
-        priority=pod.spec.priority or 0,
-        grace_period_seconds=30 if grace is None else grace,
-        rule=planned.rule,
-        pdb_violating=planned.pdb_violating,
-        unit=planned.unit,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Writer:
     """Who writes orders. `scheduler_name`: of the pod that an order is for."""
@@ -207,41 +175,66 @@ class Writer:
     fence: Callable[[], Fence]
 
 
-def order_of(
+def commit_of(
     writer: Writer,
     *,
     order_id: str,
-    decision_id: str,
+    offer: str,
     preemptor: Pod,
     candidate: Candidate,
     node_uid: str,
-    victims: tuple[Victim, ...],
-    to_clear: tuple[NominationToClear, ...],
     now: datetime,
-) -> EvictionOrder:
-    """Write the order for a candidate. `to_clear`: pods of lower priority nominated to its node."""
-    return EvictionOrder(
+) -> CommitRequest:
+    """Return the question to store the order for a candidate, behind no message yet."""
+    return CommitRequest(
+        api_version=API_VERSION,
         order_id=order_id,
-        kind="pod",
         cluster_uid=writer.cluster_uid,
+        bridge=writer.source,
         fence=writer.fence(),
-        writer=writer.source,
-        created_at=now,
-        not_after=now + ORDER_LIFE,
-        preemptor=Preemptor(
-            namespace=preemptor.metadata.namespace,
-            name=preemptor.metadata.name,
-            uid=preemptor.metadata.uid,
-            priority=preemptor.spec.priority or 0,
-            scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
+        offer=offer,
+        preemptor=PodRef(
+            namespace=preemptor.metadata.namespace, name=preemptor.metadata.name, uid=preemptor.metadata.uid
         ),
         node=candidate.node,
         node_uid=node_uid,
-        decision_id=decision_id,
-        victims=victims,
+        store_by=now + STORED_WITHIN,
+        victims=tuple(one.uid for one in candidate.removable if one.victim),
         awaited=candidate.awaited,
+    )
+
+
+def order_of(
+    commit: CommitRequest,
+    *,
+    decision_id: str,
+    preemptor: Pod,
+    to_clear: tuple[NominationToClear, ...],
+    now: datetime,
+) -> EvictionOrder:
+    """Return the order that a commit asks for, as far as it is known before it is stored: without victims.
+
+    `to_clear`: pods of lower priority nominated to its node.
+    """
+    return EvictionOrder(
+        order_id=commit.order_id,
+        kind="pod",
+        cluster_uid=commit.cluster_uid,
+        fence=commit.fence,
+        writer=commit.bridge,
+        created_at=now,
+        not_after=now + ORDER_LIFE,
+        preemptor=Preemptor(
+            namespace=commit.preemptor.namespace,
+            name=commit.preemptor.name,
+            uid=commit.preemptor.uid,
+            priority=preemptor.spec.priority or 0,
+            scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
+        ),
+        node=commit.node,
+        node_uid=commit.node_uid,
+        decision_id=decision_id,
         nominations_to_clear=to_clear[:MOST_NOMINATIONS],
-        pdb_violations=candidate.pdb_violations,
     )
 
 

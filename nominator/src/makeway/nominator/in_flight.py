@@ -14,21 +14,31 @@ from makeway.bus.tracing import OpenSpan
 class OrderInFlight:
     """One of them. `until`: when it is taken for over, whatever is heard of it.
 
+    `order`: as it is stored, and before that as it was asked for. `victims`: by UID, as they were asked for.
     `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
     gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
     "yielded" to a pod of higher priority; empty while it stands.
-    `waits`: terminating pods alone make the room, until `until`; then no order is written.
-    `looked_at`: when it was last seen to be in its stream. `preemption`: its trace, until its outcome.
+    `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
+    trace, until its outcome.
     """
 
     order: EvictionOrder
     until: datetime
+    victims: tuple[str, ...] = ()
     stored: bool = False
     made: bool = False
     lost: str = ""
     waits: bool = False
-    looked_at: datetime | None = None
     preemption: OpenSpan = field(default_factory=OpenSpan)
+
+    def is_stored(self, order: EvictionOrder) -> None:
+        """Take note that an order is in its stream."""
+        self.order, self.stored, self.until = order, True, order.not_after + PAST_DEADLINE
+
+    def wait(self, until: datetime) -> None:
+        """Take note that no order is needed: the pods whose room it is leave anyway."""
+        self.waits = self.made = True
+        self.until = until
 
     @property
     def uid(self) -> str:
@@ -52,11 +62,17 @@ class OrdersInFlight:
         return iter(tuple(self._by_uid.values()))
 
     def begin(
-        self, order: EvictionOrder, *, stored: bool = False, waits_until: datetime | None = None
+        self,
+        order: EvictionOrder,
+        *,
+        victims: tuple[str, ...] = (),
+        stored: bool = False,
+        waits_until: datetime | None = None,
     ) -> OrderInFlight:
         """Take note of an order. `waits_until`: terminating pods alone make the room, and may until then."""
-        begun = OrderInFlight(order, waits_until or order.not_after + PAST_DEADLINE, stored)
-        begun.waits = begun.made = waits_until is not None
+        begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, victims, stored)
+        if waits_until is not None:
+            begun.wait(waits_until)
         self._by_uid[begun.uid] = self._by_id[order.order_id] = begun
         return begun
 
@@ -95,7 +111,7 @@ class OrdersInFlight:
                 order_id=one.order.order_id,
                 preemptor_uid=one.uid,
                 node=one.order.node,
-                victims=tuple(victim.uid for victim in one.order.victims),
+                victims=tuple(victim.uid for victim in one.order.victims) or one.victims,
             )
             for one in self._by_uid.values()
         )

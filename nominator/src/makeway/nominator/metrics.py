@@ -34,7 +34,8 @@ class NominatorMetrics:
         )
         self.orders = Counter(
             "makeway_nominator_orders",
-            "Orders that ended. result: bound, succeeded, failed, expired, refused, cancelled, not_stored, "
+            "Orders that ended. result: bound, succeeded, failed, expired, refused, cancelled, not_stored "
+            "(the planner stored none, or did not answer), "
             "changed (the pod or the plan changed before the order was written), waited (none was written: "
             "terminating pods were to make the room, and the pod was not bound).",
             ["result"],

@@ -12,7 +12,6 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.errors import BusError
 from makeway.bus.messages import Fence
-from makeway.bus.signing import SigningKind
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
@@ -77,7 +76,7 @@ async def run(
                 listen=listen,
                 config=config,
                 signatures=signatures,
-                signs=(SigningKind.ORDER,),
+                signs=(),
                 registry=REGISTRY,
             )
         )
@@ -113,10 +112,10 @@ async def run(
             for one in (watched_classes, watched_pods):
                 if not one.synced.is_set():
                     return one.unhealthy()
-            return brake.unsynced() or bus.signatures.unpublished()
+            return brake.unsynced()
 
         def unfit() -> str:
-            return bus.healthy() or watched_pods.unhealthy() or bus.signatures.unpublished()
+            return bus.healthy() or watched_pods.unhealthy()
 
         leadership = Leadership(api, lease, identity, unfit=unfit)
 

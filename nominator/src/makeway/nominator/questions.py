@@ -105,6 +105,7 @@ class Questions:
             nominations=tuple(nominations.values()),
             live_orders=self._in_flight.live(),
             refused_victims=left_out,
+            commits=mode != "observe",
         )
 
     def _only_filters(self, what: str) -> NoAnswer:

@@ -23,7 +23,7 @@ from makeway.nominator import decide
 from makeway.nominator.attempts import AttemptsByPod
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import Commits
-from makeway.nominator.decide import Attempts, StalePlanError
+from makeway.nominator.decide import Attempts
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.losses import LostNominations
 from makeway.nominator.nominations import Nominations
@@ -44,9 +44,6 @@ OBSERVED_AGAIN: Final = timedelta(minutes=5)
 
 UNANSWERED: Final = 3
 """So many orders in a row without an outcome mean that no evictor is at work: then one goes at a time."""
-
-LOOKS_AGAIN_AFTER: Final = timedelta(seconds=5)
-"""How long an order has no outcome before it is seen to that its stream still has it."""
 
 MOST_NAMED: Final = 10
 """PriorityClasses that one line of the log names."""
@@ -262,7 +259,7 @@ class Nominator:
         if candidate is None:
             attempts.pause(now)
             return None
-        return await self._order(pod, stored, candidate, reply.decision_id, attempts)
+        return await self._order(pod, stored, candidate, reply, attempts)
 
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
         not_synced = reply.status == "notSynced"
@@ -284,37 +281,37 @@ class Nominator:
         pod: PendingPod,
         stored: StoredPod,
         candidate: Candidate,
-        decision_id: str,
+        reply: PlanReply,
         attempts: Attempts,
     ) -> OrderInFlight | None:
-        """Write an order for a candidate, and begin to commit it; None where the plan is stale."""
+        """Begin to commit an order for a candidate; None where it cannot be."""
         now = datetime.now(UTC)
-        nodes = decide.nodes_of(candidate)
-        unit = next((one.unit for one in candidate.removable if one.victim and one.unit), "")
-        try:
-            node_uid = await self._cluster.node_uid(candidate.node)
-            if not node_uid:
-                raise StalePlanError(f"node {candidate.node} does not exist any more")
-            there = await self._cluster.pods_of(nodes, unit.partition("/")[0])
-            victims = decide.victims_of(candidate, there)
-        except StalePlanError as stale:
+        why = "" if reply.offer else "the planner is of a version that stores no orders: upgrade it"
+        node_uid = "" if why else await self._cluster.node_uid(candidate.node)
+        if not node_uid:
             self._metrics.orders.labels("changed").inc()
             attempts.pause(now)
-            self._log_refusal(pod, "PlanChanged", str(stale), decision_id)
+            why = why or f"node {candidate.node} does not exist any more"
+            self._log_refusal(pod, "PlanChanged", why, reply.decision_id)
             return None
-        waits = decide.waits_until(candidate)
-        order = decide.order_of(
+        commit = decide.commit_of(
             self._writer,
             order_id=order_id(now),
-            decision_id=decision_id,
+            offer=reply.offer,
             preemptor=stored.pod,
             candidate=candidate,
             node_uid=node_uid,
-            victims=victims,
+            now=now,
+        )
+        waits = decide.waits_until(candidate)
+        order = decide.order_of(
+            commit,
+            decision_id=reply.decision_id,
+            preemptor=stored.pod,
             to_clear=() if waits else decide.outnominated(self._pods.nominated(), candidate.node, pod),
             now=now,
         )
-        return self._commits.begin(order, stored, waits)
+        return self._commits.begin(commit, order, stored, waits)
 
     # -------------------------------------------------------------------------- orders in flight
 
@@ -339,10 +336,6 @@ class Nominator:
             else:
                 self._over(one, outcome.result, now, outcome)
                 return
-        unseen = now - (one.looked_at or order.created_at)
-        if outcome is None and not one.waits and unseen >= LOOKS_AGAIN_AFTER:
-            one.looked_at = now
-            self._commits.keep(one)
         if one.made and (one.lost or now >= one.until):
             self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:

@@ -111,7 +111,7 @@ async def live_orders(bus: Bus, cluster_uid: str, metrics: NominatorMetrics) -> 
         except Malformed:
             metrics.decode_errors.labels("orders").inc()
             continue
-        if order.preemptor is None or bus.subjects.order(order) != message.subject:
+        if order.preemptor is None or order.void is not None or bus.subjects.order(order) != message.subject:
             continue
         if order.cluster_uid == cluster_uid and order.is_external:
             found[order.preemptor.uid] = order

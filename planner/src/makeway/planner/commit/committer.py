@@ -102,8 +102,8 @@ class Committer:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def handle(self, data: bytes) -> bytes:
-        """Answer one commit; asked again meanwhile, both have one answer.
+    async def handle(self, data: bytes, sender: str = "") -> bytes:
+        """Answer one commit, whoever sent it; asked again meanwhile, both have one answer.
 
         Raises:
             BusError: the request is not understood, or nothing can be stored; then there is no answer.

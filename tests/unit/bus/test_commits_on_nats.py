@@ -1,0 +1,93 @@
+"""Commit and order over a real nats-server, with signatures required: from the offer to the evictors."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from builders_keys import signatures
+from fixtures_nats import ConnectBus
+from makeway.bus import codec
+from makeway.bus.client import Bus, Last
+from makeway.bus.commit import CommitReply, CommitRequest
+from makeway.bus.messages import EvictionOrder
+from makeway.bus.orders import OrderWriter
+from makeway.bus.signatures import Signatures
+from makeway.bus.signing import SigningKind
+from makeway.core.policy.brake import RELEASED
+from makeway.core.policy.document import Policy
+from makeway.planner.commit.committer import Committer, CommitterSettings
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.service.orders.commit_judge import CommitJudge
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.snapshot.state import Snapshot
+from unit.planner.building import NOW
+from unit.planner.test_commit_judge import commit, offer, snapshot
+
+pytestmark = pytest.mark.nats
+
+
+async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, str]) -> Bus:
+    """A planner that leads, with the keys that a planner has."""
+    bus = await connect_bus("planner/p")
+    bus.signatures = signatures("require", SigningKind.QUOTA_ORDER, SigningKind.CONTROL)
+    configuration = SimpleNamespace(in_force=Policy(), brake=SimpleNamespace(current=RELEASED))
+    ledger = Ledger()
+    committer = Committer(
+        CommitterSettings(
+            cluster_uid="cluster",
+            identity="p",
+            subjects=bus.subjects,
+            signatures=bus.signatures,
+            unsynced=lambda: "",
+            pod=seen.pods.get,
+            now=lambda: NOW,
+        ),
+        judge=CommitJudge(seen, ledger, configuration, nominated, "enforce").judge,
+        ledger=ledger,
+        writer=OrderWriter(bus, now=lambda: NOW),
+        metrics=PlannerMetrics(CollectorRegistry()),
+    )
+    await bus.serve_commits(committer.handle)
+    return bus
+
+
+async def asked(bus: Bus, request: CommitRequest) -> CommitReply:
+    return codec.decode_commit_reply(await bus.request_commit(codec.encode(request), 5))
+
+
+def sealed(planner: Bus, by: Signatures | None = None) -> str:
+    return (by or planner.signatures).wrap(offer(), planner.source, planner.subjects.commit).decode()
+
+
+async def test_a_commit_becomes_an_order_that_evictors_take(bus: Bus, connect_bus: ConnectBus) -> None:
+    planner = await serving(connect_bus, snapshot(), {"urgent": "n1"})
+    nominator, evictor = await connect_bus("nominator/n"), await connect_bus("evictor/e")
+    evictor.signatures = signatures("require", SigningKind.OUTCOME)
+    request = commit("a", "b", offer=sealed(planner))
+
+    first, again = await asked(nominator, request), await asked(nominator, request)
+
+    assert first == again
+    last = await evictor.last_order("urgent")
+    assert isinstance(last, Last)
+    assert isinstance(last.message, EvictionOrder)
+    assert first.order == last.message
+    assert {one.uid for one in last.message.victims} == {"a", "b"}
+    info = await bus.jetstream.api("STREAM.INFO.MAKEWAY_ORDERS")
+    assert info["state"]["messages"] == 1
+
+
+async def test_an_offer_that_the_planner_has_not_signed_is_worth_nothing(
+    bus: Bus, connect_bus: ConnectBus
+) -> None:
+    planner = await serving(connect_bus, snapshot(), {"urgent": "n1"})
+    forged = sealed(planner, signatures("off", SigningKind.ORDER, SigningKind.OUTCOME))
+
+    reply = await asked(await connect_bus("nominator/n"), commit("a", offer=forged))
+
+    assert reply.void is not None
+    assert reply.void.reason == "not-offered"
+    assert await planner.last_order("urgent") is None
