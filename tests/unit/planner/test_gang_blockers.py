@@ -12,6 +12,7 @@ from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.gang.work import Work
+from makeway.planner.plan.refusal.text import NOT_FOUND
 from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW, make_pod
@@ -131,6 +132,20 @@ def test_pods_whose_own_anti_affinity_keeps_the_rack_closed_go_as_well(own: bool
     closed = [one.closes for one in found.victims if one.closes is not None]
     assert all(one == ClosedDomain(rule="existingPodAntiAffinity", key=RACK, value="r1") for one in closed)
     assert "p2" in victims(found)
+
+
+def test_a_refusal_says_what_keeps_racks_closed_and_how_many_pods_may_go_for_it() -> None:
+    snapshot = racks(3)
+    snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=0)), "rev"))
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangRefusal), found
+    assert found.reason == NOT_FOUND
+    assert found.message.endswith(
+        f"; nodes are closed by Pod anti-affinity by {RACK}, and crossNode.mostVictims lets 0 pods go on "
+        "nodes without members"
+    )
 
 
 @pytest.mark.parametrize("most", [0, 32])

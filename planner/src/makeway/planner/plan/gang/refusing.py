@@ -62,8 +62,25 @@ def refused(
         if placeable < gang.must_place
         else f"no plan within the policy's bounds was found for group {gang.name}{within}"
     )
-    message = f"{found}, and it is not certain that there is none for all"
+    message = f"{found}, and it is not certain that there is none for all{_closed(models)}"
     return GangRefusal(scope, NOT_FOUND, message, placeable, left_out, retry_at=retry_at)
+
+
+def _closed(models: Sequence[Model]) -> str:
+    """Say what keeps racks or zones closed to members, and how many pods may go for it; else empty."""
+    reasons = {
+        rule.reason
+        for model in models
+        for rule in model.rooms
+        if rule.closes and ((rule.domains >= 0) & (rule.room[rule.domains] < rule.need)).any()
+    }
+    if not reasons:
+        return ""
+    most = models[0].snapshot.exemptions.policy.cross_node.most_victims
+    return (
+        f"; nodes are closed by {' and '.join(sorted(reasons))}, and crossNode.mostVictims lets "
+        f"{counted(most, 'pod')} go on nodes without members"
+    )
 
 
 def _is_searched(model: Model) -> bool:
