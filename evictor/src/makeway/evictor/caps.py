@@ -329,7 +329,7 @@ def party_of(order: EvictionOrder) -> str:
 
 
 def refused_by_cap(over: OverCap) -> Refused:
-    """Return what a cap has against an order, and when some of its victims may go."""
+    """Return what a cap has against an order, and from when on some of its victims may be deleted."""
     if over.room is None:
         return Refused(over.cap, over.message)
     return Refused(over.cap, over.message, over.room.at, over.room.victims)

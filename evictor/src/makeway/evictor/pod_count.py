@@ -1,6 +1,6 @@
 """How many pods an evictor believes there are: the leading planner's word, within bounds. Pure.
 
-The share of all pods that may go in ten minutes is counted of it, and an evictor may not list all pods.
+The share of all pods that may be victims in ten minutes is counted of it, and an evictor may not list pods.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pods that keep a domain closed to members by anti-affinity, wherever in the domain they run.
 
-Not only those on the members' own nodes have to go then. The nodes of a class are sorted by the domains that
+Not only pods on the members' own nodes are victims then. The nodes of a class are sorted by the domains that
 are closed to it there, of all rules together; what keeps these closed is one set of pods. With such a set
 gone, or several, the same question is solved on what is left, and the cheapest plan of all counts.
 """
@@ -136,8 +136,8 @@ def _whole(model: Model, found: Draft | None, places: Ints, most: int) -> Genera
 def blockers(model: Model, objective: Objective) -> Generator[None, None, list[Draft]]:
     """Return the sets of pods that keep nodes closed to a class, cheapest first, at most MOST_SETS.
 
-    A set of which a pod may not go is left out. Of many sets it is first counted what they have, and only the
-    cheapest are priced. O(rules · slots · nodes).
+    A set with a pod that is not removable is left out. Of many sets it is first counted what they have, and
+    only the cheapest are priced. O(rules · slots · nodes).
     """
     sets: dict[tuple[frozenset[Slot], frozenset[int]], Draft] = {}
     for cls in range(len(model.counts)):

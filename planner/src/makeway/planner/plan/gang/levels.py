@@ -77,7 +77,7 @@ def room_for(model: Model, level: int) -> int:
 
 
 def most_alone(model: Model) -> Ints:
-    """Return int64[C, N], the members of each class that a node holds by itself with all gone that may go."""
+    """Return int64[C, N], the members of each class that a node without removable pods holds."""
     return _each_alone(model, MOST)
 
 
@@ -105,7 +105,7 @@ def least_levels(model: Model, classes: list[int], domains: Ints, count: int) ->
 
 
 def bound_of(model: Model) -> tuple[int, str]:
-    """Return for how many members there is room at the most with all pods gone that may go, and why no more.
+    """Return for how many members there is room at the most with all removable pods gone, and why no more.
 
     No plan has more. The cause is a rule's, or empty for resources. Pods that are on none of the model's
     nodes count as gone. O(slots · nodes · rules).
@@ -165,7 +165,7 @@ def fewest_victims(model: Model, each: Ints) -> int:
 
 
 def _differ(removable: Flags, free: list[Ints]) -> bool:
-    """Report whether pods that may go free different amounts."""
+    """Report whether removable pods free different amounts."""
     return any(one.max() > np.where(removable, one, MOST).min() for one in free)
 
 

@@ -159,7 +159,7 @@ def modelling(
 def _with_closed(snapshot: Snapshot, rows: Ints, layers: Sequence[Layers]) -> Ints:
     """Return rows with all those of domains that pods keep closed by anti-affinity. O(layers · nodes).
 
-    These pods may go for the group, or leave by themselves.
+    These pods are removable for the group, or leave by themselves.
     """
     found = [rows]
     for layer in (layer for one in layers for layer in one.layers):
