@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.snapshot.changes import Adopt
 from unit.core.queue_building import queue, tree
 from unit.planner.building import HIGH, NOW
-from unit.planner.manifests import cluster, node, pod
+from unit.planner.manifests import HOST, anti_affinity, cluster, node, pod, spread, term
 from unit.planner.test_gang_plan import members_of, victims
 
+GANG = {"app": "gang"}
+APART = anti_affinity(term(HOST, GANG))
 PORTS = [{"hostPort": 80, "containerPort": 80}]
 
 
@@ -60,3 +63,15 @@ def test_nodes_priced_ahead_side_by_side_give_the_plan_of_one_after_the_other(
     assert isinstance(alone, GangPlan), alone
     assert victims(ahead) == victims(alone)
     assert ahead.price == alone.price
+
+
+@pytest.mark.parametrize("rule", [{"affinity": APART}, {"topologySpreadConstraints": [spread(HOST, GANG)]}])
+def test_no_more_pods_go_than_for_the_members_that_rules_let_come(rule: dict[str, Any]) -> None:
+    places = [f"n{number}" for number in range(70)]
+    pods = [pod(f"{place}-{turn}", place) for place in places for turn in range(4)]
+    snapshot = cluster(*map(node, places), *pods)
+
+    found = plan_gang(snapshot, members_of(snapshot, pod("m", priority=HIGH, labels=GANG, **rule), 55), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 55

@@ -28,8 +28,9 @@ from makeway.planner.snapshot.columns import MOST, Ints
 MOST_A_STEP = 32
 """Members that one step puts onto a node at the most; more are more steps."""
 
-STEPS_A_CHUNK = 20
-"""Steps between two pauses: some 20 ms."""
+STEPS_A_CHUNK = 8
+ELEMENTS_A_CHUNK = 500_000
+"""Steps between two pauses, and elements that are looked at: some 10 ms."""
 
 ROUNDS = 4
 """Times that all nodes are priced where room in a large domain grew meanwhile."""
@@ -168,7 +169,7 @@ class _Filling:
                 return
 
     def _take_steps(self, classes: tuple[int, ...]) -> Generator[None, None, None]:
-        steps = 0
+        steps, limit = 0, self.elements + ELEMENTS_A_CHUNK
         while self.missing and not self.bounded and (self.heap or self._make_even()):
             entry = heappop(self.heap)
             key, _, cls, node, count, stamp, shared, evening = entry
@@ -195,8 +196,10 @@ class _Filling:
                     self._push([(*seen.entry[:5], int(self._stamp[node]), *seen.entry[6:])])
             self._unpark()
             steps += 1
-            if not steps % STEPS_A_CHUNK:
+            if not steps % STEPS_A_CHUNK or self.elements > limit:
+                limit = self.elements + ELEMENTS_A_CHUNK
                 yield
+        yield
 
     def _look_ahead(self, cls: int, node: int, count: int) -> None:
         """Price the nodes whose turn comes next, side by side, as they will be after their step."""
@@ -306,6 +309,9 @@ class _Filling:
         if not placed:
             self._open[cls, node] = False  # members that are there keep the class away
             return False
+        if placed < count and slots:
+            self._placing.place(cls, node, -placed)  # fewer pods go for fewer members
+            return self._take(cls, node, placed, evening=evening)
         stairs.charge(more)
         self._go(slots)
         self.draft.singles |= singles
