@@ -16,7 +16,7 @@ from makeway.planner.plan.refusal.text import NOT_FOUND
 from makeway.planner.snapshot.changes import Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW, make_pod
-from unit.planner.manifests import anti_affinity, cluster, node, pod, term
+from unit.planner.manifests import ZONE, anti_affinity, cluster, node, pod, spread, term
 from unit.planner.test_gang_plan import members_of, nodes, victims
 
 RACK = "example.com/rack"
@@ -183,3 +183,16 @@ def test_a_pod_that_leaves_another_rack_is_not_awaited() -> None:
     assert isinstance(found, GangPlan), found
     assert nodes(found) == {"r1-0": 1}
     assert not found.awaited
+
+
+def test_pods_that_a_spread_counts_on_nodes_without_members_stay_and_the_refusal_is_not_final() -> None:
+    labels = {"app": "db"}
+    made = [node("a1", zone="a", unschedulable=True), node("a2", zone="a"), node("b1", zone="b", cpu=1)]
+    snapshot = cluster(*made, *(pod(f"old{number}", "a1", labels=labels) for number in range(3)))
+    even = [spread(ZONE, labels)]
+    asked = pod("m", priority=100, cpu="3", labels=labels, topologySpreadConstraints=even)
+
+    found = plan_gang(snapshot, members_of(snapshot, asked, 1), NOW)
+
+    assert isinstance(found, GangRefusal), found
+    assert found.reason == "PlacesNotFound"
