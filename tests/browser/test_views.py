@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from builders_bus import make_order, make_preemptor, make_victim
+from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
+from makeway.cli.why.explanation import Explanation
+from makeway.cli.why.story import Story
+from makeway.dev.samples import MESSAGES
 from makeway.ui.edge.app import VIEWS
 from ui_page import MadeUpPage
 
@@ -124,6 +130,39 @@ def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Pag
     page.get_by_label("Manifest", exact=True).fill("kind: Node")
     page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_role("alert")).to_contain_text("is no pod")
+
+
+def test_an_order_and_a_decision_for_a_group_name_it_and_what_its_victims_keep_closed(
+    page: Page, address: str
+) -> None:
+    order, decision = MESSAGES["order.group"], MESSAGES["decision.group"]
+    assert isinstance(order, EvictionOrder)
+    assert isinstance(decision, DecisionRecord)
+    closed = ClosedDomain(rule="podAntiAffinity", key="example.com/rack", value="r1")
+    order = replace(order, victims=(replace(order.victims[0], unit="", closes=closed),))
+    found = Explanation(
+        state="order",
+        namespace="",
+        name="",
+        uid="",
+        taken_by=(),
+        made_room=(Story(order=order, outcome=None, decision=None),),
+        pending=None,
+        last_decision=decision,
+    )
+    told = msgspec.json.encode(found).decode()
+    page.route("**/api/story*", lambda route: route.fulfill(body=told, content_type="application/json"))
+
+    page.goto(f"{address}/story?what={order.order_id}")
+
+    cards = page.locator("section.card")
+    expect(cards).to_have_count(2)
+    made, last = cards.nth(0), cards.nth(1)
+    expect(made).to_contain_text("group shop/train-7 priority 1000")
+    expect(made).to_contain_text("2 nodes, for 2 members")
+    expect(made).to_contain_text("keeps example.com/rack=r1 closed to the group")
+    expect(last).to_contain_text("group shop/train priority 1000")
+    expect(last).to_contain_text("room for 2 members of 3")
 
 
 def test_everything_can_be_reached_by_keyboard_and_the_focus_is_seen(page: Page) -> None:

@@ -57,14 +57,20 @@ function pod(one) {
   return one ? h('span', null, h('a', { href: link('/story', { what: `${one.namespace}/${one.name}` }) }, `${one.namespace}/${one.name}`), h('span', { class: 'muted' }, ` priority ${one.priority}`)) : null;
 }
 
+// Whom an order or a decision makes room for: a pod, or all members of a group; null for a queue.
+function whom(one) {
+  if (one.preemptor || !one.group) return pod(one.preemptor);
+  return h('span', null, `group ${one.group.namespace}/${one.group.name}`, h('span', { class: 'muted' }, ` priority ${one.group.priority}`));
+}
+
 function order({ order: one, outcome, decision: decided }, mine, heading) {
   const became = new Map((outcome?.victims || []).map((victim) => [victim.uid, victim]));
   const columns = [['Victim', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text'], ['What became of it', 'text']];
   return h('section', { class: 'card' },
     h('h3', null, heading),
     facts([
-      ['For', pod(one.preemptor) || `queue ${one.queue}, whose maximum was lowered`],
-      ['On', one.node ? h('a', { href: link('/cluster', { node: one.node }) }, one.node) : null],
+      ['For', whom(one) || `queue ${one.queue}, whose maximum was lowered`],
+      ['On', one.node ? h('a', { href: link('/cluster', { node: one.node }) }, one.node) : (one.members || []).length ? `${counted(new Set(one.members.map((member) => member.node)).size, 'node')}, for ${counted(one.members.length, 'member')}` : null],
       ['Ordered', whole(one.createdAt)],
       ['Ended', outcome ? [result(outcome.result), ` ${whole(outcome.finishedAt)}`] : 'no outcome yet'],
       ['Because', outcome && outcome.result !== 'succeeded' ? outcome.message || outcome.reason : null],
@@ -77,7 +83,7 @@ function order({ order: one, outcome, decision: decided }, mine, heading) {
       const self = mine && victim.uid === mine.uid;
       return [
         [h('a', { href: link('/story', { what: `${victim.namespace}/${victim.name}` }) }, `${victim.namespace}/${victim.name}`), self ? h('b', null, ' this pod') : null],
-        victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '', victim.unit ? `, goes with ${victim.unit}` : ''],
+        victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '', victim.unit ? `, goes with ${victim.unit}` : '', victim.closes ? `, keeps ${victim.closes.key}=${victim.closes.value || ''} closed to the group` : ''],
         end ? [result(end.result), end.message || end.reason ? ` ${end.message || end.reason}` : ''] : '–'];
     })),
     decided ? considered(decided) : null);
@@ -87,8 +93,8 @@ function decision(one, heading) {
   return h('section', { class: 'card' },
     h('h3', null, heading),
     facts([
-      ['Id', h('code', null, one.decisionId)], ['At', whole(one.at)], ['For', pod(one.preemptor) || `queue ${one.queue}`],
-      ['Mode', one.mode], ['Answer', one.diagnosis ? [result('refused'), ` ${spaced(one.diagnosis.reason)}`] : one.nominatedNode ? `room on ${one.nominatedNode}` : `${counted(one.unmodelledTotal || 0, 'node')} that only the scheduler's filters can judge`],
+      ['Id', h('code', null, one.decisionId)], ['At', whole(one.at)], ['For', whom(one) || `queue ${one.queue}`],
+      ['Mode', one.mode], ['Answer', one.diagnosis ? [result('refused'), ` ${spaced(one.diagnosis.reason)}`] : one.groupPlan ? `room for ${counted((one.groupPlan.placements || []).reduce((sum, place) => sum + place.count, 0), 'member')} of ${one.groupPlan.members}` : one.nominatedNode ? `room on ${one.nominatedNode}` : `${counted(one.unmodelledTotal || 0, 'node')} that only the scheduler's filters can judge`],
       ['Because', one.diagnosis?.message],
       ['Nodes', one.nodesTotal ? `${one.nodesPotential || 0} of ${one.nodesTotal} could be helped by removing pods` : null],
     ]),
