@@ -129,7 +129,7 @@ def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Pag
     expect(page.get_by_role("region", name="Pods that would go").get_by_role("row").nth(1)).to_be_visible()
     page.get_by_label("Manifest", exact=True).fill("kind: Node")
     page.get_by_role("button", name="Simulate").click()
-    expect(page.get_by_role("alert")).to_contain_text("is no pod")
+    expect(page.get_by_role("alert")).to_contain_text("no pods in it, only 1 Node")
 
 
 def test_an_order_and_a_decision_for_a_group_name_it_and_what_its_victims_keep_closed(
