@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace as changed
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.commit import NOTHING, CommitRequest, Offer, offered
+from makeway.bus.commit import NOTHING, SUPERSEDED, CommitRequest, Offer, offered
 from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, Void
+from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.planner.commit.judge import (
@@ -22,6 +25,7 @@ from makeway.planner.commit.judge import (
     refused_by_itself,
 )
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.service.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, NOW, S, make_budget, make_pod, make_snapshot
@@ -222,3 +226,17 @@ def test_a_daemonsets_pod_takes_what_the_rules_for_daemonsets_chose(size: int) -
     }
     assert isinstance(plain, Accepted)
     assert {pod.rule for pod in plain.order.victims} == {"lower-priority"}
+
+
+def test_every_reason_of_a_void_is_in_the_documentation() -> None:
+    root = Path(__file__).parents[3]
+    judging = (root / "planner/src/makeway/planner/commit/judge.py").read_text()
+    reasons = set(re.findall(r'reason="([a-z-]+)"', judging)) | {
+        *(NOTHING, SUPERSEDED, LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM),
+        *("mode-off", "mode-observe", ORDERS_IN_FLIGHT, NAMESPACE_SHARE),
+    }
+
+    documented = (root / "docs/external.md").read_text()
+
+    assert len(reasons) > 15
+    assert {reason for reason in reasons if f"`{reason}`" not in documented} == set()
