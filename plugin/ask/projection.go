@@ -3,13 +3,11 @@ package ask
 import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"makeway.dev/makeway/plugin/rules"
 )
 
 // annotationsRead are those annotations of a pod that the planner reads (core/src/makeway/core/policy/facts.py).
 var annotationsRead = [...]string{
-	rules.Mirror, rules.NeverEvict, "yunikorn.apache.org/allow-preemption", "yunikorn.apache.org/app-id", "applicationId",
+	v1.MirrorPodAnnotationKey, "makeway.dev/never-evict", "yunikorn.apache.org/allow-preemption", "yunikorn.apache.org/app-id", "applicationId",
 }
 
 // project is a pod with what the planner reads and nothing else: no environment, commands or contents of volumes, which may

@@ -104,16 +104,10 @@ type MakeWayArgs struct {
 	// read theirs all the same. Default makeway-system/makeway-brake.
 	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
 
-	// PolicyConfigMap is where the policy is configured. While a scheduler that has started cannot learn
-	// from NATS what the policy protects, MakeWayFallback evicts nothing where this ConfigMap exists or
-	// cannot be read, and acts as DefaultPreemption where it does not exist; its content is never read. An
-	// empty name says that there is none. Default makeway-system/makeway-policy.
+	// PolicyConfigMap is where the policy is configured. It is followed by a watch, as QueuesConfigMap is: where
+	// either cannot be read, or has changed and no planner has told what it says, nothing is evicted without a
+	// plan. An empty name says that there is none. Default makeway-system/makeway-policy.
 	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
-
-	// WhenUnplanned is what happens to a pod that there is no plan for: "fallback" leaves it to the PostFilter
-	// plugins after this one; "hold" lets it wait, and MakeWayFallback evicts nothing. The policy says it too,
-	// and the more restrictive of both holds. Default fallback.
-	WhenUnplanned string `json:"whenUnplanned,omitempty"`
 
 	// Signatures is what becomes of outcomes, control states and orders whose signature does not hold: "require"
 	// ignores them, "log" takes and counts them, "off" does not look. With require, orders are not written
@@ -157,6 +151,9 @@ type ConfigMapReference struct {
 	Name string `json:"name"`
 }
 
+// String is namespace/name.
+func (r ConfigMapReference) String() string { return r.Namespace + "/" + r.Name }
+
 // LeaseReference names a Lease.
 type LeaseReference struct {
 	// Namespace of the Lease. Default kube-system.
@@ -183,7 +180,6 @@ func defaultArgs() MakeWayArgs {
 		ExemptNamespaces: []string{metav1.NamespaceSystem},
 		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
 		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
-		WhenUnplanned:    wire.WhenUnplannedFallback,
 		Signatures:       streams.SignaturesOff,
 		KeysConfigMap:    ConfigMapReference{Namespace: "makeway-system", Name: "makeway-keys"},
 	}
@@ -301,9 +297,6 @@ func (a *MakeWayArgs) check() error {
 	if a.PolicyConfigMap.Name != "" && a.PolicyConfigMap.Namespace == "" {
 		say("policyConfigMap.namespace", a.PolicyConfigMap.Namespace, "the namespace of ConfigMap "+a.PolicyConfigMap.Name)
 	}
-	if !slices.Contains([]string{wire.WhenUnplannedFallback, wire.WhenUnplannedHold}, a.WhenUnplanned) {
-		say("whenUnplanned", a.WhenUnplanned, "fallback or hold")
-	}
 	if !slices.Contains([]string{streams.SignaturesOff, streams.SignaturesLog, streams.SignaturesRequire}, a.Signatures) {
 		say("signatures", a.Signatures, "off, log or require")
 	}
@@ -354,8 +347,6 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "brakeConfigMap"
 	case a.PolicyConfigMap != other.PolicyConfigMap:
 		return "policyConfigMap"
-	case a.WhenUnplanned != other.WhenUnplanned:
-		return "whenUnplanned"
 	case a.Signatures != other.Signatures:
 		return "signatures"
 	case a.SigningKeysDirectory != other.SigningKeysDirectory:

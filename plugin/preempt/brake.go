@@ -2,20 +2,13 @@ package preempt
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -79,56 +72,22 @@ func (b *brake) names() []string {
 	return b.namespaces
 }
 
-// watchBrake follows the ConfigMap of the brake by itself, so that it holds without NATS too. The informer is the
-// plugin's own: the scheduler waits for those of its factory, so it would not start where it may not list
-// this one. Without the right to, the scheduler goes by the control state, says so in its status, and the evictors,
-// which read the brake before each eviction, hold it.
+// watchBrake follows the ConfigMap of the brake, so that it holds without NATS too. Without the right to, the scheduler goes by the
+// control state, says so in its status, and the evictors, which read the brake before each eviction, hold it.
 func (e *engine) watchBrake(ctx context.Context) error {
 	at := e.args.BrakeConfigMap
 	if at.Name == "" {
 		return nil
 	}
-	client := e.handle.ClientSet()
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String()
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = only
-			list, err := client.CoreV1().ConfigMaps(at.Namespace).List(ctx, options)
-			e.brakeRead(ctx, err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = only
-			watching, err := client.CoreV1().ConfigMaps(at.Namespace).Watch(ctx, options)
-			e.brakeRead(ctx, err)
-			return watching, err
-		},
-	}, client), &v1.ConfigMap{}, 0, cache.Indexers{})
-	take := func(object any) {
-		defer goroutines.RecoverPanic(ctx, "informer", nil)
-		if one, ok := object.(*v1.ConfigMap); ok && one.Name == at.Name {
-			e.takeBrake(ctx, parseBrake(one.Data))
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    take,
-		UpdateFunc: func(_, object any) { take(object) },
-		DeleteFunc: func(object any) {
-			defer goroutines.RecoverPanic(ctx, "informer", nil)
-			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = unknown.Obj
-			}
-			if one, ok := object.(*v1.ConfigMap); ok && one.Name == at.Name {
-				e.takeBrake(ctx, nil)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("watch the brake: %w", err)
-	}
 	showBrake(nil)
-	goroutines.GoRecovered(ctx, "brake", informer.RunWithContext)
-	return nil
+	_, err := e.watchConfigMap(ctx, at, "brake_unreadable", &e.brakeTrouble, func(found *v1.ConfigMap) {
+		if found == nil {
+			e.takeBrake(ctx, nil)
+			return
+		}
+		e.takeBrake(ctx, parseBrake(found.Data))
+	})
+	return err
 }
 
 // takeBrake puts the brake in force, or takes it off: nil.
@@ -144,18 +103,6 @@ func (e *engine) takeBrake(ctx context.Context, found *brake) {
 	e.retry.policyChanged()
 	e.gate.Reconsider()
 	e.inflight.Notify()
-}
-
-// brakeRead notes whether the brake could be read.
-func (e *engine) brakeRead(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil {
-		e.brakeTrouble.Store(nil)
-		return
-	}
-	trouble := fmt.Sprintf("ConfigMap %s/%s cannot be read: %v", e.args.BrakeConfigMap.Namespace, e.args.BrakeConfigMap.Name, err)
-	if before := e.brakeTrouble.Swap(&trouble); before == nil || *before != trouble {
-		klog.FromContext(ctx).Error(err, "brake_unreadable", "remedy", "let the scheduler list and watch this ConfigMap, or set brakeConfigMap.name of MakeWayArgs to \"\"")
-	}
 }
 
 func showBrake(found *brake) {

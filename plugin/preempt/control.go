@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -46,10 +45,8 @@ const (
 	decisionWait = controlWait + lookWait + time.Second
 	// controlPoll is the time between two questions before the first control state.
 	controlPoll = 100 * time.Millisecond
-	// lookAgain is the time between two looks at the ConfigMap while the gate is shut for it.
+	// lookAgain is the time between two looks at the API server while no control state is known.
 	lookAgain = 5 * time.Second
-	// storedPoll is the time between two reads of the ConfigMaps of policy and queues.
-	storedPoll = 2 * time.Second
 )
 
 // Reasons for which control states are ignored besides those of other messages.
@@ -71,21 +68,17 @@ func isAhead(revision int64, now time.Time) bool {
 // controlSnapshot is the control state in force.
 type controlSnapshot struct {
 	state  *wire.ControlState
-	stream time.Time    // when its stream was made
-	rules  *victimRules // nil: it is not told what the policy says of victims
+	stream time.Time // when its stream was made
 }
 
 // control holds the last good control state, and the brake. Without either nothing restricts a profile's own
 // arguments.
 type control struct {
-	current    atomic.Pointer[controlSnapshot]
-	brake      atomic.Pointer[brake]
-	policyTold atomic.Bool // it was logged that the policy is not known
-	noPolicy   atomic.Bool // the ConfigMap of the policy does not exist, as far as that was looked for
-	// What the ConfigMaps of policy and queues hold; nil where there is none, or it cannot be read.
-	policyStored, queuesStored atomic.Pointer[storedRevision]
-	tolerations                atomic.Pointer[storedTolerations] // nil: never read
-	tolerationsTold            atomic.Bool                       // it was logged that it cannot be used
+	current        atomic.Pointer[controlSnapshot]
+	noted          atomic.Pointer[wire.ControlState] // what the planner's Lease says where there is no current; nil: nothing
+	brake          atomic.Pointer[brake]
+	policy, queues storedConfig
+	tolerating     atomic.Pointer[string] // the first PriorityClass that tolerates preemption; empty: none does
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
 	// which.
 	ownNamespace string
@@ -94,16 +87,10 @@ type control struct {
 	taking sync.Mutex // held while a control state is compared with the one in force and put in its place
 }
 
-// awaitsPlan reports whether a pod without a plan waits for one.
-func (c *control) awaitsPlan(own string) bool {
-	current := c.current.Load()
-	return own == wire.WhenUnplannedHold || (current != nil && current.rules != nil && current.rules.hold)
-}
-
 // holdsGroups reports whether nothing is evicted for pods of a gang, which have no plan.
 func (c *control) holdsGroups() bool {
-	current := c.current.Load()
-	return current != nil && current.rules != nil && current.rules.holdGroups
+	told := c.told()
+	return told != nil && told.GroupPreemptors == wire.GroupPreemptorsHold
 }
 
 // systemPriority is where the priorities of Kubernetes' own classes begin.
@@ -124,18 +111,18 @@ func (c *control) holds(profileMode string, priority int32, namespace string) bo
 }
 
 // mode is the one in force for preemptors of a namespace: off where the brake holds, else the more restrictive
-// of the profile's own and the control state's.
+// of the profile's own and what a planner has told.
 func (c *control) mode(profileMode, namespace string) string {
 	if c.brake.Load().holds(namespace) {
 		return wire.ModeOff
 	}
-	current := c.current.Load()
-	if current == nil {
+	told := c.told()
+	if told == nil {
 		return profileMode
 	}
-	mode, ok := current.state.NamespaceModes[namespace]
+	mode, ok := told.NamespaceModes[namespace]
 	if !ok {
-		mode = current.state.Mode
+		mode = told.Mode
 	}
 	return moreRestrictive(profileMode, mode)
 }
@@ -155,90 +142,22 @@ func (e *engine) followControl(ctx context.Context) {
 	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
 }
 
-// runControl decides what gate and fallback do until the first control state comes. Then it sees to it that the fallback
-// does not go by a policy or by queues that have changed since.
+// runControl decides what the gate does, and what becomes of pods without a plan, until the first control state comes.
 func (e *engine) runControl(ctx context.Context) {
 	e.awaitControl(ctx)
 	queues := true
 	for ctx.Err() == nil && e.control.current.Load() == nil {
 		queues = queues && e.findQueues(ctx)
-		e.findPolicy(ctx)
-		e.readTolerations(ctx)
+		e.readLease(ctx)
 		goroutines.Sleep(ctx, lookAgain)
 	}
-	for ctx.Err() == nil {
-		e.readStored(ctx)
-		e.readTolerations(ctx)
-		goroutines.Sleep(ctx, storedPoll)
-	}
-}
-
-// readStored notes the revisions of policy and queues as the API server has them: a planner or NATS that is away does not
-// tell of a change.
-func (e *engine) readStored(ctx context.Context) {
-	policy := e.readRevision(ctx, e.args.PolicyConfigMap, policyKey, &e.control.policyStored)
-	queues := e.readRevision(ctx, e.args.QueuesConfigMap, queuesKey, &e.control.queuesStored)
-	if policy || queues {
-		e.retry.policyChanged()
-	}
-}
-
-// The keys of the ConfigMaps of policy and queues, as the planner reads them.
-const (
-	policyKey = "policy.yaml"
-	queuesKey = "queues.yaml"
-)
-
-// storedRevision is the revision of a ConfigMap as it was read while a control state was in force. It says nothing of a
-// control state that came after: that may tell of a change which the read did not see.
-type storedRevision struct {
-	revision string
-	under    *controlSnapshot
-}
-
-// readRevision notes the revision of one ConfigMap, and reports whether it is another than before. Where it cannot be
-// read for now, the last one stands.
-func (e *engine) readRevision(ctx context.Context, at ConfigMapReference, key string, stored *atomic.Pointer[storedRevision]) bool {
-	if at.Name == "" {
-		return false
-	}
-	under := e.control.current.Load()
-	call, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	found, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
-	var read *storedRevision
-	if err == nil {
-		if text, there := found.Data[key]; there {
-			read = &storedRevision{revision: revisionOf(text), under: under}
-		}
-	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return false
-	}
-	before := stored.Swap(read)
-	return !ptr.Equal(before, read)
+	<-ctx.Done()
 }
 
 // revisionOf names a text as the planner does; see revision_of in runtime/config.py.
 func revisionOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256:" + hex.EncodeToString(sum[:])[:16]
-}
-
-// outdated names the ConfigMap that has changed since the control state was told; empty where none has.
-func (e *engine) outdated(current *controlSnapshot) string {
-	for _, one := range []struct {
-		at     ConfigMapReference
-		stored *storedRevision
-		told   string
-	}{
-		{e.args.PolicyConfigMap, e.control.policyStored.Load(), current.state.PolicyRevision},
-		{e.args.QueuesConfigMap, e.control.queuesStored.Load(), current.state.QueuesRevision},
-	} {
-		if one.stored != nil && one.stored.under == current && one.stored.revision != one.told {
-			return one.at.Namespace + "/" + one.at.Name
-		}
-	}
-	return ""
 }
 
 // awaitControl waits until there is a control state, or NATS says that there is none, or NATS has been
@@ -283,32 +202,6 @@ func (e *engine) findQueues(ctx context.Context) (again bool) {
 	return true
 }
 
-// findPolicy finds out whether there is no policy. Where it exists, or that cannot be read, it protects what this process
-// does not know of. It may come at any time, so it is looked for again until a control state tells.
-func (e *engine) findPolicy(ctx context.Context) {
-	at := e.args.PolicyConfigMap
-	if at.Name == "" {
-		e.control.noPolicy.Store(true)
-		return
-	}
-	call, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	_, err := e.handle.ClientSet().CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
-	absent := apierrors.IsNotFound(err)
-	before := e.control.noPolicy.Swap(absent)
-	switch {
-	case absent && !before:
-		klog.FromContext(ctx).Info("policy_absent", "namespace", at.Namespace, "configmap", at.Name)
-	case !absent && (before || !e.control.policyTold.Swap(true)):
-		reason := "it exists, and no planner has said what it protects"
-		if err != nil {
-			reason = err.Error()
-		}
-		klog.FromContext(ctx).Info("policy_not_known", "namespace", at.Namespace, "configmap", at.Name, "reason", reason,
-			"effect", "MakeWayFallback evicts nothing", "remedy", "see that NATS and a planner run; let the scheduler get this ConfigMap, or set policyConfigMap.name of MakeWayArgs to \"\"")
-	}
-}
-
 func (e *engine) gateOpens(ctx context.Context, why string) {
 	if e.gate.AssumeNoQueues() {
 		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
@@ -336,8 +229,8 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "control_not_understood", r, err)
 		return
 	}
-	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != state.ClusterUID {
-		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + state.ClusterUID})
+	if err := e.sameCluster(state); err != nil {
+		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonOtherCluster, err.Error()})
 		return
 	}
 	if now := e.clock.Now(); isAhead(state.Revision, now) {
@@ -361,10 +254,10 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "control_not_understood", r, &misroutedError{reasonUnusableQueues, err.Error()})
 		return
 	}
-	e.control.current.Store(&controlSnapshot{state: state, stream: r.Stream, rules: victimRulesOf(state)})
+	e.control.current.Store(&controlSnapshot{state: state, stream: r.Stream})
 	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
-		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) {
-		e.retry.policyChanged() // a brake changes modes without a new policy
+		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) || !reflect.DeepEqual(before.state.Unplanned, state.Unplanned) {
+		e.retry.policyChanged() // a brake changes modes, and a PriorityClass what restricts preemption, without a new policy
 	}
 	e.gate.Reconsider()
 	e.inflight.Notify()

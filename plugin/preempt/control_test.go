@@ -22,9 +22,9 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// enforcing is a control state of the tests' cluster.
+// enforcing is a control state of the tests' cluster, where nothing restricts preemption.
 func enforcing(revision int64, change func(*wire.ControlState)) *wire.ControlState {
-	state := &wire.ControlState{Revision: revision, Mode: wire.ModeEnforce, ClusterUID: "cluster"}
+	state := &wire.ControlState{Revision: revision, Mode: wire.ModeEnforce, ClusterUID: "cluster", Unplanned: &wire.Unplanned{}}
 	if change != nil {
 		change(state)
 	}

@@ -1,7 +1,9 @@
 package preempt
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,14 +15,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"makeway.dev/makeway/plugin/rules"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // delaying is a world with a PriorityClass that delays, which is known, and a pod of it.
 func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrapper)) (*world, *v1.Pod) {
 	t.Helper()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "patient", Annotations: map[string]string{rules.PreemptionDelay: delay}}, Value: high}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "patient", Annotations: map[string]string{preemptionDelay: delay}}, Value: high}
 	given.objects = append(given.objects, class)
 	w, p, _ := simple(t, given, func(p *st.PodWrapper) {
 		p.Obj().Spec.PriorityClassName = "patient"
@@ -166,5 +167,55 @@ func TestPodsWaitForPriorityClassesToBeReadForAWhile(t *testing.T) {
 	e.started = e.started.Add(-classesAwaited)
 	if until, _ := e.delayedUntil(p); !until.IsZero() {
 		t.Errorf("still waits until %v", until)
+	}
+}
+
+// ruleCases reads a table that the planner's rules are tested against too.
+func ruleCases[C any](t *testing.T, name string) []C {
+	t.Helper()
+	data, err := os.ReadFile("../testdata/rules/" + name + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []C
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatal(err)
+	}
+	if len(read) == 0 {
+		t.Fatalf("no cases of %s", name)
+	}
+	return read
+}
+
+func TestAPriorityClassDelaysPreemptionAsThePlannerSaysItDoes(t *testing.T) {
+	type delay struct {
+		Name              string                      `json:"name"`
+		PriorityClass     *schedulingv1.PriorityClass `json:"priorityClass"`
+		Readable          bool                        `json:"readable"`
+		DelayMilliseconds int64                       `json:"delayMilliseconds"`
+	}
+	for _, c := range ruleCases[delay](t, "preemption-delay") {
+		t.Run(c.Name, func(t *testing.T) {
+			got, err := delayOf(c.PriorityClass)
+			if (err == nil) != c.Readable || got.Milliseconds() != c.DelayMilliseconds {
+				t.Errorf("delay %v, error %v; want %d ms, readable: %v", got, err, c.DelayMilliseconds, c.Readable)
+			}
+		})
+	}
+}
+
+func TestAPodIsUnschedulableSinceTheMomentThatThePlannerSays(t *testing.T) {
+	type unschedulable struct {
+		Name  string    `json:"name"`
+		Now   time.Time `json:"now"`
+		Pod   *v1.Pod   `json:"pod"`
+		Since time.Time `json:"since"`
+	}
+	for _, c := range ruleCases[unschedulable](t, "unschedulable-since") {
+		t.Run(c.Name, func(t *testing.T) {
+			if got := unschedulableSince(c.Pod, c.Now); !got.Equal(c.Since) {
+				t.Errorf("since %v, want %v", got, c.Since)
+			}
+		})
 	}
 }

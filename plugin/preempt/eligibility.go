@@ -24,12 +24,11 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
-		switch {
-		case ended.kind != endPodGroup:
-		case pl.engine.control.holdsGroups():
+		if ended.kind == endPodGroup && pl.engine.control.holdsGroups() {
 			return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}
-		case minor.HoldsGroups():
-			return &preemptResult{kind: endGroupHeld, message: "the gate WorkloadAwarePreemption leaves pods of a scheduling group to a plugin named DefaultPreemption: nothing is evicted for them"}
+		}
+		if ended.kind != endNever {
+			pl.engine.retry.modeHeld(orders.RefOf(pod), looked)
 		}
 		return ended
 	}
@@ -54,10 +53,10 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 // excluded ends what is not to be planned for whatever the cluster is like.
 func excluded(pod *v1.Pod) *preemptResult {
 	if minor.InGroup(pod) {
-		return &preemptResult{kind: endPodGroup, message: "pods of a scheduling group are left to kube-scheduler's own preemption"}
+		return &preemptResult{kind: endPodGroup, message: "pods of a scheduling group have no plan in this version of Kubernetes"}
 	}
 	if pod.Spec.NodeName != "" {
-		return &preemptResult{kind: endPlaced, message: "room for the resize of a pod on its node is left to kube-scheduler's own preemption"}
+		return &preemptResult{kind: endPlaced, message: "the resize of a pod on its node has no plan"}
 	}
 	if neverPreempts(pod) {
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}

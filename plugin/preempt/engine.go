@@ -61,8 +61,6 @@ type engine struct {
 	verifyFailures *verify.Failures
 	verifyBudget   *verify.Budget
 	unevictable    *unevictable
-	recentVictims  *recentVictims
-	reservations   *heldReservations
 	samples        *verify.Samples
 	orders         *orderBreaker
 	perNamespace   *namespaceBreakers
@@ -137,13 +135,6 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 	return e, nil
 }
 
-// engineOf is the engine of a handle's scheduler, nil where no profile has MakeWay.
-func engineOf(handle fwk.Handle) *engine {
-	engines.Lock()
-	defer engines.Unlock()
-	return engines.of[handle.SharedInformerFactory()]
-}
-
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
 // happen while a goroutine of an engine sets one.
 func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
@@ -164,8 +155,6 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		verifyFailures:  verify.NewFailures(),
 		verifyBudget:    &verify.Budget{},
 		unevictable:     newUnevictable(clock),
-		recentVictims:   newRecentVictims(),
-		reservations:    newHeldReservations(),
 		samples:         verify.NewSamples(),
 		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
 		perNamespace:    newNamespaceBreakers(clock, args.NotAfter.Duration),
@@ -185,6 +174,10 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		Bus: bus, Subjects: e.subjects, Changed: e.inflight.Notify, // the metrics of the breakers are set there
 		Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
 	}
+	e.control.policy.at, e.control.policy.key = args.PolicyConfigMap, policyKey
+	e.control.policy.toldBy = func(state *wire.ControlState) string { return state.PolicyRevision }
+	e.control.queues.at, e.control.queues.key = args.QueuesConfigMap, queuesKey
+	e.control.queues.toldBy = func(state *wire.ControlState) string { return state.QueuesRevision }
 	e.retry = newRetries(clock, e.current)
 	e.leadership = &streams.Leadership{Fence: e.fence, Clock: clock}
 	e.addProfile(handle, args.Mode)
@@ -225,6 +218,9 @@ func (e *engine) start(ctx context.Context) error {
 		return err
 	}
 	if err := e.watchBrake(ctx); err != nil {
+		return err
+	}
+	if err := e.watchStored(ctx); err != nil {
 		return err
 	}
 	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
@@ -302,7 +298,6 @@ func (e *engine) forget(uid types.UID) {
 	e.samples.Forget(uid)
 	e.reverted.forget(uid)
 	e.delays.forget(uid)
-	e.endReservation(uid)
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their

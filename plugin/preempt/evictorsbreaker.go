@@ -112,7 +112,7 @@ func (e *engine) ordersHeldBack(namespace string) (why futility, until time.Time
 	return e.perNamespace.isOpen(namespace)
 }
 
-// evictorsRefuse reports why nothing is evicted for a preemptor's namespace, not by the fallback either: the evictors' breaker
+// evictorsRefuse reports why nothing is evicted for a preemptor's namespace, without a plan neither: the evictors' breaker
 // is open, as far as orders that they refused tell; empty where it is not. One for a namespace closes by itself.
 func (e *engine) evictorsRefuse(namespace string) futility {
 	if _, why := e.orders.state(); why == refusedForAll {
@@ -157,7 +157,7 @@ func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation,
 
 // tellsOfBreaker takes in what a fresh outcome, of whichever order, says of the evictors' breaker. Only what an evictor
 // decides after it has looked at its breaker counts: a pod's author can have an order cancelled or fail at any time, and
-// must not keep the fallback from acting for others.
+// must not keep pods of others waiting.
 func (e *engine) tellsOfBreaker(ctx context.Context, outcome *wire.Outcome) {
 	carriedOut := outcome.Result == wire.ResultSucceeded
 	closed := (carriedOut || outcome.Reason == reasonBreakerOpenNamespace) && e.orders.carriedOut()

@@ -67,7 +67,6 @@ func breakerWorld(t *testing.T, given setup) (w *world, p, other *v1.Pod) {
 
 func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
-	w.tells(ruling(&wire.Rules{}), at(1))
 	for range futileOrders {
 		w.refused(p, reasonBreakerOpen)
 	}
@@ -78,9 +77,8 @@ func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
 			t.Errorf("%s: result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", pod.Name, result, status)
 		}
-		result, status = w.fallsBack(w.fallback(), pod)
-		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
-			t.Errorf("%s: the fallback: result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", pod.Name, result, status)
+		if found := w.plugin.withoutPlan(pod.Namespace, high); found.result != unplannedStopped || !strings.Contains(found.why, "the evictors' breaker is open") {
+			t.Errorf("%s: without a plan: %+v", pod.Name, found)
 		}
 	}
 	if w.plugin.mayPrefetch(p) {
@@ -90,7 +88,6 @@ func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 
 func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
-	w.tells(ruling(&wire.Rules{}), at(1))
 	for range futileOrders {
 		w.refused(p, reasonBreakerOpenNamespace)
 	}
@@ -99,11 +96,11 @@ func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
 		t.Errorf("result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", result, status)
 	}
-	if _, status := w.fallsBack(w.fallback(), p); !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
-		t.Errorf("the fallback: status %v", status)
+	if found := w.plugin.withoutPlan(p.Namespace, high); found.result != unplannedStopped || !strings.Contains(found.why, "breaker is open for the pod's namespace") {
+		t.Errorf("without a plan: %+v", found)
 	}
-	if result, status := w.fallsBack(w.fallback(), other); nominatedNode(result, status) != "n1" {
-		t.Errorf("the fallback for another namespace: result %+v, status %v", result, status)
+	if found := w.plugin.withoutPlan(other.Namespace, high); found != leftToOthers {
+		t.Errorf("without a plan in another namespace: %+v", found)
 	}
 	if state, why := w.plugin.engine.orders.state(); state != ask.Closed {
 		t.Errorf("open for all: %s", why)

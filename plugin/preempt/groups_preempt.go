@@ -26,10 +26,10 @@ import (
 // groupPlans is how many plans are asked for in one cycle: where the first does not stand, one without the node where it failed.
 const groupPlans = 2
 
-// plansBeforeFallback is how many cycles in a row may end with a plan that does not stand, before a MakeWayFallback may act. The first
+// plansBeforeOthers is how many cycles in a row may end with a plan that does not stand, before a plugin after this one may act. The first
 // ones say little: the planner sees the cluster a moment later than the scheduler, and a node that failed is left out of the next plan.
 // kube-scheduler's own preemption knows no policy, so what it takes is more than a plan's delay is worth.
-const plansBeforeFallback = 3
+const plansBeforeOthers = 3
 
 // reasonPlacesNotFound is the planner's where it has found no places for a group's members, and does not know that there are none: they
 // are of several kinds, or a rule wider than a node or a group that goes whole ties them. The scheduler's own algorithm may find some.
@@ -58,15 +58,15 @@ func (a *groupAttempt) one() wire.PodRef { return orders.RefOf(a.group.Waiting[0
 func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) (nodes map[types.NamespacedName]string, status *fwk.Status) {
 	start := time.Now()
 	panicked := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	end, hold, again := panicked, false, false
+	end, without, again := panicked, notFound, false
 	defer func() {
 		groupAttemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		groupPostFilterDuration.Observe(time.Since(start).Seconds())
 		switch status = end.groupStatus(); {
-		case hold && end.unplanned():
-			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
-		case again:
+		case status.Code() == fwk.Unschedulable && again:
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; another plan is made")
+		case status.Code() == fwk.Unschedulable:
+			status = without.status(end)
 		}
 		if !status.IsSuccess() {
 			nodes = nil
@@ -74,19 +74,19 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 	}()
 	// The scheduler itself would end by a panic here.
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() { end = panicked })
-	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
 	group := cycle.Group()
 	if len(group.Waiting) == 0 {
-		end = preemptResult{kind: endError, message: "no member of the group waits"}
+		end, without = preemptResult{kind: endError, message: "no member of the group waits"}, leftToOthers
 		return nil, nil
 	}
+	without = pl.withoutPlan(group.Namespace, priorityOf(group))
 	a := &groupAttempt{MakeWay: pl, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group), mode: pl.mode(group.Waiting[0])}
 	end, nodes = a.preempt(ctx)
 	if _, _, why := pl.engine.unevictable.of(group.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
 	a.attempted(end)
-	again = end.kind == endUnfinished && pl.engine.retry.unplanned(group.Waiting[0].UID) < plansBeforeFallback
+	again = end.kind == endUnfinished && pl.engine.retry.unplanned(group.Waiting[0].UID) < plansBeforeOthers
 	return nodes, nil // end says it
 }
 
@@ -138,7 +138,8 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case e.control.holdsGroups():
 		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
 	case a.group.Composite:
-		return &preemptResult{kind: endPodGroup, message: "composite pod groups are left to kube-scheduler's own preemption"}, nil
+		e.retry.modeHeld(a.one(), looked)
+		return &preemptResult{kind: endPodGroup, message: "composite pod groups have no plan"}, nil
 	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}

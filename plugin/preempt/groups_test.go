@@ -664,7 +664,6 @@ func TestEndingsOfAGangThatMayNotPreempt(t *testing.T) {
 		"mode off":             {args: func(a *MakeWayArgs) { a.Mode = wire.ModeOff }, code: fwk.Unschedulable, message: "mode off"},
 		"never preempts":       {group: func(g *minor.Group) { g.NeverPreempts = true }, code: fwk.Unschedulable, message: "preemptionPolicy=Never"},
 		"no planner":           {code: fwk.Unschedulable, message: "no planner answers"},
-		"no planner, hold":     {args: func(a *MakeWayArgs) { a.WhenUnplanned = wire.WhenUnplannedHold }, code: fwk.UnschedulableAndUnresolvable, message: "whenUnplanned is hold"},
 		"no member that waits": {group: func(g *minor.Group) { g.Waiting = nil }, code: fwk.Unschedulable, message: "no member"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -682,18 +681,18 @@ func TestEndingsOfAGangThatMayNotPreempt(t *testing.T) {
 	}
 }
 
-func TestAPlanThatDoesNotStandIsMadeAgainBeforeTheFallbackActs(t *testing.T) {
+func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
 	behind := gangPlan("n1")
 	behind.Victims = nil
 	behind.Awaited = []wire.Awaited{{UID: "v1", OrderID: "ord-1"}} // an order that has failed, which the planner has not heard of
 	w.bus.group = plans(behind)
 
-	for cycle := 1; cycle <= plansBeforeFallback+1; cycle++ {
+	for cycle := 1; cycle <= plansBeforeOthers+1; cycle++ {
 		_, status := w.gang(c)
 
 		want := fwk.UnschedulableAndUnresolvable
-		if cycle >= plansBeforeFallback {
+		if cycle >= plansBeforeOthers {
 			want = fwk.Unschedulable
 		}
 		if status.Code() != want || !strings.Contains(status.Message(), "the plan does not stand") {
@@ -705,17 +704,17 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeTheFallbackActs(t *testing.T) {
 	}
 }
 
-func TestWherePlacesWereNotFoundTheFallbackMayActInTheEnd(t *testing.T) {
+func TestWherePlacesWereNotFoundOthersMayActInTheEnd(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
 	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
 		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: reasonPlacesNotFound, Message: "places were found for 5 of 6"}}, nil
 	}
 
-	for cycle := 1; cycle <= plansBeforeFallback; cycle++ {
+	for cycle := 1; cycle <= plansBeforeOthers; cycle++ {
 		_, status := w.gang(c)
 
 		want := fwk.UnschedulableAndUnresolvable
-		if cycle == plansBeforeFallback {
+		if cycle == plansBeforeOthers {
 			want = fwk.Unschedulable
 		}
 		if status.Code() != want || !strings.Contains(status.Message(), "places were found for 5 of 6") {
@@ -738,11 +737,11 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 		return &wire.GroupPlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "NoPotentialNodes", Message: "no node may be helped"}}, nil
 	}
 
-	for cycle := 1; cycle <= plansBeforeFallback; cycle++ {
+	for cycle := 1; cycle <= plansBeforeOthers; cycle++ {
 		_, status := w.gang(c)
 
 		want := fwk.UnschedulableAndUnresolvable
-		if cycle == plansBeforeFallback {
+		if cycle == plansBeforeOthers {
 			want = fwk.Unschedulable
 		}
 		if status.Code() != want || !strings.Contains(status.Message(), "without nodes where a plan did not stand (1): no node may be helped") {

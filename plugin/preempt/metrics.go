@@ -23,14 +23,6 @@ const (
 	resultError     = "failed"
 )
 
-// Results of a PostFilter call of MakeWayFallback.
-const (
-	fallbackNominated = "nominated"
-	fallbackRefused   = "refused"
-	fallbackHeld      = "held"
-	fallbackGroup     = "group"
-)
-
 // latency are buckets from 1 ms to 16 s: a plan request is at the low end, an order at the high end.
 var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 
@@ -41,15 +33,10 @@ var (
 		Help: "PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.",
 	}, []string{"result"})
 
-	fallbackTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "fallback_attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter and PodGroupPostFilter calls of MakeWayFallback by result: nominated, refused (no victims that the rules let go would help), held (it may evict nothing), group (a pod group was left to kube-scheduler's own preemption).",
+	unplannedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "unplanned_total", StabilityLevel: metrics.ALPHA,
+		Help: "PostFilter and PodGroupPostFilter calls that ended without a plan, and would leave the pod to the plugins after MakeWay, by what became of it: left (to them), or held, so that nothing is evicted: restricted (something restricts preemption), unknown (it is not known whether anything does), stopped (by the brake or the evictors' breaker).",
 	}, []string{"result"})
-
-	fallbackExempt = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: subsystem, Name: "fallback_spared_total", StabilityLevel: metrics.ALPHA,
-		Help: "Pods of lower priority that MakeWayFallback left out, once for each node and cycle, by rule: system-critical, mirror-pod, protected-namespace, protected-priority, never-evict, preemption-toleration, hard-budget, queue-guaranteed, nothing-known.",
-	}, []string{"rule"})
 
 	postFilterDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: subsystem, Name: "postfilter_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -181,7 +168,7 @@ var registerMetrics = sync.OnceFunc(func() {
 		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, natsErrors, repliesRefused, executionsTotal, executionDuration,
 		controlRevision, controlPublished, controlMode, brakeGauge,
-		fallbackTotal, fallbackExempt,
+		unplannedTotal,
 	)
 })
 

@@ -2,8 +2,8 @@
 // pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
 // eviction order to a stream, and holds the pod until its victims have left.
 //
-// Enable it at multiPoint, and at postFilter after DynamicResources. MakeWayFallback may follow it in
-// DefaultPreemption's place; a third plugin, NominatedSort, may order the scheduling queue.
+// Enable it at multiPoint, before DefaultPreemption where the profile has that, and at postFilter after DynamicResources. A second
+// plugin, NominatedSort, may order the scheduling queue.
 package preempt
 
 import (
@@ -36,8 +36,6 @@ type MakeWay struct {
 	profileArgs  ProfileArgs
 	profileOnce  sync.Once
 	profileValue wire.Profile
-	fallbackOnce sync.Once
-	fallback     bool
 }
 
 var (
@@ -114,7 +112,6 @@ func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
 	pl.engine.inflight.Cycled(pod.UID) // its place is reserved, and no longer held
-	pl.engine.endReservation(pod.UID)
 	pl.engine.placements.Assume(pod, nodeName)
 	pl.finishPrefetch(state)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
@@ -24,14 +25,13 @@ import (
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	start := time.Now()
 	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	keptOut := queuegate.RejectionOf(state)
-	hold := false
+	keptOut, without := queuegate.RejectionOf(state), notFound
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
 		pl.finishPrefetch(state)
-		if result, status = end.statusPair(); hold && end.unplanned() {
-			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "makeway: "+end.message+"; whenUnplanned is hold")
+		if result, status = end.statusPair(); status.Code() == fwk.Unschedulable {
+			status = without.status(end)
 		}
 		if keptOut != nil && status.Code() == fwk.Unschedulable {
 			// No plugin listed after this one may make room for a pod that its queue has none for.
@@ -45,7 +45,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
 		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
-	hold = pl.engine.control.awaitsPlan(pl.args.WhenUnplanned)
+	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
 	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
 	end = pl.preempt(ctx, state, pod, statuses)
 	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
@@ -54,9 +54,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
 	}
-	_, code := end.statusPair()
-	goesOn := keptOut == nil && code.Code() == fwk.Unschedulable && !(hold && end.unplanned()) && pl.hasFallback()
-	pl.engine.attempted(pod, keptOut != nil, goesOn, end)
+	pl.engine.attempted(pod, keptOut != nil, end)
 	return nil, nil // end says it
 }
 
@@ -288,21 +286,14 @@ func roomOnItsWay(leaving []*v1.Pod, where string, until time.Time) string {
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
 // the next, and the room in its queue that it was activated for too, where it is not the gate that kept it out. What the
-// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that. Where the fallback
-// runs next it settles what becomes of the pod's room.
-func (e *engine) attempted(pod *v1.Pod, keptOut, goesOn bool, end preemptResult) {
-	result, _ := end.statusPair()
+// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that.
+func (e *engine) attempted(pod *v1.Pod, keptOut bool, end preemptResult) {
 	switch {
-	case goesOn:
-	case end.kind == endNominated:
-		e.reservations.drop(pod.UID) // the order holds the place from now on
+	case end.kind == endNominated: // the order holds the place from now on
 	case keptOut:
 		e.gate.PreemptionTried(pod.UID)
 	default:
 		e.gate.CycleFailed(pod.UID)
-	}
-	if !goesOn && result != nil && result.NominatedNodeName == "" {
-		e.endReservation(pod.UID) // its nomination ends
 	}
 	e.inflight.Cycled(pod.UID)
 	if end.kind != endNominated {

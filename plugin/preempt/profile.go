@@ -98,16 +98,3 @@ func profileOf(filters framework.Framework, args ProfileArgs) wire.Profile {
 	}
 	return profile
 }
-
-// hasFallback reports whether MakeWayFallback runs where this plugin's PostFilter has no answer. The framework knows its
-// plugins only after every one is made.
-func (pl *MakeWay) hasFallback() bool {
-	pl.fallbackOnce.Do(func() {
-		if lister, ok := pl.handle.(framework.Framework); ok {
-			for _, plugin := range lister.ListPlugins().PostFilter.Enabled {
-				pl.fallback = pl.fallback || plugin.Name == FallbackName
-			}
-		}
-	})
-	return pl.fallback
-}

@@ -18,12 +18,11 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// queueGate keeps queues at or below their max. Besides quotaReserver, queueLimits and guarantees it is what a pod's
+// queueGate keeps queues at or below their max. Besides quotaReserver and queueLimits it is what a pod's
 // way through the scheduler asks and tells it.
 type queueGate interface {
 	orders.QuotaReserver
 	queueLimits
-	guarantees
 
 	// Admit reports why a pod is not to come to a cycle now; nil where it may.
 	Admit(pod *v1.Pod, profileMode string) *queuegate.Rejection

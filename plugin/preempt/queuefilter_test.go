@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"makeway.dev/makeway/plugin/orders"
@@ -202,6 +203,8 @@ func TestPodsThatWaitAreActivatedAsTheirQueueEmpties(t *testing.T) {
 		t.Error("the second is activated, too")
 	}
 }
+
+func inQueue(queue string, p *st.PodWrapper) *v1.Pod { return p.Label("queue", queue).Obj() }
 
 // rejectedBefore runs PostFilter for a pod that a plugin before this one rejected in PreFilter.
 func (w *world) rejectedBefore(p *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {

@@ -450,6 +450,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			e.retry.changed(kindPDB, object.Namespace, object.Name)
 		case *schedulingv1.PriorityClass:
 			e.seen.take(resourcePriorityClasses, object)
+			e.priorityClassesChanged()
 			e.retry.changed(kindPriorityClass, "", object.Name)
 		}
 	}

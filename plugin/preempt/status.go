@@ -42,18 +42,18 @@ const (
 	endDelayed     outcomeKind = "delayed"
 	endBreakerOpen outcomeKind = "breaker_open"
 
-	// <nil, Unschedulable>, or <nil, UnschedulableAndUnresolvable> for a pod that the queue gate keeps out, so
-	// that no other plugin acts for it. This plugin has nothing to say: the pod may not preempt, belongs to a pod
-	// group or has a node and waits there for its resize (both are left to upstream), or the mode is off or observe. Where the API may still show a nomination that was taken
-	// back in memory, the result is Override("") instead of nil, which clears it. The nomination is kept; a MakeWayFallback
-	// listed after this plugin may act.
+	// <nil, Unschedulable>: the plugins after this one may act. Or <nil, UnschedulableAndUnresolvable>: for a pod that the queue gate
+	// keeps out, and where something restricts preemption, or it is not known whether (unplanned.go). This plugin has nothing to say: the
+	// pod may not preempt, belongs to a pod group or has a node and waits there for its resize, or the mode is off or observe. Where the
+	// API may still show a nomination that was taken back in memory, the result is Override("") instead of nil, which clears it. The
+	// nomination is kept.
 	endNever    outcomeKind = "never_preempts"
 	endPodGroup outcomeKind = "pod_group"
 	endPlaced   outcomeKind = "placed"
 	endOff      outcomeKind = "off"
 	endObserved outcomeKind = "observed"
 
-	// As before, and <nil, UnschedulableAndUnresolvable> also where whenUnplanned is hold. There is no plan, or it cannot be
+	// As before. There is no plan, or it cannot be
 	// carried out: the planner is out of reach or has not read the cluster yet, the question is larger than what NATS carries or
 	// the planner takes, an extender failed, a panic was recovered,
 	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
@@ -74,16 +74,6 @@ type preemptResult struct {
 	node    string // with endNominated and endAwaiting, and with endLeaving where it is for an order of this process
 	message string
 	clear   bool // a nomination that the ending would keep was taken back in memory
-}
-
-// unplanned reports whether there is no plan that can be carried out, for a reason that may end without the pod or the cluster
-// changing.
-func (e preemptResult) unplanned() bool {
-	switch e.kind {
-	case endUnreachable, endNotSynced, endTooLarge, endUnfinished, endNotStored, endNoEvictor, endError, endPanic:
-		return true
-	}
-	return false
 }
 
 // statusPair is what PostFilter returns for the ending: the pairs documented above, and no other.
@@ -109,7 +99,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 
 // groupStatus is what PodGroupPostFilter returns for the ending of a pod group. Success comes with the nodes of members: of the new
 // order, or of the one whose victims are on their way, since any other status has the scheduler clear the nominations of some
-// members and keep those of others. UnschedulableAndUnresolvable stops the chain, and after Unschedulable a MakeWayFallback may act.
+// members and keep those of others. UnschedulableAndUnresolvable stops the chain, and after Unschedulable the plugins after this one may act.
 func (e preemptResult) groupStatus() *fwk.Status {
 	switch e.kind {
 	case endNominated, endAwaiting, endInFlight, endLeaving:

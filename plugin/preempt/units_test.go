@@ -159,8 +159,8 @@ func TestPodsOfAGangAreHeldWhereThePolicySaysSo(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	minortest.JoinGroup(p, "g")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
-	state := &wire.ControlState{Mode: wire.ModeEnforce, Rules: &wire.Rules{GroupPreemptors: wire.GroupPreemptorsHold}}
-	w.plugin.engine.control.current.Store(&controlSnapshot{state: state, rules: victimRulesOf(state)})
+	state := &wire.ControlState{Mode: wire.ModeEnforce, GroupPreemptors: wire.GroupPreemptorsHold}
+	w.plugin.engine.control.current.Store(&controlSnapshot{state: state})
 
 	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "groups.preemptors") {
 		t.Errorf("got %s %q, want it held", status.Code(), status.Message())

@@ -84,6 +84,7 @@ type setup struct {
 	objects   []runtime.Object
 	// configMaps answers reads of ConfigMaps; set before anything reads one.
 	configMaps k8stesting.ReactionFunc
+	unlistable error      // what a list of ConfigMaps is answered with
 	unlisted   []*v1.Node // in the scheduler's snapshot alone: thousands would cost the fake API server minutes
 }
 
@@ -127,6 +128,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	w := &world{t: t, ctx: ctx, client: clientsetfake.NewClientset(objects...), activator: &recordingActivator{}, bus: newFakeBus()}
 	if given.configMaps != nil {
 		w.client.PrependReactor("get", "configmaps", given.configMaps)
+	}
+	if given.unlistable != nil {
+		w.client.PrependReactor("list", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, given.unlistable })
 	}
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	snapshot := internalcache.NewSnapshot(placed, slices.Concat(nodes, given.unlisted))
@@ -188,6 +192,13 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		}
 		return true
 	})
+	if given.unlistable == nil {
+		w.eventually("policy, queues and PriorityClasses are read", func() bool {
+			_, policy := engine.control.policy.read()
+			_, queues := engine.control.queues.read()
+			return policy == "" && queues == "" && engine.classesSynced()
+		})
+	}
 	// A node that the engine hears of later would have the pods of a test tried again.
 	w.eventually("the nodes are known", func() bool {
 		engine.retry.mu.Lock()

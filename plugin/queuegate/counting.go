@@ -103,7 +103,7 @@ func (g *Gate) countListed(pod *v1.Pod, wanted demand) {
 	if _, gone := g.recount.gone[pod.UID]; gone || ended(pod) || !bound && !reserved && !held {
 		return
 	}
-	g.recount.usage.count(pod.UID, &member{demand: wanted, label: wanted.asked, bound: bound, placed: bound || reserved, leaving: pod.DeletionTimestamp != nil})
+	g.recount.usage.count(pod.UID, &member{demand: wanted, label: wanted.asked, bound: bound, placed: bound || reserved})
 }
 
 // putInForce ends a count. O(waiting × (depth + log waiting)).
@@ -145,7 +145,7 @@ func (g *Gate) change(uid types.UID, change func(*queueUsage) *queue) {
 // count takes a pod in as it is now.
 func (g *Gate) count(pod *v1.Pod, bound, placed bool) {
 	if g.counted() != nil {
-		g.countMember(pod.UID, member{demand: demandOf(pod), bound: bound, placed: placed, leaving: pod.DeletionTimestamp != nil})
+		g.countMember(pod.UID, member{demand: demandOf(pod), bound: bound, placed: placed})
 	}
 }
 

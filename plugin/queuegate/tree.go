@@ -35,18 +35,16 @@ var queueLabels = [...]string{"yunikorn.apache.org/queue", "queue"}
 // QueueLabels are the labels by which a pod names its queue.
 func QueueLabels() []string { return slices.Clone(queueLabels[:]) }
 
-// queueTree is the tree of queues of one control state: what each may hold, what it is guaranteed, and who may use
-// it. It never changes. Resources that no queue limits or guarantees are in none of its numbers.
+// queueTree is the tree of queues of one control state: what each may hold, and who may use
+// it. It never changes. Resources that no queue limits are in none of its numbers.
 type queueTree struct {
 	queues   []*queue // parents before children
 	byPath   map[string]*queue
 	fallback *queue
 	unplaced *queue              // nil: pods that no queue takes count in fallback
 	named    map[string]struct{} // namespaces that a queue lists, or a queue below root is called after
-	index    map[string]int      // of the resources that a queue limits or guarantees
+	index    map[string]int      // of the resources that a queue limits
 	names    []string            // of the resources, by index, sorted
-	// guarantees: a queue has one.
-	guarantees bool
 }
 
 // queue is one queue of a tree.
@@ -57,7 +55,6 @@ type queue struct {
 	leaf       bool
 	namespaces []string // that may use it; empty: all
 	max        []int64  // by resource's index
-	guaranteed []int64  // by resource's index; 0: nothing
 }
 
 // depth is 0 for the root.
@@ -75,7 +72,7 @@ type amount struct {
 	value    int64
 }
 
-// need is so much of a resource that a queue of the tree limits or guarantees.
+// need is so much of a resource that a queue of the tree limits.
 type need struct {
 	index int
 	value int64
@@ -87,7 +84,6 @@ func newQueueTree(limits []wire.QueueLimit) (*queueTree, error) {
 	tree := &queueTree{byPath: make(map[string]*queue, len(limits)+1), index: map[string]int{}, named: map[string]struct{}{}}
 	for _, limit := range limits {
 		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Max))
-		tree.names = slices.AppendSeq(tree.names, maps.Keys(limit.Guaranteed))
 	}
 	slices.Sort(tree.names)
 	tree.names = slices.Compact(tree.names)
@@ -115,7 +111,7 @@ func (t *queueTree) enter(limit wire.QueueLimit) error {
 	if t.byPath[limit.Path] != nil {
 		return fmt.Errorf("queue %s comes twice", limit.Path)
 	}
-	q := &queue{path: limit.Path, number: len(t.queues), leaf: true, namespaces: limit.Namespaces, max: make([]int64, len(t.names)), guaranteed: make([]int64, len(t.names))}
+	q := &queue{path: limit.Path, number: len(t.queues), leaf: true, namespaces: limit.Namespaces, max: make([]int64, len(t.names))}
 	q.line = []*queue{q}
 	if limit.Path != rootQueue {
 		above := t.byPath[limit.Path[:max(strings.LastIndexByte(limit.Path, '.'), 0)]]
@@ -130,8 +126,6 @@ func (t *queueTree) enter(limit wire.QueueLimit) error {
 		if most, limited := limit.Max[name]; limited {
 			q.max[i] = most
 		}
-		q.guaranteed[i] = limit.Guaranteed[name]
-		t.guarantees = t.guarantees || q.guaranteed[i] > 0
 	}
 	if q.depth() == 1 && q.path != defaultQueue && q.path != unplacedQueue {
 		t.named[strings.TrimPrefix(q.path, rootQueue+".")] = struct{}{}

@@ -41,31 +41,25 @@ func (d *demand) like(other *demand) bool {
 // demand never changes, so that a cycle may read that without the gate's lock.
 type member struct {
 	demand
-	label   string // the queue that it names now; asked is the one when it was placed
-	bound   bool   // the informer shows it on a node
-	placed  bool   // on a node, if only in the scheduler's memory
-	leaving bool   // being deleted
+	label  string // the queue that it names now; asked is the one when it was placed
+	bound  bool   // the informer shows it on a node
+	placed bool   // on a node, if only in the scheduler's memory
 }
-
-// stays reports whether a pod is on a node and not being deleted.
-func (m *member) stays() bool { return m.placed && !m.leaving }
 
 // queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
 // pod counts once however often it is told of. Not safe for concurrent use.
 type queueUsage struct {
 	tree    *queueTree
 	used    [][]int64           // by queue's number and resource's index
-	staying [][]int64           // the same of pods that are placed and not being deleted
 	byRank  []map[int32][]int64 // the same of placed pods, by priority too: what victims may free
 	members map[types.UID]*member
 }
 
 // newQueueUsage is that of queues without pods.
 func newQueueUsage(tree *queueTree) *queueUsage {
-	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), staying: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: map[types.UID]*member{}}
+	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: map[types.UID]*member{}}
 	for i := range tree.queues {
 		u.used[i] = make([]int64, len(tree.names))
-		u.staying[i] = make([]int64, len(tree.names))
 		u.byRank[i] = map[int32][]int64{}
 	}
 	return u
@@ -90,7 +84,7 @@ func (u *queueUsage) update(uid types.UID, m member) *queue {
 	if before != nil && before.placed && m.placed {
 		m.asked = before.asked
 	}
-	if before != nil && m.placed == before.placed && m.leaving == before.leaving && m.like(&before.demand) {
+	if before != nil && m.placed == before.placed && m.like(&before.demand) {
 		before.bound, before.label = m.bound, m.label
 		return nil
 	}
@@ -138,11 +132,6 @@ func (u *queueUsage) add(m *member, sign int64) {
 	for _, q := range m.leaf.line {
 		for _, n := range m.needs {
 			u.used[q.number][n.index] += sign * n.value
-		}
-		if m.stays() {
-			for _, n := range m.needs {
-				u.staying[q.number][n.index] += sign * n.value
-			}
 		}
 		if !m.placed {
 			continue

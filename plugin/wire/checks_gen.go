@@ -405,7 +405,8 @@ func (m *ControlState) problem() string {
 		}),
 		inside("limits", m.Limits),
 		each("queues", m.Queues),
-		inside("rules", m.Rules),
+		oneOf("groupPreemptors", m.GroupPreemptors, "hold", "upstream"),
+		inside("unplanned", m.Unplanned),
 		each("settled", m.Settled),
 		each("enforcing", m.Enforcing),
 		within("pods", m.Pods, 0, math.MaxInt64),
@@ -444,13 +445,6 @@ func (m *QueueLimit) problem() string {
 	)
 }
 
-func (m *Rules) problem() string {
-	return cmp.Or(
-		oneOf("whenUnplanned", m.WhenUnplanned, "fallback", "hold"),
-		oneOf("groupPreemptors", m.GroupPreemptors, "hold", "upstream"),
-	)
-}
-
 func (m *SettledQuota) problem() string {
 	return cmp.Or(
 		present("path", m.Path != ""),
@@ -461,6 +455,13 @@ func (m *SettledQuota) problem() string {
 		within("delayMicroseconds", m.DelayMicroseconds, 0, math.MaxInt64),
 		present("mode", m.Mode != ""),
 		oneOf("mode", m.Mode, "enforce", "observe", "off"),
+	)
+}
+
+func (m *Unplanned) problem() string {
+	return cmp.Or(
+		oneOf("default", m.Default, "fallback", "hold"),
+		oneOf("system", m.System, "fallback", "hold"),
 	)
 }
 

@@ -138,13 +138,13 @@ func TestWhatGoWouldReadOtherwiseThanPythonIsRefused(t *testing.T) {
 
 // mayBeNull are the fields that may be null in the schemas, which means that there is none, and the raw pod.
 var mayBeNull = map[string]bool{
-	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true, "minimumPriority": true,
+	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
-	"rollback": true, "rules": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
+	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
 	"order.group": true, "decision.group": true, "groupPlan": true, "storeBy": true, "void": true,
 }
 
-// A list of protected namespaces that is null must not be read as a list that protects none.
+// A list of what protects pods that is null must not be read as a list that names nothing.
 func TestNullIsRefusedWhereverTheContractHasNone(t *testing.T) {
 	tried := map[string]bool{}
 	for name, golden := range read(t, "*.json") {
@@ -172,7 +172,7 @@ func TestNullIsRefusedWhereverTheContractHasNone(t *testing.T) {
 		})
 	}
 	for _, field := range []string{
-		"neverEvictNamespaces", "protectedNamespaces", "hardBudgetNamespaces", "whenUnplanned", "namespaceModes",
+		"protecting", "restricting", "hardBudgetNamespaces", "groupPreemptors", "namespaceModes",
 		"queues", "max", "guaranteed", "namespaces", "exemptNamespaces", "mode",
 	} {
 		if !tried[field] {

@@ -20,13 +20,13 @@ const (
 	ModeOff     = "off"
 )
 
-// Values of Rules.WhenUnplanned.
+// Values of Unplanned.Default.
 const (
 	WhenUnplannedFallback = "fallback"
 	WhenUnplannedHold     = "hold"
 )
 
-// Values of Rules.GroupPreemptors.
+// Values of ControlState.GroupPreemptors.
 const (
 	GroupPreemptorsHold     = "hold"
 	GroupPreemptorsUpstream = "upstream"
@@ -640,28 +640,30 @@ type Spared struct {
 // Each of them takes the more restrictive of this and its own argument, per namespace. Revision
 // rises with every change and never falls, though it may leap; the subject holds the last one.
 // Queues is the whole tree, parents before children, in the order of the file; QueuesRevision is
-// empty where there is no queue configuration, and so no gate. Without Rules it is not known what the
-// policy says of victims: the writer is of a version that does not tell. ExemptNamespaces:
+// empty where there is no queue configuration, and so no gate. ExemptNamespaces:
 // whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
-// holds. Settled is the planner's own memory: a planner that begins to lead starts no timer for a queue
-// whose terms are as they are there. Enforcing, its own memory as well: the processes that had not ended.
-// Pods: about how many there are, bound to a node, for limits that are
-// a share of them; 0 where that is not known. Without Unplanned it is not known what restricts preemption.
+// holds. HardBudgetNamespaces: where PodDisruptionBudgets are never violated; `"*"` means everywhere.
+// GroupPreemptors: whether anything is evicted for pods of a gang. Without Unplanned it is not known
+// what restricts preemption. Settled is the planner's own memory: a planner that begins to lead starts no
+// timer for a queue whose terms are as they are there. Enforcing, its own memory as well: the processes
+// that had not ended. Pods: about how many there are, bound to a node, for limits that are a share of
+// them; 0 where that is not known.
 type ControlState struct {
-	Revision         int64             `json:"revision"`
-	Mode             string            `json:"mode"`
-	ClusterUID       string            `json:"clusterUid"`
-	PolicyRevision   string            `json:"policyRevision,omitempty"`
-	NamespaceModes   map[string]string `json:"namespaceModes,omitempty"`
-	Limits           *Limits           `json:"limits,omitempty"`
-	QueuesRevision   string            `json:"queuesRevision,omitempty"`
-	Queues           []QueueLimit      `json:"queues,omitempty"`
-	Rules            *Rules            `json:"rules,omitempty"`
-	Unplanned        *Unplanned        `json:"unplanned,omitempty"`
-	ExemptNamespaces []string          `json:"exemptNamespaces,omitempty"`
-	Settled          []SettledQuota    `json:"settled,omitempty"`
-	Enforcing        []EnforcedQuota   `json:"enforcing,omitempty"`
-	Pods             int64             `json:"pods,omitempty"`
+	Revision             int64             `json:"revision"`
+	Mode                 string            `json:"mode"`
+	ClusterUID           string            `json:"clusterUid"`
+	PolicyRevision       string            `json:"policyRevision,omitempty"`
+	NamespaceModes       map[string]string `json:"namespaceModes,omitempty"`
+	Limits               *Limits           `json:"limits,omitempty"`
+	QueuesRevision       string            `json:"queuesRevision,omitempty"`
+	Queues               []QueueLimit      `json:"queues,omitempty"`
+	HardBudgetNamespaces []string          `json:"hardBudgetNamespaces,omitempty"`
+	GroupPreemptors      string            `json:"groupPreemptors,omitempty"`
+	Unplanned            *Unplanned        `json:"unplanned,omitempty"`
+	ExemptNamespaces     []string          `json:"exemptNamespaces,omitempty"`
+	Settled              []SettledQuota    `json:"settled,omitempty"`
+	Enforcing            []EnforcedQuota   `json:"enforcing,omitempty"`
+	Pods                 int64             `json:"pods,omitempty"`
 }
 
 // EnforcedQuota: A queue whose process had not ended, with the maximum that it began with.
@@ -694,22 +696,6 @@ type QueueLimit struct {
 	Guaranteed map[string]int64 `json:"guaranteed,omitempty"`
 }
 
-// Rules: What the policy says of victims, so that it also holds for preemption without a plan.
-//
-// Pods of ProtectedNamespaces and of at least MinimumPriority are never victims, nor are those
-// annotated `makeway.dev/never-evict: "true"` in NeverEvictNamespaces. PodDisruptionBudgets are never
-// violated in HardBudgetNamespaces. In the last two `"*"` means every namespace. WhenUnplanned says
-// what a scheduler does where it gets no plan: `fallback` leaves the pod to its fallback under these rules,
-// `hold` evicts nothing. GroupPreemptors says the same of pods of a gang, which have no plan.
-type Rules struct {
-	ProtectedNamespaces  []string `json:"protectedNamespaces,omitempty"`
-	MinimumPriority      *int32   `json:"minimumPriority,omitempty"`
-	NeverEvictNamespaces []string `json:"neverEvictNamespaces,omitempty"`
-	HardBudgetNamespaces []string `json:"hardBudgetNamespaces,omitempty"`
-	WhenUnplanned        string   `json:"whenUnplanned,omitempty"`
-	GroupPreemptors      string   `json:"groupPreemptors,omitempty"`
-}
-
 // SettledQuota: A queue whose quota has nothing left to enforce: no timer and no process runs for it on these terms.
 //
 // Max by resource as in `QueueLimit`; the delay in microseconds.
@@ -724,10 +710,13 @@ type SettledQuota struct {
 //
 // By the names that the policy has for it. Protecting: hard budgets, and rules by which pods are never
 // victims. Restricting: queues, limits, PriorityClasses that tolerate preemption. Where both are empty
-// kube-scheduler's own preemption, which knows no policy, acts as it is.
+// kube-scheduler's own preemption, which knows no policy, acts as it is. Where Protecting is empty it does
+// so for pods too of which Default, or System from priority 2000000000 on, says `fallback`.
 type Unplanned struct {
 	Protecting  []string `json:"protecting,omitempty"`
 	Restricting []string `json:"restricting,omitempty"`
+	Default     string   `json:"default,omitempty"`
+	System      string   `json:"system,omitempty"`
 }
 
 // ComponentStatus: One running component.

@@ -23,7 +23,7 @@ import nats.js.errors
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.envelope import Envelope
-from makeway.bus.messages import ControlState, EvictionOrder, Fence, Outcome, Preemptor, Rules, Victim
+from makeway.bus.messages import ControlState, EvictionOrder, Fence, Outcome, Preemptor, Unplanned, Victim
 from makeway.bus.signatures import kind_of
 from makeway.bus.signing import SigningKey, SigningKind
 from makeway.bus.subjects import Subjects, inbox
@@ -189,7 +189,7 @@ class Forger:
         believable: tuple[dict[str, Any], ...] = (
             {},
             {"revision": now + 600_000},
-            {"mode": "enforce", "rules": Rules()},
+            {"mode": "enforce", "unplanned": Unplanned()},
         )
         return msgspec.structs.replace(
             state, **self._chance.choice(wrong + believable if self._keys else wrong)

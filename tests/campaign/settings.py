@@ -38,7 +38,6 @@ def policy() -> dict[str, Any]:
             "namespaces": [SYSTEM],
             "beyond_own_namespace": [SYSTEM],
         },
-        "whenUnplanned": "hold",
         "crossNode": {"mostVictims": VICTIMS_APART},
         # A cluster this small takes more than its part of all pods in ten minutes.
         "limits": {"victimsPercentPerTenMinutes": 100, "victimsPerMinute": VICTIMS_PER_MINUTE},

@@ -34,6 +34,9 @@ def policy_text(**fields: Any) -> str:
 
 NO_POLICY = policy_text()
 
+HOLDING = {"namespaces": ["nowhere"]}
+"""Protection of no pod that there is, with which nothing is evicted without a plan."""
+
 
 async def put(cluster: RunningCluster, data: Mapping[str, str], name: str = CONFIGMAP) -> None:
     """Write a ConfigMap as a person would."""

@@ -11,7 +11,7 @@ from typing import Any
 from integration.arming import Failpoints
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import policy
+from integration.configuring import HOLDING, policy
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.pod_groups import form
@@ -76,7 +76,7 @@ async def faulty_space(
 ) -> AsyncIterator[Space]:
     """Give a space in which gangs wait without a plan; the checker judges it, and the cluster is healed."""
     failpoints = Failpoints(cluster)
-    async with policy(cluster, whenUnplanned="hold"), open_space(cluster) as opened:
+    async with policy(cluster, protection=HOLDING), open_space(cluster) as opened:
         try:
             await set_stage(opened)
             yield opened

@@ -181,3 +181,15 @@ def assert_bound_once(space: Space, *names: str) -> None:
             unanswered.add(event.name)
     wrong = {n: accepted[n] for n in names if accepted[n] != 1 and not (accepted[n] == 0 and n in unanswered)}
     assert not wrong, f"how often these were bound: {wrong}"
+
+
+async def until_told(space: Space, text: str) -> None:
+    """Wait until a condition of the pod urgent says why it waits."""
+
+    async def told() -> bool:
+        pod = await space.pod("urgent")
+        if any(text in (one.message or "") for one in (pod.status.conditions if pod else None) or ()):
+            return True
+        raise NotYet("it is not told")
+
+    await until("the pod is told that it waits", told)

@@ -351,10 +351,9 @@ class TestScheduler:
 
         assert [c.reason for c in (await scheduler.pod("b")).status.conditions or ()] == ["Unschedulable"]
 
-    async def test_it_deletes_no_pod_without_uid_mark_and_grace_period(self, scheduler: StolenToken) -> None:
+    async def test_it_deletes_no_pod_without_mark_and_grace_period(self, scheduler: StolenToken) -> None:
         await scheduler.cannot_delete("a", "DisruptionTarget")
         await scheduler.mark("a")
-        await scheduler.cannot_delete("a", "names the pod's UID", uid=False)
         await scheduler.cannot_delete("a", "own grace period", grace=0)
 
     async def test_pods_of_protected_namespaces_are_not_deleted(

@@ -79,7 +79,7 @@ async def test_it_preempts_with_the_rights_it_grants_and_uses_all_of_them(instal
             order = await until_ended(bus, second.metadata.uid)
         assert [victim.name for victim in order.victims] == ["first"]
 
-        # Without a planner the fallback acts, which deletes by itself.
+        # Without a planner DefaultPreemption acts, which deletes by itself.
         for planner, _ in installed.planners:
             planner.pause()
         await space.create(ours("third", "high", 2))

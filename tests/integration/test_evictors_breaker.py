@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.commanding import command
-from integration.configuring import NAMESPACE, policy
-from integration.preempting import run_victims, sized
+from integration.configuring import HOLDING, NAMESPACE, policy
+from integration.preempting import run_victims, sized, until_told
 from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.test_outages import makes_room_again
-from integration.test_without_a_plan import until_told
 from integration.waiting import NotYet, until
 from makeway.cli.mode.breaker import app
 from makeway.core.policy.breaker import CONFIGMAP, Trip, data_of
@@ -94,10 +93,10 @@ async def test_where_it_is_open_for_a_namespace_nothing_is_evicted_for_it_and_ma
             await makes_room_again(cluster, seconds=10)
 
 
-async def test_where_the_policy_says_hold_no_pod_is_evicted_while_it_is_open(
+async def test_where_the_policy_protects_pods_no_pod_is_evicted_while_it_is_open(
     cluster: RunningCluster,
 ) -> None:
-    async with open_space(cluster) as space, policy(cluster, whenUnplanned="hold"):
+    async with open_space(cluster) as space, policy(cluster, protection=HOLDING):
         await full_node(space)
 
         async with breaker_open(cluster):

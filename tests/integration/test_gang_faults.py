@@ -1,7 +1,7 @@
 """Gangs on the real control plane while something happens to them, or to one of makeway's parts.
 
-Without a plan a group waits there (`whenUnplanned: hold`), so that all that is evicted is makeway's doing. At
-the end of each test the checker judges what was done, with its rules for groups.
+Without a plan a group waits there (the policy protects pods), so that all that is evicted is makeway's doing.
+At the end of each test the checker judges what was done, with its rules for groups.
 """
 
 from __future__ import annotations

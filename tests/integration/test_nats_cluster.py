@@ -12,7 +12,7 @@ import nats.js.errors
 
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import policy
+from integration.configuring import HOLDING, policy
 from integration.invariants import assert_invariants
 from integration.preempting import (
     EVICTOR_USER,
@@ -134,7 +134,7 @@ async def test_each_of_three_servers_is_killed_under_load_and_no_order_is_lost_o
     cluster = three_servers_cluster
     await until_whole(cluster)
     # Whom a plan does not help waits for one: nobody preempts but makeway.
-    async with policy(cluster, whenUnplanned="hold"), open_space(cluster) as space:
+    async with policy(cluster, protection=HOLDING), open_space(cluster) as space:
         await full_nodes(space)
         load = Load(space)
         async with load.coming():

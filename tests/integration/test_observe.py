@@ -17,7 +17,7 @@ from makeway.core.k8s.objects import Pod
 
 @pytest_asyncio.fixture
 async def observed(cluster: RunningCluster, space: Space) -> AsyncIterator[Space]:
-    """A space of the shared cluster, where MakeWayFallback follows MakeWay, in mode observe."""
+    """A space of the shared cluster, where DefaultPreemption follows MakeWay, in mode observe."""
     async with policy(cluster, mode="observe"):
         yield space
 

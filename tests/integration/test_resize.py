@@ -34,7 +34,7 @@ def deferred(container: str) -> dict[str, Any]:
     }
 
 
-async def test_room_for_a_resize_is_made_by_the_fallback_within_the_policy_and_by_no_order(
+async def test_room_for_a_resize_is_made_by_default_preemption_and_by_no_order(
     gang_planning_cluster: RunningCluster,
 ) -> None:
     async with open_space(gang_planning_cluster) as space:

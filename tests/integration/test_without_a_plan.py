@@ -1,8 +1,8 @@
-"""Where there is no plan, the scheduler's own preemption acts, and spares whom the policy protects."""
+"""Without a plan kube-scheduler's own preemption acts where nothing restricts preemption, else nothing."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -11,13 +11,10 @@ import pytest
 from integration.builders import PodBuilder, make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy, policy_text, put
-from integration.preempting import run_victims, settle, sized
+from integration.preempting import run_victims, settle, sized, until_told
 from integration.space import Space
-from integration.waiting import NotYet, until
+from makeway.core.policy.toleration import TOLERATION_SECONDS
 from makeway.dev.options import PLANNER
-
-STORED_POLL_SECONDS = 2.0
-"""Between two reads of the policy by the scheduler."""
 
 PROTECTION = {"neverEvictNamespaces": ["*"]}
 
@@ -41,7 +38,6 @@ async def changed_meanwhile(cluster: RunningCluster) -> AsyncIterator[None]:
     """No planner when the policy begins to protect."""
     async with cluster.without(PLANNER):
         await put(cluster, {"policy.yaml": policy_text(protection=PROTECTION)})
-        await asyncio.sleep(2 * STORED_POLL_SECONDS)
         yield
 
 
@@ -51,7 +47,6 @@ async def restarted_on_a_bad_policy(cluster: RunningCluster) -> AsyncIterator[No
     await put(cluster, {"policy.yaml": policy_text(protections={"namespaces": []})})
     await cluster.stop(PLANNER)
     cluster.process(PLANNER).start()
-    await asyncio.sleep(2 * STORED_POLL_SECONDS)
     try:
         yield
     finally:
@@ -70,19 +65,77 @@ async def kept_and_loose(space: Space) -> None:
 
 
 @pytest.mark.parametrize("away", [stopped, frozen])
-async def test_without_a_planner_no_protected_pod_is_evicted_and_another_is(
+async def test_without_a_planner_pods_preempt_as_kube_scheduler_does_where_nothing_restricts(
     cluster: RunningCluster,
     space: Space,
     away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
 ) -> None:
     await kept_and_loose(space)
 
-    async with policy(cluster, protection=PROTECTION), away(cluster):
-        await space.create(sized("urgent", "high", 500))
+    async with policy(cluster), away(cluster):
+        (urgent,) = await space.create(sized("urgent", "high", 500))
 
-        assert await space.until_bound("urgent") == "n2"
+        assert await space.until_bound("urgent") == "n1"
+
+    assert await space.bus.orders(urgent.metadata.uid) == []
+
+
+@pytest.mark.parametrize("away", [stopped, frozen])
+async def test_without_a_planner_no_pod_is_evicted_where_the_policy_protects_some(
+    cluster: RunningCluster,
+    space: Space,
+    away: Callable[[RunningCluster], AbstractAsyncContextManager[None]],
+) -> None:
+    await kept_and_loose(space)
+
+    async with policy(cluster, protection=PROTECTION):
+        async with away(cluster):
+            await space.create(sized("urgent", "high", 500))
+            await until_told(space, "pods are protected by protection.neverEvictNamespaces")
+            await settle()
+            assert {"kept", "loose"} <= (await space.pods()).keys()
+
+        assert await space.until_bound("urgent", seconds=45) == "n2"
 
     assert (await space.pod("kept")) is not None
+
+
+async def test_a_limit_holds_a_pod_without_a_plan_and_lets_one_of_a_system_priority_go(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await kept_and_loose(space)
+
+    async with policy(cluster, limits={"victimsPerMinute": 100}), cluster.without(PLANNER):
+        await space.create(sized("urgent", "high", 500))
+        await until_told(space, "restricted by limits, and whenUnplanned.default of the policy is hold")
+        await settle()
+        assert {"kept", "loose"} <= (await space.pods()).keys()
+
+        await space.create(sized("vital", "system-node-critical", 500))
+        assert await space.until_bound("vital") == "n1"
+
+
+async def test_a_class_that_tolerates_preemption_holds_pods_without_a_plan_before_a_planner_tells(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await kept_and_loose(space)
+    name = f"steady-{space.namespace}"
+    steady = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "annotations": {TOLERATION_SECONDS: "-1"}},
+        "value": 1,
+    }
+
+    async with policy(cluster), cluster.without(PLANNER):
+        await cluster.kubectl("create", "-f", "-", stdin=json.dumps(steady))
+        try:
+            await space.create(sized("urgent", "high", 500))
+            await until_told(space, f"restricted by PriorityClass {name}")
+            await settle()
+            assert {"kept", "loose"} <= (await space.pods()).keys()
+        finally:
+            await cluster.kubectl("delete", "priorityclass", name)
 
 
 @pytest.mark.parametrize("away", [changed_meanwhile, restarted_on_a_bad_policy])
@@ -110,34 +163,6 @@ async def test_kube_scheduler_alone_evicts_the_pod_that_the_policy_protects(plai
     await plain_space.create(sized("urgent", "high", 500))
 
     assert await plain_space.until_bound("urgent") == "n1"
-
-
-async def test_where_the_policy_says_hold_a_pod_waits_for_a_plan(
-    cluster: RunningCluster, space: Space
-) -> None:
-    await kept_and_loose(space)
-
-    async with policy(cluster, protection=PROTECTION, whenUnplanned="hold"):
-        async with cluster.without(PLANNER):
-            await space.create(sized("urgent", "high", 500))
-
-            await until_told(space, "whenUnplanned is hold")
-            await settle()
-            assert {"kept", "loose"} <= (await space.pods()).keys()
-
-        assert await space.until_bound("urgent", seconds=45) == "n2"
-
-
-async def until_told(space: Space, text: str) -> None:
-    """Wait until a condition of the pod urgent says why it waits."""
-
-    async def told() -> bool:
-        pod = await space.pod("urgent")
-        if any(text in (one.message or "") for one in (pod.status.conditions if pod else None) or ()):
-            return True
-        raise NotYet("it is not told")
-
-    await until("the pod is told that it waits", told)
 
 
 def with_much_environment(pod: PodBuilder) -> PodBuilder:

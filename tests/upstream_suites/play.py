@@ -36,7 +36,7 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a process. `attempts`: calls of MakeWay and MakeWayFallback by how they ended."""
+    """What came of a process. `attempts`: calls of MakeWay by how they ended."""
 
     cases: tuple[Case, ...]
     attempts: str

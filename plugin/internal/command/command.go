@@ -20,7 +20,7 @@ import (
 	"makeway.dev/makeway/plugin/preempt"
 )
 
-// New makes the command, with MakeWay, MakeWayFallback, NominatedSort, and further plugins where they are given.
+// New makes the command, with MakeWay, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
 	var built preempt.ProfileArgs // known once the flags are
 	makeWay := func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -28,7 +28,6 @@ func New(further ...app.Option) *cobra.Command {
 	}
 	ours := []app.Option{
 		app.WithPlugin(preempt.Name, makeWay),
-		app.WithPlugin(preempt.FallbackName, preempt.NewFallback),
 		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
 	}
 	plugins := append(ours, further...)

@@ -77,7 +77,7 @@ func shadow(ctx context.Context, opts *options.Options, built preempt.ProfileArg
 // preemptsNothing refuses the plugin itself: it would hold pods and write orders.
 func preemptsNothing(plugins *kubeschedulerconfig.Plugins) error {
 	for _, plugin := range plugins.PostFilter.Enabled {
-		if plugin.Name == preempt.Name || plugin.Name == preempt.FallbackName {
+		if plugin.Name == preempt.Name {
 			return fmt.Errorf("plugin %s: a shadow preempts nothing itself: enable it in no extension point; its pluginConfig is read", plugin.Name)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 )
 
 // GroupPlugin is empty: this version asks no plugin to make room for a group as one.
@@ -16,14 +15,6 @@ type GroupPlugin struct{}
 
 // NewGroupPlugin returns nothing, as there is nothing to be asked.
 func NewGroupPlugin(fwk.Handle, PreemptForGroup) GroupPlugin { return GroupPlugin{} }
-
-// GroupFallback is empty too.
-type GroupFallback struct{}
-
-// NewGroupFallback returns nothing, as there is nothing to be asked.
-func NewGroupFallback(fwk.Handle, *defaultpreemption.DefaultPreemption, func(Group) *fwk.Status) GroupFallback {
-	return GroupFallback{}
-}
 
 // GroupName is empty: members of a group make room one by one in this version.
 func GroupName(*v1.Pod) string { return "" }

@@ -17,7 +17,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 )
 
 var _ fwk.PodGroupPostFilterPlugin = &struct {
@@ -48,32 +47,6 @@ func (p GroupPlugin) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupC
 		result.NominatingInfos[member] = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
 	}
 	return result, status
-}
-
-var _ fwk.PodGroupPostFilterPlugin = &struct {
-	GroupFallback
-	fwk.Plugin
-}{}
-
-// GroupFallback is what a plugin embeds to make room for pod groups as DefaultPreemption does, where mayPreempt says nothing.
-type GroupFallback struct {
-	handle     fwk.Handle
-	upstream   *defaultpreemption.DefaultPreemption
-	mayPreempt func(Group) *fwk.Status
-}
-
-// NewGroupFallback has kube-scheduler's own preemption make room for a group.
-func NewGroupFallback(handle fwk.Handle, upstream *defaultpreemption.DefaultPreemption, mayPreempt func(Group) *fwk.Status) GroupFallback {
-	return GroupFallback{handle, upstream, mayPreempt}
-}
-
-// PodGroupPostFilter implements fwk.PodGroupPostFilterPlugin.
-func (f GroupFallback) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, info fwk.PodGroupInfo, place fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
-	cycle := groupCycle{handle: f.handle, state: state, info: info, place: place}
-	if status := f.mayPreempt(cycle.Group()); status != nil {
-		return nil, status
-	}
-	return f.upstream.PodGroupPostFilter(ctx, state, info, place)
 }
 
 // groupCycle is a cycle of kube-scheduler's.

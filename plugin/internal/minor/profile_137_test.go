@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// The profile of docs/scheduler.md, with stand-ins for makeway's plugins. kube-scheduler puts at podGroupPostFilter what multiPoint
+// The profile of docs/scheduler.md, with a stand-in for MakeWay. kube-scheduler puts at podGroupPostFilter what multiPoint
 // enables, its own DynamicResources first.
 const groupProfile = `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -29,10 +29,10 @@ kind: KubeSchedulerConfiguration
 profiles:
   - plugins:
       multiPoint:
-        enabled: [{ name: MakeWay }, { name: MakeWayFallback }]
+        enabled: [{ name: MakeWay }, { name: DefaultPreemption }]
         disabled: [{ name: DefaultPreemption }]
       postFilter:
-        enabled: [{ name: DynamicResources }, { name: MakeWay }, { name: MakeWayFallback }]
+        enabled: [{ name: DynamicResources }, { name: MakeWay }, { name: DefaultPreemption }]
 `
 
 // standIn is a plugin of a name that makes room for pods and groups.
@@ -47,7 +47,7 @@ func (standIn) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToSt
 	return nil, nil
 }
 
-func TestTheDocumentedProfileAsksMakeWayForGroupsBeforeItsFallback(t *testing.T) {
+func TestTheDocumentedProfileAsksMakeWayForGroupsBeforeDefaultPreemption(t *testing.T) {
 	metrics.Register()
 	decoded, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(groupProfile), nil, &config.KubeSchedulerConfiguration{})
 	if err != nil {
@@ -57,8 +57,8 @@ func TestTheDocumentedProfileAsksMakeWayForGroupsBeforeItsFallback(t *testing.T)
 	client := fake.NewClientset()
 	profile := decoded.(*config.KubeSchedulerConfiguration).Profiles[0]
 	registry := plugins.NewInTreeRegistry()
-	for _, name := range []string{"MakeWay", "MakeWayFallback"} {
-		registry[name] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return standIn{name: name}, nil }
+	registry["MakeWay"] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		return standIn{name: "MakeWay"}, nil
 	}
 	f, err := frameworkruntime.NewFramework(ctx, registry, &profile,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
@@ -71,7 +71,7 @@ func TestTheDocumentedProfileAsksMakeWayForGroupsBeforeItsFallback(t *testing.T)
 	for _, plugin := range f.PodGroupPostFilterPlugins() {
 		names = append(names, plugin.Name())
 	}
-	if want := []string{"DynamicResources", "MakeWay", "MakeWayFallback"}; !slices.Equal(names, want) {
+	if want := []string{"DynamicResources", "MakeWay", "DefaultPreemption"}; !slices.Equal(names, want) {
 		t.Errorf("got %v for pod groups, want %v", names, want)
 	}
 }

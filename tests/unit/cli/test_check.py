@@ -52,18 +52,26 @@ def profile(multi: list[str], post: list[str], off: list[str] | None = None) -> 
     return {"profiles": [{"schedulerName": "s", "plugins": plugins}]}
 
 
-_BOTH = ["MakeWay", "MakeWayFallback"]
+_BOTH = ["MakeWay", "DefaultPreemption"]
 
 
 @pytest.mark.parametrize(
     ("multi", "post", "off", "state", "said"),
     [
-        (_BOTH, ["DynamicResources", *_BOTH], ["DefaultPreemption"], "ok", "→ MakeWayFallback; without"),
-        (_BOTH, ["DynamicResources", *_BOTH], [], "warning", "evicts pods that the policy protects"),
-        (["MakeWay"], ["DynamicResources", *_BOTH], ["DefaultPreemption"], "wrong", "in one place alone"),
-        (_BOTH, ["MakeWayFallback", "MakeWay"], ["DefaultPreemption"], "wrong", "stands before"),
-        (["MakeWay"], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "warning", "protects"),
-        (["MakeWay"], ["DynamicResources", "MakeWay"], [], "warning", "protects"),
+        (_BOTH, ["DynamicResources", *_BOTH], ["DefaultPreemption"], "ok", "where nothing restricts"),
+        (_BOTH, ["DynamicResources", "MakeWay"], ["DefaultPreemption"], "ok", "where nothing restricts"),
+        (_BOTH[::-1], ["DynamicResources", *_BOTH], ["DefaultPreemption"], "warning", "for pod groups"),
+        (
+            _BOTH,
+            ["DynamicResources", *_BOTH],
+            [],
+            "warning",
+            "before MakeWay where room is made for pod groups",
+        ),
+        (["MakeWay"], ["DynamicResources", *_BOTH], ["DefaultPreemption"], "wrong", "in postFilter alone"),
+        (_BOTH, ["DefaultPreemption", "MakeWay"], ["DefaultPreemption"], "wrong", "stands before"),
+        (["MakeWay"], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "warning", "for pod groups"),
+        (["MakeWay"], ["DynamicResources", "MakeWay"], [], "warning", "for pod groups"),
         (["MakeWay"], ["DynamicResources", "MakeWay"], ["DefaultPreemption"], "ok", "nothing is evicted"),
         (["MakeWay"], [], [], "wrong", "after DefaultPreemption"),
         (["MakeWay"], ["DynamicResources", "DefaultPreemption", "MakeWay"], [], "wrong", "stands before"),

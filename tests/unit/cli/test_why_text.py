@@ -163,7 +163,9 @@ def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
 
 
 def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
-    message = "0/2 nodes are available. makeway: no plan: no planner answers; whenUnplanned is hold"
+    message = (
+        "0/2 nodes are available. makeway: no plan: no planner answers; nothing is evicted without a plan"
+    )
     pod = Pod(
         metadata=Metadata(name="checkout"),
         spec=PodSpec(),
@@ -177,7 +179,7 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
 
     text = "\n".join(waiting(found, story=None, last=None, unplanned=unplanned(pod)))
 
-    assert "its scheduler had no plan: no planner answers; whenUnplanned is hold" in text
+    assert "its scheduler had no plan: no planner answers; nothing is evicted without a plan" in text
     assert "has not asked yet" not in text
 
 
@@ -237,9 +239,9 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
 ) -> None:
     found = Pending(answer=answer, unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, unplanned="no plan: whenUnplanned is hold"))
+    text = "\n".join(waiting(found, story=None, last=None, unplanned="no plan: nothing is evicted"))
 
-    assert "its scheduler had no plan: whenUnplanned is hold" in text
+    assert "its scheduler had no plan: nothing is evicted" in text
     assert (place or "nothing that may go") in text
 
 

@@ -25,20 +25,20 @@ def post_filters(options: ClusterOptions) -> list[str]:
     return [plugin["name"] for plugin in profile["plugins"]["postFilter"]["enabled"]]
 
 
-def test_makeway_acts_after_idle_claims_are_freed_and_before_the_fallback() -> None:
-    assert post_filters(ClusterOptions()) == ["DynamicResources", "MakeWay", "MakeWayFallback"]
+def test_makeway_acts_after_idle_claims_are_freed_and_before_default_preemption() -> None:
+    assert post_filters(ClusterOptions()) == ["DynamicResources", "MakeWay", "DefaultPreemption"]
 
 
 @pytest.mark.parametrize("fallback", [True, False])
-def test_default_preemption_which_knows_no_policy_is_off_everywhere(fallback: bool) -> None:
+def test_default_preemption_comes_after_makeway_at_every_point_or_not_at_all(fallback: bool) -> None:
     options = ClusterOptions(fallback=fallback)
     profile = scheduler.configuration(options, Path("kubeconfig"), "nats://localhost")["profiles"][0]
     everywhere = profile["plugins"]["multiPoint"]
 
-    assert "DefaultPreemption" not in post_filters(options)
+    after = ["DefaultPreemption"] if fallback else []
     assert everywhere["disabled"] == [{"name": "DefaultPreemption"}]
-    assert ({"name": "MakeWayFallback"} in everywhere["enabled"]) is fallback
-    assert ("MakeWayFallback" in post_filters(options)) is fallback
+    assert [one["name"] for one in everywhere["enabled"]] == ["MakeWay", *after]
+    assert post_filters(options) == ["DynamicResources", "MakeWay", *after]
 
 
 @pytest.mark.parametrize("nominated_sort", [True, False])
@@ -86,7 +86,7 @@ def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> 
 
     assert names["multiPoint"] == [
         "MakeWay",
-        "MakeWayFallback",
+        "DefaultPreemption",
         "TestAloof",
         "TestPermit",
         "TestPreBind",

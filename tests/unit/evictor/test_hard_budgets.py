@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from makeway.bus.messages import ControlState, Rules
+from makeway.bus.messages import ControlState
 from makeway.core.policy.document import Policy
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error
@@ -67,8 +67,8 @@ async def test_where_another_namespace_is_hard_victims_are_deleted_as_ever() -> 
 
 async def test_what_the_planner_says_of_hard_budgets_holds_beside_the_evictors_own_policy() -> None:
     world = World(*running("a"))
-    rules = Rules(hard_budget_namespaces=("default",))
-    world.mode_guard.put_control(ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, rules=rules))
+    told = ControlState(revision=1, mode="enforce", cluster_uid=CLUSTER, hard_budget_namespaces=("default",))
+    world.mode_guard.put_control(told)
 
     await world.carry_out(make_order("a"))
 

@@ -14,10 +14,17 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, SettledQuota, Unplanned
+from makeway.bus.messages import ControlState, Limits, QueueLimit, SettledQuota, Unplanned
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.brake import Brake, braked
-from makeway.core.policy.document import Policy, PolicyLimits, Protection, QueueRules
+from makeway.core.policy.document import (
+    Groups,
+    Policy,
+    PolicyLimits,
+    Protection,
+    QueueRules,
+    WhenUnplanned,
+)
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics
@@ -278,47 +285,41 @@ partitions:
     assert queue_limits(None) == ()
 
 
-def test_what_the_policy_says_of_victims_is_told() -> None:
-    policy = Policy(
-        protection=Protection(
-            namespaces=("b", "a"), minimum_priority=7, never_evict_namespaces=("shop", "*")
-        ),
-        disruption_budgets="hard",
-        hard_budget_namespaces=("web", "db"),
-        when_unplanned="hold",
-    )
-
-    assert state_of(policy, "r", mode="enforce", cluster_uid="c").rules == Rules(
-        protected_namespaces=("a", "b"),
-        minimum_priority=7,
-        never_evict_namespaces=("*", "shop"),
-        hard_budget_namespaces=("db", "web"),
-        when_unplanned="hold",
-    )
-    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").rules == Rules()
-
-
 def test_what_restricts_preemption_is_told_with_policy_queues_and_classes() -> None:
     policy = Policy(protection=Protection(namespaces=("a",)))
 
+    limited = ("q", (QueueLimit(path="root"), QueueLimit(path="root.a", max={"cpu": 1})))
     told = state_of(
-        policy, "r", mode="enforce", cluster_uid="c", queues=("q", ()), tolerating=["sticky", "calm"]
+        policy, "r", mode="enforce", cluster_uid="c", queues=limited, tolerating=["sticky", "calm"]
     )
 
     assert told.unplanned == Unplanned(
         protecting=("protection.namespaces",), restricting=("queues", "PriorityClass calm")
     )
-    assert state_of(Policy(), "", mode="enforce", cluster_uid="c").unplanned == Unplanned()
+    unlimited = ("q", (QueueLimit(path="root"),))
+    told = state_of(Policy(), "", mode="enforce", cluster_uid="c", queues=unlimited)
+    assert told.unplanned == Unplanned()
+
+
+def test_what_the_policy_says_of_pods_without_a_plan_is_told() -> None:
+    policy = Policy(
+        when_unplanned=WhenUnplanned(default="fallback", system="hold"), groups=Groups(preemptors="hold")
+    )
+
+    told = state_of(policy, "r", mode="enforce", cluster_uid="c")
+
+    assert told.unplanned == Unplanned(default="fallback", system="hold")
+    assert told.group_preemptors == "hold"
 
 
 def test_the_lease_says_what_becomes_of_a_pod_without_a_plan_and_no_more() -> None:
     policy = Policy(namespace_modes={"a": "observe"}, limits=PolicyLimits(victims_per_order=3))
-    queues = ("q", (QueueLimit(path="root"),))
+    queues = ("q", (QueueLimit(path="root", guaranteed={"cpu": 1}),))
     state = state_of(policy, "r", mode="enforce", cluster_uid="c", queues=queues, own_namespace="m")
 
     note = msgspec.json.decode(lease_note(state), type=ControlState)
 
-    assert note == replace(state, limits=None, queues=(), rules=None, exempt_namespaces=())
+    assert note == replace(state, limits=None, queues=(), exempt_namespaces=())
     assert note.unplanned == Unplanned(restricting=("limits", "queues"))
 
 
@@ -330,31 +331,17 @@ def test_a_lease_that_cannot_say_it_all_says_nothing() -> None:
     assert not lease_note(state)
 
 
-def test_rules_that_nats_cannot_carry_leave_schedulers_holding_what_has_no_plan() -> None:
-    protection = Protection(namespaces=tuple(f"a-namespace-with-a-long-name-{n:08}" for n in range(30_000)))
-    state = state_of(Policy(protection=protection), "r", mode="enforce", cluster_uid="c")
+def test_a_list_of_hard_budgets_that_nats_cannot_carry_is_left_to_the_policy() -> None:
+    many = tuple(f"a-namespace-with-a-long-name-{n:08}" for n in range(30_000))
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=many)
+    state = state_of(policy, "r", mode="enforce", cluster_uid="c")
 
     told = within_bounds(state)
 
     assert len(codec.encode(state)) > codec.MAX_BYTES > len(codec.wrap(told, "s", at=NOW))
-    assert told.rules == Rules(when_unplanned="hold")
-    assert replace(told, rules=state.rules) == state
-
-
-async def test_rules_that_were_cut_are_counted_once_and_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    bus = Bus()
-    large = replace(STATE, rules=Rules(protected_namespaces=tuple(f"{n:050}" for n in range(30_000))))
-
-    registry = await speaking(bus, [large, large], monkeypatch)
-
-    assert [state.rules for state in bus.said] == [Rules(when_unplanned="hold")]
-    assert registry.get_sample_value("makeway_planner_control_states_total", {"result": "cut"}) == 1
-
-
-def test_a_state_within_the_bounds_is_told_as_it_is() -> None:
-    state = replace(STATE, rules=Rules(protected_namespaces=("a",)), queues=(QueueLimit(path="root"),))
-
-    assert within_bounds(state) is state
+    assert told == replace(state, hard_budget_namespaces=())
+    assert told.unplanned == Unplanned(protecting=("hardBudgetNamespaces",))
+    assert within_bounds(told) is told
 
 
 def test_under_the_brake_mode_off_is_told_and_the_rules_of_protection_stay() -> None:
@@ -366,4 +353,4 @@ def test_under_the_brake_mode_off_is_told_and_the_rules_of_protection_stay() -> 
 
     assert (everywhere.mode, everywhere.namespace_modes) == ("off", {})
     assert (some.mode, some.namespace_modes) == ("enforce", {"a": "observe", "b": "off"})
-    assert everywhere.rules == some.rules == before.rules
+    assert everywhere.unplanned == some.unplanned == before.unplanned

@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from makeway.core.policy.document import GroupPreemptors, WhenUnplanned
+from makeway.core.policy.document import GroupPreemptors, UnplannedPods
 from makeway.core.policy.mode import Mode
 
 API_VERSION = "makeway.dev/v1"
@@ -792,34 +792,19 @@ class QueueLimit(Message, frozen=True):
     guaranteed: dict[str, Count] = {}
 
 
-class Rules(Message, frozen=True):
-    """What the policy says of victims, so that it also holds for preemption without a plan.
-
-    Pods of `protected_namespaces` and of at least `minimum_priority` are never victims, nor are those
-    annotated `makeway.dev/never-evict: "true"` in `never_evict_namespaces`. PodDisruptionBudgets are never
-    violated in `hard_budget_namespaces`. In the last two `"*"` means every namespace. `when_unplanned` says
-    what a scheduler does where it gets no plan: `fallback` leaves the pod to its fallback under these rules,
-    `hold` evicts nothing. `group_preemptors` says the same of pods of a gang, which have no plan.
-    """
-
-    protected_namespaces: tuple[str, ...] = ()
-    minimum_priority: Priority | None = None
-    never_evict_namespaces: tuple[str, ...] = ()
-    hard_budget_namespaces: tuple[str, ...] = ()
-    when_unplanned: WhenUnplanned = "fallback"
-    group_preemptors: GroupPreemptors = "upstream"
-
-
 class Unplanned(Message, frozen=True):
     """What restricts preemption, which says what becomes of a pod that there is no plan for, in mode enforce.
 
     By the names that the policy has for it. `protecting`: hard budgets, and rules by which pods are never
     victims. `restricting`: queues, limits, PriorityClasses that tolerate preemption. Where both are empty
-    kube-scheduler's own preemption, which knows no policy, acts as it is.
+    kube-scheduler's own preemption, which knows no policy, acts as it is. Where `protecting` is empty it does
+    so for pods too of which `default`, or `system` from priority 2000000000 on, says `fallback`.
     """
 
     protecting: tuple[str, ...] = ()
     restricting: tuple[str, ...] = ()
+    default: UnplannedPods = "hold"
+    system: UnplannedPods = "fallback"
 
 
 class SettledQuota(Message, frozen=True):
@@ -852,13 +837,14 @@ class ControlState(Message, frozen=True):
     Each of them takes the more restrictive of this and its own argument, per namespace. `revision`
     rises with every change and never falls, though it may leap; the subject holds the last one.
     `queues` is the whole tree, parents before children, in the order of the file; `queues_revision` is
-    empty where there is no queue configuration, and so no gate. Without `rules` it is not known what the
-    policy says of victims: the writer is of a version that does not tell. `exempt_namespaces`:
+    empty where there is no queue configuration, and so no gate. `exempt_namespaces`:
     whose pods are counted in their queues and never held by them; where it is empty the plugin's argument
-    holds. `settled` is the planner's own memory: a planner that begins to lead starts no timer for a queue
-    whose terms are as they are there. `enforcing`, its own memory as well: the processes that had not ended.
-    `pods`: about how many there are, bound to a node, for limits that are
-    a share of them; 0 where that is not known. Without `unplanned` it is not known what restricts preemption.
+    holds. `hard_budget_namespaces`: where PodDisruptionBudgets are never violated; `"*"` means everywhere.
+    `group_preemptors`: whether anything is evicted for pods of a gang. Without `unplanned` it is not known
+    what restricts preemption. `settled` is the planner's own memory: a planner that begins to lead starts no
+    timer for a queue whose terms are as they are there. `enforcing`, its own memory as well: the processes
+    that had not ended. `pods`: about how many there are, bound to a node, for limits that are a share of
+    them; 0 where that is not known.
     """
 
     revision: Int64
@@ -869,7 +855,8 @@ class ControlState(Message, frozen=True):
     limits: Limits | None = None
     queues_revision: str = ""
     queues: tuple[QueueLimit, ...] = ()
-    rules: Rules | None = None
+    hard_budget_namespaces: tuple[str, ...] = ()
+    group_preemptors: GroupPreemptors = "upstream"
     unplanned: Unplanned | None = None
     exempt_namespaces: tuple[str, ...] = ()
     settled: tuple[SettledQuota, ...] = ()

@@ -41,7 +41,9 @@ def up(
     mode: Annotated[
         str, typer.Option(help="off, observe or enforce; `makeway mode` changes it later.")
     ] = "enforce",
-    fallback: Annotated[bool, typer.Option(help="Whether MakeWayFallback acts where MakeWay cannot.")] = True,
+    fallback: Annotated[
+        bool, typer.Option(help="Whether DefaultPreemption may act where there is no plan.")
+    ] = True,
     bridge: Annotated[
         str,
         typer.Option(

@@ -26,8 +26,8 @@ _TOKEN: Final = re.compile(r"\^\[A-Za-z0-9_-\]\{[01],128\}\(\?!\[\\s\\S\]\)")
 
 ENUMERATIONS: Final = {
     "Mode": ("ControlState", "mode"),
-    "WhenUnplanned": ("Rules", "whenUnplanned"),
-    "GroupPreemptors": ("Rules", "groupPreemptors"),
+    "WhenUnplanned": ("Unplanned", "default"),
+    "GroupPreemptors": ("ControlState", "groupPreemptors"),
     "Kind": ("EvictionOrder", "kind"),
     "Status": ("PlanReply", "status"),
     "Result": ("Outcome", "result"),

@@ -42,7 +42,7 @@ class ClusterOptions:
     """Whether the scheduler runs the MakeWay plugin; without, and without test plugins, it is
     kube-scheduler's own binary."""
     fallback: bool = True
-    """Whether MakeWayFallback follows MakeWay in PostFilter and the scheduler may delete pods."""
+    """Whether DefaultPreemption follows MakeWay and the scheduler may delete pods."""
     nominated_sort: bool = False
     """Whether NominatedSort orders the scheduling queue in place of PrioritySort."""
     mode: str = "enforce"

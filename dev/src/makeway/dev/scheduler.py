@@ -2,8 +2,8 @@
 
 The order of PostFilter plugins is what matters. Plugins named under `postFilter` that also come by
 `multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before any pod is
-evicted, MakeWay plans, and MakeWayFallback, in DefaultPreemption's place, acts when MakeWay could
-not. Source:
+evicted, MakeWay plans, and DefaultPreemption acts where MakeWay leaves a pod to it: under multiPoint it is
+disabled and enabled again, so that it comes after MakeWay at every point. Source:
 kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
 """
 
@@ -100,7 +100,7 @@ def _encoding(options: ClusterOptions) -> dict[str, Any]:
 
 
 def _plugins(options: ClusterOptions) -> dict[str, Any]:
-    fallback = ["MakeWayFallback"] if options.fallback else []
+    fallback = ["DefaultPreemption"] if options.fallback else []
     ours = ["MakeWay", *fallback] if options.plugin else []
     plugins: dict[str, Any] = {
         "multiPoint": _enabled([*ours, *(_TEST_PLUGINS if options.test_plugins else [])])

@@ -103,8 +103,7 @@ class ModeGuard:
 
     def has_hard_budgets(self, namespace: str) -> bool:
         """Report whether the disruption budgets of a namespace may not be violated, by policy or planner."""
-        rules = self._control.rules if self._control is not None else None
-        told = rules.hard_budget_namespaces if rules is not None else ()
+        told = self._control.hard_budget_namespaces if self._control is not None else ()
         return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
 
     def victims_per_order(self) -> int:

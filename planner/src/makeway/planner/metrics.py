@@ -198,8 +198,7 @@ class PlannerMetrics:
         )
         self.control = Counter(
             "makeway_planner_control_states",
-            "Control states told to plugin and evictors. result: published, failed (it is tried again), cut "
-            "(published without the policy's lists of namespaces, for which NATS has no room).",
+            "Control states told to plugin and evictors. result: published, failed (it is tried again).",
             ["result"],
             registry=registry,
         )

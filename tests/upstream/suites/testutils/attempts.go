@@ -6,15 +6,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// attemptsSuffix ends the names of the plugins' counters of their calls by result.
-const attemptsSuffix = "attempts_total"
+// attemptsSuffixes end the names of the plugin's counters of its calls by result, and of those without a plan by what became of them.
+var attemptsSuffixes = []string{"attempts_total", "unplanned_total"}
 
-// writeAttempts writes how the calls of MakeWay and MakeWayFallback in this process have ended so far, so that it can be
+// writeAttempts writes how the calls of MakeWay in this process have ended so far, so that it can be
 // told who made room.
 func writeAttempts() error {
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -24,7 +25,7 @@ func writeAttempts() error {
 	counts := map[string]map[string]float64{}
 	for _, family := range families {
 		name, found := strings.CutPrefix(family.GetName(), "makeway_scheduler_")
-		if !found || !strings.HasSuffix(name, attemptsSuffix) {
+		if !found || !slices.ContainsFunc(attemptsSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) }) {
 			continue
 		}
 		counts[name] = map[string]float64{}

@@ -22,8 +22,7 @@ import (
 	"makeway.dev/makeway/plugin/preempt"
 )
 
-// WithMakeWay returns the options of a scheduler with MakeWay and MakeWayFallback in the place of DefaultPreemption, as
-// far as its profiles have that.
+// WithMakeWay returns the options of a scheduler with MakeWay before DefaultPreemption, as far as its profiles have that.
 func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []scheduler.Option {
 	t.Helper()
 	profiles, registry := read(t, opts)
@@ -47,11 +46,10 @@ func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []
 	registry[preempt.Name] = func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return preempt.NewWith(ctx, object, handle, built)
 	}
-	registry[preempt.FallbackName] = preempt.NewFallback
 	return append(slices.Clone(opts), scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 }
 
-// replace puts the plugins where the profile names DefaultPreemption, which is after DynamicResources in the default
+// replace puts the plugin before DefaultPreemption where the profile names that, which is after DynamicResources in the default
 // profile; nowhere where it is not enabled or a point disables it.
 func replace(profile *config.KubeSchedulerProfile, natsURL string) {
 	plugins := reflect.ValueOf(profile.Plugins).Elem()
@@ -64,7 +62,7 @@ func replace(profile *config.KubeSchedulerProfile, natsURL string) {
 		if at < 0 {
 			continue
 		}
-		set.Enabled = slices.Replace(set.Enabled, at, at+1, config.Plugin{Name: preempt.Name}, config.Plugin{Name: preempt.FallbackName})
+		set.Enabled = slices.Insert(set.Enabled, at, config.Plugin{Name: preempt.Name})
 	}
 	args := fmt.Sprintf(`{"natsURL": %q, "lease": {"name": ""}}`, natsURL)
 	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{

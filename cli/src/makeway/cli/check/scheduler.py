@@ -18,16 +18,14 @@ NAME: Final = "scheduler profile"
 _KIND: Final = "KubeSchedulerConfiguration"
 _PLUGIN: Final = "MakeWay"
 _DEFAULT: Final = "DefaultPreemption"
-_FALLBACK: Final = "MakeWayFallback"
 _CLAIMS: Final = "DynamicResources"
 _MULTI: Final = "enable MakeWay under multiPoint: its gates act outside postFilter"
 _ORDER: Final = (
-    "under postFilter.enabled write [DynamicResources, MakeWay, MakeWayFallback], or without the last, and "
-    "under multiPoint.disabled DefaultPreemption"
+    "under postFilter.enabled write [DynamicResources, MakeWay, DefaultPreemption], or without the last"
 )
-_UNGUARDED: Final = (
-    "put MakeWayFallback in its place, under multiPoint and postFilter, and disable DefaultPreemption under "
-    "multiPoint"
+_EVERYWHERE: Final = (
+    "under multiPoint.disabled write [DefaultPreemption], and under multiPoint.enabled [MakeWay, "
+    "DefaultPreemption], or without the last"
 )
 
 
@@ -60,12 +58,8 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
         return CheckResult(NAME, "wrong", f"{about}: MakeWay is enabled in postFilter alone", _MULTI)
     if _PLUGIN not in after:
         return CheckResult(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
-    for other in (_DEFAULT, _FALLBACK):
-        if other in after and after.index(other) < after.index(_PLUGIN):
-            return CheckResult(NAME, "wrong", f"{about}: {other} stands before MakeWay", _ORDER)
-    if _FALLBACK in {*multi, *after} and not (_FALLBACK in multi and _FALLBACK in after):
-        remedy = "enable MakeWayFallback under both multiPoint and postFilter"
-        return CheckResult(NAME, "wrong", f"{about}: MakeWayFallback is enabled in one place alone", remedy)
+    if _is_before(_DEFAULT, after):
+        return CheckResult(NAME, "wrong", f"{about}: DefaultPreemption stands before MakeWay", _ORDER)
     off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
     if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
         return CheckResult(
@@ -74,16 +68,28 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
             f"{about}: MakeWay stands before DynamicResources, which frees idle claims",
             _ORDER,
         )
-    if _DEFAULT in after or not off & {_DEFAULT, "*"}:
-        trouble = "DefaultPreemption acts without a plan, and evicts pods that the policy protects"
-        return CheckResult(NAME, "warning", f"{about}: {trouble}", _UNGUARDED)
+    kept = not off & {_DEFAULT, "*"}
+    if _DEFAULT in after and not kept and _DEFAULT not in multi:
+        trouble = (
+            "DefaultPreemption is enabled in postFilter alone, and does not hold pods whose victims leave"
+        )
+        return CheckResult(NAME, "wrong", f"{about}: {trouble}", _EVERYWHERE)
+    groups = _enabled(profile, "podGroupPostFilter")
+    if (kept or _is_before(_DEFAULT, multi)) and (_PLUGIN not in groups or _is_before(_DEFAULT, groups)):
+        trouble = "DefaultPreemption stands before MakeWay where room is made for pod groups"
+        return CheckResult(NAME, "warning", f"{about}: {trouble}", _EVERYWHERE)
     chain = " → ".join(after)
     unplanned = (
-        "without a plan kube-scheduler's preemption acts under the policy, or as its whenUnplanned says"
-        if _FALLBACK in after
+        "without a plan kube-scheduler's preemption acts where nothing restricts preemption"
+        if kept or _DEFAULT in multi
         else "without a plan nothing is evicted"
     )
     return CheckResult(NAME, "ok", f"{about}: {chain}; {unplanned}")
+
+
+def _is_before(name: str, names: list[str]) -> bool:
+    """Report whether a plugin is named before MakeWay, which is among the names too."""
+    return name in names and names.index(name) < names.index(_PLUGIN)
 
 
 def _named(profile: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ NamespaceOrAll = Annotated[
     ),
 ]
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-WhenUnplanned = Literal["fallback", "hold"]
+UnplannedPods = Literal["hold", "fallback"]
 GroupPreemptors = Literal["upstream", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
 
@@ -112,8 +112,7 @@ class PolicyLimits(PolicySection, frozen=True):
     of 1000000 (of 100 for the share) lifts a bound.
 
     Attributes:
-        victims_per_order: A plan that needs more victims is refused, and so is an order, and what
-            MakeWayFallback would evict for one pod.
+        victims_per_order: A plan that needs more victims is refused, and so is an order.
         orders_in_flight: So many orders may be without an outcome at once. A tenth is kept for preemptors of
             a higher priority than those that hold the rest, and one namespace has at most a quarter while
             others wait. Absent or more: 1,000.
@@ -132,6 +131,22 @@ class PolicyLimits(PolicySection, frozen=True):
     victims_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     victims_per_namespace_and_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     victims_percent_per_ten_minutes: Annotated[int, Meta(ge=1, le=100)] | None = None
+
+
+class WhenUnplanned(PolicySection, frozen=True):
+    """What happens to a pod that there is no plan for, in mode enforce, where anything restricts preemption.
+
+    Where nothing does, kube-scheduler's own preemption acts, which knows no policy. `hold`: nothing is
+    evicted, and the pod waits for a plan. `fallback`: that preemption acts all the same, unless budgets are
+    hard or `protection` names pods.
+
+    Attributes:
+        default: For pods of every other priority.
+        system: For pods of priority 2000000000 and above.
+    """
+
+    default: UnplannedPods = "hold"
+    system: UnplannedPods = "fallback"
 
 
 class QueueRules(PolicySection, frozen=True):
@@ -214,9 +229,8 @@ class Policy(PolicySection, frozen=True):
         limits: Bounds that hold for every preemption.
         await_terminating: A pod that is being deleted is no victim, and its room is waited for while at most
             so much of its grace period is left; with more left, only where nothing else makes room.
-        when_unplanned: What happens to a pod that the planner has no plan for: it is away, late, or has not
-            read the cluster yet. `fallback`: the scheduler's own preemption acts, where its profile has it,
-            and spares whom this policy protects. `hold`: nothing is evicted, and the pod waits for a plan.
+        when_unplanned: Pods that there is no plan for: the planner is away, late, or has not read the cluster
+            yet, or they have none by their nature.
         queues: What holds for queues besides their tree.
         groups: Pods of a PodGroup.
         cross_node: Victims of a PodGroup on nodes that no member comes to.
@@ -230,7 +244,7 @@ class Policy(PolicySection, frozen=True):
     daemon_sets: DaemonSets = DaemonSets()
     limits: PolicyLimits = PolicyLimits()
     await_terminating: timedelta = timedelta(seconds=60)
-    when_unplanned: WhenUnplanned = "fallback"
+    when_unplanned: WhenUnplanned = WhenUnplanned()
     queues: QueueRules = QueueRules()
     groups: Groups = Groups()
     cross_node: CrossNode = CrossNode()

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Final
 
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+
+_UNSAID: Final = PolicyLimits(
+    orders_in_flight=1000,
+    victims_per_minute=1_000_000,
+    victims_per_namespace_and_minute=1_000_000,
+    victims_percent_per_ten_minutes=100,
+)
+"""What holds for verified orders where a policy says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +38,8 @@ class Restrictions:
 def restrictions(policy: Policy, *, queues: bool, tolerating: Collection[str]) -> Restrictions:
     """Return what restricts preemption. Pure. O(classes).
 
-    `queues`: there is a queue configuration. `tolerating`: the PriorityClasses that may exempt a pod. Of the
-    latter the first by name is named. Limits restrict where one is not its default.
+    `queues`: a queue has a limit or a guarantee. `tolerating`: the PriorityClasses that may exempt a pod; the
+    first by name is named. Limits restrict where one is stricter than without a policy.
     """
     protection = policy.protection
     protecting = (
@@ -40,7 +49,7 @@ def restrictions(policy: Policy, *, queues: bool, tolerating: Collection[str]) -
         ("hardBudgetNamespaces", bool(policy.hard_budgets)),
     )
     restricting = (
-        ("limits", policy.limits != PolicyLimits()),
+        ("limits", _is_stricter(policy.limits)),
         ("queues", queues),
         (f"PriorityClass {min(tolerating, default='')}", bool(tolerating)),
     )
@@ -48,6 +57,12 @@ def restrictions(policy: Policy, *, queues: bool, tolerating: Collection[str]) -
         tuple(name for name, there in protecting if there),
         tuple(name for name, there in restricting if there),
     )
+
+
+def _is_stricter(limits: PolicyLimits) -> bool:
+    """Report whether any preemption is refused, or waits, that is not where nothing is said."""
+    said = ((getattr(limits, name), getattr(_UNSAID, name)) for name in PolicyLimits.__struct_fields__)
+    return any(own is not None and own < without for own, without in said)
 
 
 def is_annotated(priority_class: PriorityClass) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from makeway.bus import codec
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Rules, Unplanned
+from makeway.bus.messages import ControlState, Limits, QueueLimit, Unplanned
 from makeway.bus.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
@@ -80,7 +80,8 @@ def state_of(
         victims_per_order=policy.limits.victims_per_order, orders_in_flight=policy.limits.orders_in_flight
     )
     queues_revision, queue_limits = queues
-    found = restrictions(policy, queues=bool(queues_revision), tolerating=tolerating)
+    limited = any(one.max or one.guaranteed for one in queue_limits)
+    found = restrictions(policy, queues=limited, tolerating=tolerating)
     return ControlState(
         revision=0,
         mode=more_restrictive(mode, policy.mode),
@@ -92,34 +93,25 @@ def state_of(
         limits=None if limits == Limits() else limits,
         queues_revision=queues_revision,
         queues=queue_limits,
-        rules=rules_of(policy),
-        unplanned=Unplanned(protecting=found.protecting, restricting=found.restricting),
-        exempt_namespaces=tuple(sorted(queue_exempt_namespaces(policy, own_namespace))),
-    )
-
-
-def rules_of(policy: Policy) -> Rules:
-    """Return what a policy says of victims, for preemption without a plan. Pure."""
-    protection = policy.protection
-    return Rules(
-        protected_namespaces=tuple(sorted(protection.namespaces)),
-        minimum_priority=protection.minimum_priority,
-        never_evict_namespaces=tuple(sorted(protection.never_evict_namespaces)),
         hard_budget_namespaces=tuple(sorted(policy.hard_budgets)),
-        when_unplanned=policy.when_unplanned,
         group_preemptors=policy.groups.preemptors,
+        unplanned=Unplanned(
+            protecting=found.protecting,
+            restricting=found.restricting,
+            default=policy.when_unplanned.default,
+            system=policy.when_unplanned.system,
+        ),
+        exempt_namespaces=tuple(sorted(queue_exempt_namespaces(policy, own_namespace))),
     )
 
 
 def within_bounds(state: ControlState) -> ControlState:
     """Return a control state that NATS carries. Pure. O(bytes).
 
-    One with too long lists of namespaces says instead that a scheduler without a plan evicts nothing, which
-    keeps the pods that they protect. Queues are not cut: one that is still too large is not published.
+    Where it is too large it names no hard budgets: evictors read them in the policy too. Queues are not cut:
+    one that is still too large is not published.
     """
-    if state.rules is None or len(codec.encode(state)) <= MOST_BYTES:
-        return state
-    return replace(state, rules=Rules(minimum_priority=state.rules.minimum_priority, when_unplanned="hold"))
+    return state if len(codec.encode(state)) <= MOST_BYTES else replace(state, hard_budget_namespaces=())
 
 
 def lease_note(state: ControlState) -> str:
@@ -134,6 +126,7 @@ def lease_note(state: ControlState) -> str:
         policy_revision=state.policy_revision,
         namespace_modes=state.namespace_modes,
         queues_revision=state.queues_revision,
+        group_preemptors=state.group_preemptors,
         unplanned=state.unplanned,
     )
     text = codec.encode(note).decode()
@@ -235,8 +228,7 @@ class Control:
         if memory is None:
             memory = memory_in(stored, self._cluster_uid)
         counted = replace(in_force, pods=about(stored.pods if stored is not None else 0, self._pods()))
-        whole = remembering(counted, memory)
-        wanted = within_bounds(whole)
+        wanted = within_bounds(remembering(counted, memory))
         if stored is not None and replace(stored, revision=wanted.revision) == wanted:
             self._note_published(stored)
             return True
@@ -248,16 +240,6 @@ class Control:
         self._revision = state.revision
         self._metrics.control.labels("published").inc()
         self._note_published(state)
-        if wanted is not whole:
-            self._metrics.control.labels("cut").inc()
-            _log.error(
-                "control_rules_cut",
-                policy_revision=state.policy_revision,
-                bytes=len(codec.encode(whole)),
-                most_bytes=MOST_BYTES,
-                effect="schedulers evict nothing where they get no plan",
-                remedy="name fewer namespaces under protection, or shorten the queues",
-            )
         _log.info(
             "control_published",
             revision=state.revision,

@@ -1,0 +1,73 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+)
+
+// watchConfigMap follows one ConfigMap: take gets it as it is there, nil where it is not any more. trouble is why it cannot be read, nil
+// where it can; a new one is logged as event. synced reports whether take has been called with what a first list had. The informer is the
+// plugin's own: the scheduler waits for those of its factory, so it would not start where it may not list this one.
+func (e *engine) watchConfigMap(ctx context.Context, at ConfigMapReference, event string, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
+	client := e.handle.ClientSet()
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String()
+	read := func(ctx context.Context, err error) {
+		if err == nil || ctx.Err() != nil {
+			trouble.Store(nil)
+			return
+		}
+		why := fmt.Sprintf("ConfigMap %s cannot be read: %v", at, err)
+		if before := trouble.Swap(&why); before == nil || *before != why {
+			klog.FromContext(ctx).Error(err, event, "namespace", at.Namespace, "configmap", at.Name,
+				"remedy", "let the scheduler list and watch this ConfigMap, or leave its name empty in MakeWayArgs")
+		}
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = only
+			list, err := client.CoreV1().ConfigMaps(at.Namespace).List(ctx, options)
+			read(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = only
+			watching, err := client.CoreV1().ConfigMaps(at.Namespace).Watch(ctx, options)
+			read(ctx, err)
+			return watching, err
+		},
+	}, client), &v1.ConfigMap{}, 0, cache.Indexers{})
+	took := func(object any, there bool) {
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		switch one, ok := object.(*v1.ConfigMap); {
+		case !ok || one.Name != at.Name:
+		case there:
+			take(one)
+		default:
+			take(nil)
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { took(object, true) },
+		UpdateFunc: func(_, object any) { took(object, true) },
+		DeleteFunc: func(object any) { took(object, false) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch ConfigMap %s: %w", at, err)
+	}
+	goroutines.GoRecovered(ctx, "watch_configmap", informer.RunWithContext)
+	return registration.HasSynced, nil
+}
