@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import pytest
 
 from builders_bus import make_decision, make_order, make_outcome
 from fixtures_nats import NatsServer
+from forked_command import run_forked
 from makeway.bus.client import Bus
 
 pytestmark = pytest.mark.nats
@@ -40,9 +42,9 @@ async def audit(server: NatsServer, *options: str) -> AsyncIterator[asyncio.subp
 
 
 async def lines_of(server: NatsServer, *options: str) -> list[dict[str, object]]:
-    async with audit(server, "-o", "json", "--no-follow", *options) as process:
-        out, err = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode == 0, err.decode()
+    asked = ["audit", "--nats-url", server.url, "-o", "json", "--no-follow", *options]
+    code, out, err = await run_forked(asked, os.environ)
+    assert code == 0, err
     return [json.loads(line) for line in out.splitlines()]
 
 

@@ -18,6 +18,7 @@ from typing import cast
 import pytest
 
 from fixtures_nats import NatsServer
+from forked_command import ENVIRONMENT, run_forked
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
@@ -28,25 +29,15 @@ from nats_operator import Identity
 
 NOWHERE = ("nats://127.0.0.1:1", "nats://127.0.0.1:9")
 """Where no NATS is."""
-_SOON = "from makeway.cli.connect import session; session._CONNECT_SECONDS = 0.5; "
 
 
 async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
     """Run the command; of a NATS that is nowhere it says so after half a second in place of five."""
     absent = any(argument.endswith(NOWHERE) for argument in arguments)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        f"{_SOON if absent else ''}from makeway.cli.main import main; main()",
-        *arguments,
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": "200", **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    assert "Traceback" not in err.decode()
-    return process.returncode, out.decode(), err.decode()
+    soon = 0.5 if absent else None
+    code, out, err = await run_forked(arguments, {**ENVIRONMENT, **environment}, soon)
+    assert "Traceback" not in err
+    return code, out, err
 
 
 @asynccontextmanager
@@ -258,10 +249,18 @@ async def test_no_error_speaks_python(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_that_is_not_in_utf_8_gets_escapes() -> None:
-    code, out, err = await makeway("policy", "lint", "ö.yaml", PYTHONIOENCODING="ascii")
+    # In a process of its own: Python reads its encoding when it starts.
+    result = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", "from makeway.cli.main import main; main()", "policy", "lint", "ö.yaml"],
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    assert (code, err) == (1, "")
-    assert out.startswith("\\xf6.yaml: cannot be read: no such file")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert result.stdout.startswith("\\xf6.yaml: cannot be read: no such file")
 
 
 @pytest.mark.nats

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import sys
+import os
 from datetime import UTC, datetime
 
 import pytest
 
 from builders_bus import make_order
 from fixtures_nats import NatsServer
+from forked_command import run_forked
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.follow import Start
@@ -19,23 +19,13 @@ from unit.bus.test_quarantine import parked
 
 pytestmark = pytest.mark.nats
 
-COMMAND = [sys.executable, "-c", "from makeway.cli.main import main; main()", "quarantine"]
 SUBJECT = "makeway.v1.orders.pod.x"
 
 
 async def call(server: NatsServer, *arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        "--nats-url",
-        server.url,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 30)
-    assert process.returncode is not None
-    assert "Traceback" not in err.decode()
-    return process.returncode, out.decode(), err.decode()
+    code, out, err = await run_forked(["quarantine", *arguments, "--nats-url", server.url], os.environ)
+    assert "Traceback" not in err
+    return code, out, err
 
 
 async def quarantine(bus: Bus, data: bytes = b'{"a":1}', **changes: object) -> int:
