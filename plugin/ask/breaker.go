@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
 // How the breaker behaves. Three time-outs of the default 100 ms are what a dead planner costs at most;
@@ -20,15 +22,6 @@ const (
 	MaxPlanTimeout = 5 * time.Second
 )
 
-// State is what the breaker lets through. The numbers are those of the metric.
-type State int
-
-const (
-	Closed   State = 0 // every request
-	HalfOpen State = 1 // one request, as a probe
-	Open     State = 2 // none
-)
-
 // Breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
 // a row nothing is asked for a while; then one request probes, and the while doubles where that fails.
 // A planner that answers now and then is not asked either while its failures have cost more than their
@@ -38,7 +31,7 @@ type Breaker struct {
 	allowance time.Duration // what failures may cost at once
 
 	mu       sync.Mutex
-	state    State
+	state    telemetry.BreakerState
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe may go
@@ -55,14 +48,14 @@ func NewBreaker(clock clock.PassiveClock, planTimeout time.Duration) *Breaker {
 func (b *Breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == Closed || b.cheap {
+	if b.state == telemetry.Closed || b.cheap {
 		return true
 	}
 	// Where a probe is on its way, its caller is lost once that has lasted longer than any request.
 	if b.clock.Now().Before(b.until) {
 		return false
 	}
-	b.state = HalfOpen
+	b.state = telemetry.HalfOpen
 	b.until = b.clock.Now().Add(MaxPlanTimeout)
 	return true
 }
@@ -71,8 +64,8 @@ func (b *Breaker) allow() bool {
 func (b *Breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wasOpen = b.state != Closed
-	b.state, b.failures, b.openFor, b.cheap = Closed, 0, breakerFirstOpen, false
+	wasOpen = b.state != telemetry.Closed
+	b.state, b.failures, b.openFor, b.cheap = telemetry.Closed, 0, breakerFirstOpen, false
 	return wasOpen
 }
 
@@ -87,7 +80,7 @@ func (b *Breaker) Failed(took time.Duration) {
 	wait := max(b.lost-b.allowance, 0) * breakerShare
 	b.failures++
 	switch {
-	case b.state != Closed:
+	case b.state != telemetry.Closed:
 		b.openFor = min(2*b.openFor, breakerLongest)
 		wait = max(wait, b.openFor)
 	case b.failures >= BreakerThreshold:
@@ -95,7 +88,7 @@ func (b *Breaker) Failed(took time.Duration) {
 	case wait == 0:
 		return
 	}
-	b.state = Open
+	b.state = telemetry.Open
 	b.until = now.Add(wait)
 }
 
@@ -106,10 +99,10 @@ func (b *Breaker) unheard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures++
-	if b.state == Closed && b.failures < BreakerThreshold {
+	if b.state == telemetry.Closed && b.failures < BreakerThreshold {
 		return
 	}
-	b.state, b.cheap, b.openFor, b.until = Open, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
+	b.state, b.cheap, b.openFor, b.until = telemetry.Open, true, breakerFirstOpen, b.clock.Now().Add(breakerFirstOpen)
 }
 
 // Attempts is how many of so many attempts are worth making now: all that ask, one where a request would be a
@@ -117,7 +110,7 @@ func (b *Breaker) unheard() {
 func (b *Breaker) Attempts(most int) int {
 	state, until := b.Current()
 	switch {
-	case state == Closed:
+	case state == telemetry.Closed:
 		return most
 	case b.clock.Now().Before(until):
 		return 0
@@ -126,10 +119,10 @@ func (b *Breaker) Attempts(most int) int {
 }
 
 // Current is the state, for the metric, and when a request may be sent again.
-func (b *Breaker) Current() (State, time.Time) {
+func (b *Breaker) Current() (telemetry.BreakerState, time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == Closed {
+	if b.state == telemetry.Closed {
 		return b.state, b.clock.Now()
 	}
 	return b.state, b.until

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	testingclock "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
 func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
@@ -69,7 +71,7 @@ func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 
 	b.succeeded()
 
-	if state, _ := b.Current(); state != Closed || !b.allow() || !b.allow() {
+	if state, _ := b.Current(); state != telemetry.Closed || !b.allow() || !b.allow() {
 		t.Errorf("state %d, want closed", state)
 	}
 }
@@ -184,7 +186,7 @@ func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *tes
 		}
 		b.unheard()
 	}
-	if state, until := b.Current(); state != Open || until != clock.Now().Add(breakerFirstOpen) || b.Attempts(50) != 0 {
+	if state, until := b.Current(); state != telemetry.Open || until != clock.Now().Add(breakerFirstOpen) || b.Attempts(50) != 0 {
 		t.Errorf("state %d until %s, %d attempts", state, until, b.Attempts(50))
 	}
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))

@@ -12,6 +12,8 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -25,10 +27,10 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 	}
 	switch {
 	case reply.Status == wire.StatusNotSynced && ask.Unaskable(reply.Refusal):
-		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, maxMessageBytes)})
 	case reply.Status == wire.StatusNotSynced:
-		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
 			message = wire.Beginning(refusal.Message, maxMessageBytes)
@@ -42,7 +44,7 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 
 // observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
 func (a *attempt) observe() preemptResult {
-	a.engine.retry.modeHeld(orders.RefOf(a.pod), a.engine.retry.now())
+	a.engine.memory.Retries.ModeHeld(orders.RefOf(a.pod), a.engine.memory.Retries.Now())
 	q := ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Refused: a.refused, Full: a.full}
 	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
 	return preemptResult{kind: endObserved, message: "mode observe"}
@@ -53,11 +55,11 @@ func (a *attempt) answer(ctx context.Context, q ask.Question) (*wire.PlanReply, 
 	if asked := a.prefetch; asked != nil {
 		a.prefetch = nil
 		if asked.Answers(q) {
-			a.asked = changeCount(asked.At)
+			a.asked = memory.Moment(asked.At)
 			return asked.Await(ctx)
 		}
 	}
-	a.asked = a.engine.retry.now()
+	a.asked = a.engine.memory.Retries.Now()
 	return a.query(ctx, q, false)
 }
 
@@ -98,15 +100,15 @@ func (pl *MakeWay) unreachable(breaker *ask.Breaker, pod wire.PodRef, err error)
 	_, probeAt := breaker.Current()
 	switch {
 	case errors.Is(err, ask.ErrTooLarge):
-		pl.engine.retry.planUnavailable(pod, time.Time{})
+		pl.engine.memory.Retries.PlanUnavailable(pod, time.Time{})
 		return preemptResult{kind: endTooLarge, message: "no plan: " + err.Error()}
 	case errors.Is(err, ask.ErrUnreadable):
-		pl.engine.retry.planUnavailable(pod, time.Time{})
+		pl.engine.memory.Retries.PlanUnavailable(pod, time.Time{})
 		return preemptResult{kind: endUnaskable, message: err.Error()}
 	case errors.Is(err, ask.ErrBreakerOpen):
-		pl.engine.retry.tryAt(pod, probeAt)
+		pl.engine.memory.Retries.TryAt(pod, probeAt)
 	default:
-		pl.engine.retry.planUnavailable(pod, probeAt)
+		pl.engine.memory.Retries.PlanUnavailable(pod, probeAt)
 	}
 	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
@@ -131,7 +133,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 	if nodes.Count == 0 {
 		return
 	}
-	q := ask.NewPrefetch(ask.Question{Pod: current, Mode: wire.ModeEnforce, Nodes: nodes, Candidates: pl.firstCandidates()}, uint64(pl.engine.retry.now()))
+	q := ask.NewPrefetch(ask.Question{Pod: current, Mode: wire.ModeEnforce, Nodes: nodes, Candidates: pl.firstCandidates()}, uint64(pl.engine.memory.Retries.Now()))
 	state.Write(prefetchKey, q)
 	var ctx context.Context
 	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
@@ -145,14 +147,14 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || pl.asksExtenders(pod) {
 		return false
 	}
-	if why, _ := pl.engine.ordersHeldBack(pod.Namespace); why != "" {
+	if why, _ := pl.engine.memory.OrdersHeldBack(pod.Namespace); why != "" {
 		return false
 	}
 	if until, _ := pl.engine.delayedUntil(pod); !until.IsZero() {
 		return false
 	}
 	breaker, _ := pl.engine.planner.Pods.Current()
-	return breaker == ask.Closed && !pl.engine.remembers(pod.UID)
+	return breaker == telemetry.Closed && !pl.engine.remembers(pod.UID)
 }
 
 // prefetchOf returns what was prefetched in a cycle, nil where nothing was.

@@ -100,7 +100,7 @@ func (e *engine) takeBrake(ctx context.Context, found *brake) {
 	case before != nil:
 		klog.FromContext(ctx).Info("brake_released", "scope", before.scope())
 	}
-	e.retry.policyChanged()
+	e.memory.Retries.PolicyChanged()
 	e.gate.Reconsider()
 	e.inflight.Notify()
 }

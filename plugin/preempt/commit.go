@@ -15,6 +15,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/streams"
@@ -114,10 +115,10 @@ func (e *engine) startCommit(order *pendingOrder) {
 		}
 		var unstored *streams.NotStoredError
 		if errors.As(err, &unstored) {
-			e.perNamespace.undecided(order.id)
-			e.futile(ctx, order.id, notStored)
+			e.memory.Namespaces.Undecided(order.id)
+			e.futile(ctx, order.id, memory.NotStored)
 		} else {
-			e.orderUndecided(order.id)
+			e.memory.OrderUndecided(order.id)
 		}
 		if errors.Is(err, orders.ErrPodGone) && order.group == nil {
 			e.inflight.Abandon(order.id)
@@ -174,7 +175,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		// All may be dealt with in memory: then nothing is left for an evictor, and nothing to store.
 		stay := e.preemptAllInMemory(ctx, order, inMemory)
 		if len(stay) == 0 {
-			e.orderUndecided(order.id)
+			e.memory.OrderUndecided(order.id)
 			e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
 			e.succeeded(order.id, nil)
 			return nil
@@ -195,7 +196,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
 		e.inflight.Stays(order.id, v.Pod.UID)
 	}
-	if e.orders.stored() {
+	if e.memory.Orders.Stored() {
 		e.ordersCarried(ctx)
 	}
 	e.inflight.Commit(order.id, message.NotAfter.Add(orders.GateSlack))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -90,10 +90,10 @@ func (e *engine) trouble() string {
 	if denied := e.denied.lately(); denied != "" {
 		return denied
 	}
-	if state, _ := e.planner.Pods.Current(); state != ask.Closed {
+	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {
 		return "the planner has not answered lately"
 	}
-	if state, why := e.orders.state(); state != ask.Closed {
+	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
 		return why.String()
 	}
 	return ""

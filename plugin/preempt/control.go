@@ -257,7 +257,7 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	e.control.current.Store(&controlSnapshot{state: state, stream: r.Stream})
 	if before == nil || before.state.PolicyRevision != state.PolicyRevision || before.state.Mode != state.Mode ||
 		!reflect.DeepEqual(before.state.NamespaceModes, state.NamespaceModes) || !reflect.DeepEqual(before.state.Unplanned, state.Unplanned) {
-		e.retry.policyChanged() // a brake changes modes, and a PriorityClass what restricts preemption, without a new policy
+		e.memory.Retries.PolicyChanged() // a brake changes modes, and a PriorityClass what restricts preemption, without a new policy
 	}
 	e.gate.Reconsider()
 	e.inflight.Notify()

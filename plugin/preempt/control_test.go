@@ -18,6 +18,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -194,7 +195,7 @@ func TestBeyondTheLimitOfOrdersAPodWaitsForOneToEnd(t *testing.T) {
 	inAMinute := wire.At(time.Now().Add(time.Minute))
 	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{
-			Reason: "OrdersInFlight", Message: "1 eviction orders have no outcome yet", RetryAt: &inAMinute, DependsOn: limitOf(""),
+			Reason: "OrdersInFlight", Message: "1 eviction orders have no outcome yet", RetryAt: &inAMinute, DependsOn: []wire.Dependency{{Kind: memory.KindOrders, Name: memory.OrderLimit}},
 		}}, nil
 	}
 

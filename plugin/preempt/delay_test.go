@@ -1,10 +1,6 @@
 package preempt
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +11,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // delaying is a world with a PriorityClass that delays, which is known, and a pod of it.
 func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrapper)) (*world, *v1.Pod) {
 	t.Helper()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "patient", Annotations: map[string]string{preemptionDelay: delay}}, Value: high}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "patient", Annotations: map[string]string{memory.PreemptionDelay: delay}}, Value: high}
 	given.objects = append(given.objects, class)
 	w, p, _ := simple(t, given, func(p *st.PodWrapper) {
 		p.Obj().Spec.PriorityClassName = "patient"
@@ -31,18 +28,10 @@ func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrap
 	})
 	// The lister has it before the handler has run, and a change that comes later has a pod of the class tried again.
 	w.eventually("the change of the class is taken", func() bool {
-		retry := w.plugin.engine.retry
-		retry.mu.Lock()
-		defer retry.mu.Unlock()
-		return w.plugin.engine.classesSynced() && slices.ContainsFunc(retry.recent[:], func(meant func(wire.Dependency) bool) bool {
-			return meant != nil && meant(wire.Dependency{Kind: kindPriorityClass, Name: "patient"})
-		})
+		class := wire.Dependency{Kind: memory.KindPriorityClass, Name: "patient"}
+		return w.plugin.engine.classesSynced() && w.plugin.engine.memory.Retries.ChangesOf(class) > 0
 	})
 	return w, p
-}
-
-func unschedulable(since time.Time, reason string) v1.PodCondition {
-	return v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(since)}
 }
 
 func TestAPodOfADelayedClassIsTriedAgainWhenTheDelayIsOver(t *testing.T) {
@@ -80,33 +69,6 @@ func TestTheDelayCountsFromThePodsCondition(t *testing.T) {
 				t.Errorf("result %+v, status %v, want delayed: %v", result, status, test.delayed)
 			}
 		})
-	}
-}
-
-func TestTheFirstFailureOfAPodThatWasHeldIsRemembered(t *testing.T) {
-	now, d := time.Now(), newDelays()
-	p := st.MakePod().UID("p").Obj()
-	p.Status.Conditions = []v1.PodCondition{unschedulable(now.Add(-time.Hour), v1.PodReasonSchedulingGated)}
-
-	first := d.of(p, now)
-	p.Status.Conditions = []v1.PodCondition{unschedulable(now.Add(-time.Hour), v1.PodReasonUnschedulable)}
-
-	if second := d.of(p, now.Add(time.Minute)); first != now || second != now {
-		t.Errorf("since %v, then %v, want %v", first, second, now)
-	}
-}
-
-func TestPodsBeyondTheBoundGoByTheirConditions(t *testing.T) {
-	now, d := time.Now(), newDelays()
-	for i := range maxRefused + 10 {
-		d.of(st.MakePod().UID(fmt.Sprint(i)).Obj(), now)
-	}
-
-	late := st.MakePod().UID("late").Obj()
-	late.Status.Conditions = []v1.PodCondition{unschedulable(now.Add(-time.Hour), v1.PodReasonUnschedulable)}
-
-	if since := d.of(late, now); len(d.since) != maxRefused || now.Sub(since) != time.Hour {
-		t.Errorf("%d remembered, since %v", len(d.since), since)
 	}
 }
 
@@ -148,12 +110,7 @@ func TestAPodThatIsGoneIsNotRememberedAsDelayed(t *testing.T) {
 
 	w.delete(p)
 
-	w.eventually("it is forgotten", func() bool {
-		d := w.plugin.engine.delays
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.since) == 0
-	})
+	w.eventually("it is forgotten", func() bool { return w.plugin.engine.memory.Delays.Count() == 0 })
 }
 
 func TestPodsWaitForPriorityClassesToBeReadForAWhile(t *testing.T) {
@@ -170,52 +127,6 @@ func TestPodsWaitForPriorityClassesToBeReadForAWhile(t *testing.T) {
 	}
 }
 
-// ruleCases reads a table that the planner's rules are tested against too.
-func ruleCases[C any](t *testing.T, name string) []C {
-	t.Helper()
-	data, err := os.ReadFile("../testdata/rules/" + name + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read []C
-	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatal(err)
-	}
-	if len(read) == 0 {
-		t.Fatalf("no cases of %s", name)
-	}
-	return read
-}
-
-func TestAPriorityClassDelaysPreemptionAsThePlannerSaysItDoes(t *testing.T) {
-	type delay struct {
-		Name              string                      `json:"name"`
-		PriorityClass     *schedulingv1.PriorityClass `json:"priorityClass"`
-		Readable          bool                        `json:"readable"`
-		DelayMilliseconds int64                       `json:"delayMilliseconds"`
-	}
-	for _, c := range ruleCases[delay](t, "preemption-delay") {
-		t.Run(c.Name, func(t *testing.T) {
-			got, err := delayOf(c.PriorityClass)
-			if (err == nil) != c.Readable || got.Milliseconds() != c.DelayMilliseconds {
-				t.Errorf("delay %v, error %v; want %d ms, readable: %v", got, err, c.DelayMilliseconds, c.Readable)
-			}
-		})
-	}
-}
-
-func TestAPodIsUnschedulableSinceTheMomentThatThePlannerSays(t *testing.T) {
-	type unschedulable struct {
-		Name  string    `json:"name"`
-		Now   time.Time `json:"now"`
-		Pod   *v1.Pod   `json:"pod"`
-		Since time.Time `json:"since"`
-	}
-	for _, c := range ruleCases[unschedulable](t, "unschedulable-since") {
-		t.Run(c.Name, func(t *testing.T) {
-			if got := unschedulableSince(c.Pod, c.Now); !got.Equal(c.Since) {
-				t.Errorf("since %v, want %v", got, c.Since)
-			}
-		})
-	}
+func unschedulable(since time.Time, reason string) v1.PodCondition {
+	return v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(since)}
 }

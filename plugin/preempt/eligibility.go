@@ -10,6 +10,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/verify"
@@ -18,9 +19,9 @@ import (
 
 // ineligible returns why a pod may not preempt now, without asking the planner; nil where it may.
 func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) *preemptResult {
-	looked := pl.engine.retry.now()
+	looked := pl.engine.memory.Retries.Now()
 	if pl.mode(pod) == wire.ModeOff {
-		pl.engine.retry.modeHeld(orders.RefOf(pod), looked)
+		pl.engine.memory.Retries.ModeHeld(orders.RefOf(pod), looked)
 		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
@@ -28,7 +29,7 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 			return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}
 		}
 		if ended.kind != endNever {
-			pl.engine.retry.modeHeld(orders.RefOf(pod), looked)
+			pl.engine.memory.Retries.ModeHeld(orders.RefOf(pod), looked)
 		}
 		return ended
 	}
@@ -84,7 +85,7 @@ func (pl *MakeWay) waitsForOthersVictims(pod *v1.Pod, statuses fwk.NodeToStatusR
 	if until.IsZero() {
 		return nil
 	}
-	pl.engine.retry.postpone(orders.RefOf(pod), until)
+	pl.engine.memory.Retries.Postpone(orders.RefOf(pod), until)
 	return &preemptResult{kind: endLeaving, message: fmt.Sprintf("a pod preempted on node %s is still terminating", nominated)}
 }
 
@@ -124,15 +125,15 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, node
 		}
 	}
 	pl.engine.prefetchHistory.Needed(pod, possible)
-	backedOff, backedOffUntil := pl.engine.nodeBackoff.nodes(pod.UID)
+	backedOff, backedOffUntil := pl.engine.memory.Nodes.Nodes(pod.UID)
 	known.potential = possible.Without(backedOff, nodes)
 	if known.potential.Count == 0 {
-		pl.engine.retry.postpone(orders.RefOf(pod), backedOffUntil)
+		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
 	known.full = pl.engine.samples.Full(pl.engine.clock.Now(), pod.UID)
 	var refusedUntil time.Time
-	known.refused, refusedUntil, _ = pl.engine.unevictable.of(pod.UID)
+	known.refused, refusedUntil, _ = pl.engine.memory.Victims.Of(pod.UID)
 	known.failed = pl.failedBefore(pod, known.refused, nodes)
 	known.retryAt = backedOffUntil
 	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
@@ -152,7 +153,7 @@ func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInf
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.Has(pod) || e.nodeBackoff.has(pod) || e.unevictable.has(pod) || e.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.memory.Remembers(pod) || e.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
@@ -167,21 +168,21 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 // ordersShut ends an attempt whose order could not be signed, or would probably not be carried out; nil where one may be
 // tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
-	asked := pl.engine.retry.now()
+	asked := pl.engine.memory.Retries.Now()
 	if why := pl.engine.signatures.Unfit(); why != "" {
-		pl.engine.retry.postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(streams.KeysPoll))
+		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(streams.KeysPoll))
 		return &preemptResult{kind: endNotStored, message: why}
 	}
-	why, until := pl.engine.ordersHeldBack(pod.Namespace)
+	why, until := pl.engine.memory.OrdersHeldBack(pod.Namespace)
 	if why == "" {
 		return nil
 	}
-	pl.engine.retry.refuse(orders.RefOf(pod), asked, until, []wire.Dependency{{Kind: kindOrders}})
+	pl.engine.memory.Retries.Refuse(orders.RefOf(pod), asked, until, []wire.Dependency{{Kind: memory.KindOrders}})
 	kind := endNoEvictor
 	switch why {
-	case notStored:
+	case memory.NotStored:
 		kind = endNotStored
-	case refusedForAll, refusedForNamespace:
+	case memory.RefusedForAll, memory.RefusedForNamespace:
 		kind = endBreakerOpen
 	}
 	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}

@@ -26,6 +26,8 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
@@ -56,22 +58,16 @@ type engine struct {
 	planner        *ask.Client
 	inflight       *orders.InFlight
 	placements     *orders.Placements
-	retry          *retries
-	nodeBackoff    *nodeBackoff
+	memory         *memory.Memory
 	verifyFailures *verify.Failures
 	verifyBudget   *verify.Budget
-	unevictable    *unevictable
 	samples        *verify.Samples
-	orders         *orderBreaker
-	perNamespace   *namespaceBreakers
-	reverted       *reverted
 	seen           *seenVersions
 	control        *control
 	// brakeTrouble is why the brake cannot be read; nil where it can.
 	brakeTrouble    atomic.Pointer[string]
 	gate            queueGate
 	prefetchHistory *ask.History
-	delays          *delays
 	gangSize        func(namespace, name string) (there, needed int)
 	claims          *ask.Claims
 
@@ -151,18 +147,12 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		signatures:      streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
 		inflight:        orders.NewInFlight(),
 		placements:      orders.NewPlacements(),
-		nodeBackoff:     newNodeBackoff(clock),
 		verifyFailures:  verify.NewFailures(),
 		verifyBudget:    &verify.Budget{},
-		unevictable:     newUnevictable(clock),
 		samples:         verify.NewSamples(),
-		orders:          newOrderBreaker(clock, args.NotAfter.Duration),
-		perNamespace:    newNamespaceBreakers(clock, args.NotAfter.Duration),
-		reverted:        newReverted(),
 		seen:            newSeenVersions(),
 		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 		prefetchHistory: ask.NewHistory(),
-		delays:          newDelays(),
 		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
 		claims:          &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
 		pods:            core.Pods().Lister(),
@@ -178,7 +168,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 	e.control.policy.toldBy = func(state *wire.ControlState) string { return state.PolicyRevision }
 	e.control.queues.at, e.control.queues.key = args.QueuesConfigMap, queuesKey
 	e.control.queues.toldBy = func(state *wire.ControlState) string { return state.QueuesRevision }
-	e.retry = newRetries(clock, e.current)
+	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
 	e.leadership = &streams.Leadership{Fence: e.fence, Clock: clock}
 	e.addProfile(handle, args.Mode)
 	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
@@ -292,12 +282,8 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 // forget drops what is known of a pod as a preemptor: it is bound or gone.
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
-	e.retry.forget(uid)
-	e.nodeBackoff.forget(uid)
-	e.unevictable.forget(uid)
+	e.memory.Forget(uid)
 	e.samples.Forget(uid)
-	e.reverted.forget(uid)
-	e.delays.forget(uid)
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
@@ -312,7 +298,7 @@ func (e *engine) nodeChanged(ctx context.Context, old, object any) {
 	if before, ok := old.(*v1.Node); ok && len(framework.NodeSchedulingPropertiesChange(after, before)) == 0 {
 		return
 	}
-	e.retry.nodesChanged()
+	e.memory.Retries.NodesChanged()
 }
 
 // nodeDeleted takes in that a node was deleted.
@@ -328,10 +314,10 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 }
 
 // futile takes in that an order is not carried out.
-func (e *engine) futile(ctx context.Context, orderID string, why futility) {
+func (e *engine) futile(ctx context.Context, orderID string, why memory.Futility) {
 	futileTotal.WithLabelValues(string(why)).Inc()
-	e.orders.futile(orderID, why)
-	if state, why := e.orders.state(); state != ask.Closed {
+	e.memory.Orders.Futile(orderID, why)
+	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
 		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
 	}
 	e.inflight.Notify() // the metric is set there
@@ -339,7 +325,7 @@ func (e *engine) futile(ctx context.Context, orderID string, why futility) {
 
 // ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
 func (e *engine) ordersCarried(ctx context.Context) {
-	e.retry.ordersCarried()
+	e.memory.Retries.OrdersCarried()
 	e.inflight.Notify()
 	klog.FromContext(ctx).Info("orders_carried_out_again")
 }

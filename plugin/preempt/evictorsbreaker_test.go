@@ -8,9 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	clocktesting "k8s.io/utils/clock/testing"
 
-	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -67,7 +67,7 @@ func breakerWorld(t *testing.T, given setup) (w *world, p, other *v1.Pod) {
 
 func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
-	for range futileOrders {
+	for range memory.FutileOrders {
 		w.refused(p, reasonBreakerOpen)
 	}
 
@@ -88,7 +88,7 @@ func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
 
 func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
-	for range futileOrders {
+	for range memory.FutileOrders {
 		w.refused(p, reasonBreakerOpenNamespace)
 	}
 
@@ -102,7 +102,7 @@ func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 	if found := w.plugin.withoutPlan(other.Namespace, high); found != leftToOthers {
 		t.Errorf("without a plan in another namespace: %+v", found)
 	}
-	if state, why := w.plugin.engine.orders.state(); state != ask.Closed {
+	if state, why := w.plugin.engine.memory.Orders.State(); state != telemetry.Closed {
 		t.Errorf("open for all: %s", why)
 	}
 	w.nominated(other, "n1")
@@ -110,7 +110,7 @@ func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
 
 func TestAnOutcomeThatNamesAnotherNamespacesPreemptorHoldsNoneOfItsPodsBack(t *testing.T) {
 	w, p, other := breakerWorld(t, setup{})
-	for range futileOrders {
+	for range memory.FutileOrders {
 		order := w.orderOf(p)
 		order.Preemptor.UID = string(other.UID)
 		w.refuse(order, reasonBreakerOpenNamespace, time.Now())
@@ -124,19 +124,19 @@ func TestAnOutcomeThatNamesAnotherNamespacesPreemptorHoldsNoneOfItsPodsBack(t *t
 func TestOneOutcomeToldManyTimesAndThoseOfUnknownOrdersOpenNothing(t *testing.T) {
 	w, p, _ := breakerWorld(t, setup{})
 	order := w.orderOf(p)
-	for range 2 * futileOrders {
+	for range 2 * memory.FutileOrders {
 		w.refuse(order, reasonBreakerOpen, time.Now())
 	}
 	w.show(p, "")
 	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
-	for i := range 2 * futileOrders {
+	for i := range 2 * memory.FutileOrders {
 		unknown := *order
 		unknown.OrderID = fmt.Sprintf("ord-unknown-%d", i)
 		w.refuse(&unknown, reasonBreakerOpen, time.Now())
 	}
 
 	w.eventually("all were read", func() bool {
-		return w.plugin.engine.inflight.Outcome(fmt.Sprintf("ord-unknown-%d", 2*futileOrders-1)) != nil
+		return w.plugin.engine.inflight.Outcome(fmt.Sprintf("ord-unknown-%d", 2*memory.FutileOrders-1)) != nil
 	})
 
 	w.nominated(p, "n1")
@@ -144,11 +144,11 @@ func TestOneOutcomeToldManyTimesAndThoseOfUnknownOrdersOpenNothing(t *testing.T)
 
 func TestOrdersThatTheBreakerRefusesAreNotHeldAgainstTheirPods(t *testing.T) {
 	w, p, _ := breakerWorld(t, setup{})
-	for range futileOrders {
+	for range memory.FutileOrders {
 		w.refused(p, reasonBreakerOpen)
 	}
 
-	if w.plugin.engine.nodeBackoff.has("p") {
+	if w.plugin.engine.memory.Nodes.Has("p") {
 		t.Error("its node is left out beyond the breaker")
 	}
 }
@@ -169,7 +169,7 @@ func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, _ := breakerWorld(t, setup{})
-			for range futileOrders {
+			for range memory.FutileOrders {
 				w.refused(p, reasonBreakerOpen)
 			}
 
@@ -177,64 +177,12 @@ func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing
 				StartedAt: wire.At(test.at), FinishedAt: wire.At(test.at), PreemptorUID: "another", Node: "n1"})
 			w.eventually("it was read", func() bool { return w.plugin.engine.inflight.Outcome("ord-of-another") != nil })
 
-			closed := func() bool { state, _ := w.plugin.engine.orders.state(); return state == ask.Closed }
+			closed := func() bool { state, _ := w.plugin.engine.memory.Orders.State(); return state == telemetry.Closed }
 			if test.closes {
 				w.eventually("it closes", closed)
 			} else if time.Sleep(50 * time.Millisecond); closed() {
 				t.Error("it is closed")
 			}
 		})
-	}
-}
-
-func TestAProbeThatEndsForItsPodsReasonsLetsAnotherProbe(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	b := newOrderBreaker(clock, time.Minute)
-	b.futile("1", refusedForAll)
-	b.futile("2", refusedForAll)
-	clock.SetTime(clock.Now().Add(futileFirst))
-	b.begin("probe")
-	if closed := b.answered(); closed {
-		t.Error("that evictors answer closes it, though they refuse")
-	}
-
-	b.undecided("probe")
-
-	if why, _ := b.isOpen(); why != "" {
-		t.Errorf("no other order may probe: %s", why)
-	}
-}
-
-func TestRefusalsThatAreNotInARowOpenNothing(t *testing.T) {
-	b := newOrderBreaker(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), time.Minute)
-	for i := range 4 {
-		b.futile(fmt.Sprint(i), refusedForAll)
-		b.carriedOut()
-	}
-
-	if why, _ := b.isOpen(); why != "" {
-		t.Errorf("open: %s", why)
-	}
-}
-
-func TestNamespacesAreForgottenOnceTheirRefusalsAreOld(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	n := newNamespaceBreakers(clock, time.Minute)
-	for i := range maxShutNamespaces + 5 {
-		n.refused(fmt.Sprint("ns-", i), fmt.Sprint(i))
-	}
-	if len(n.by) != maxShutNamespaces {
-		t.Errorf("%d are remembered", len(n.by))
-	}
-
-	clock.SetTime(clock.Now().Add(shutForgotten))
-	n.refused("late", "1")
-	n.refused("late", "2")
-
-	if why, _ := n.isOpen("late"); why != refusedForNamespace || len(n.by) != 1 {
-		t.Errorf("%q, %d are remembered", why, len(n.by))
-	}
-	if !n.carriedOut("late") || len(n.by) != 0 {
-		t.Error("an order that is carried out does not close it")
 	}
 }

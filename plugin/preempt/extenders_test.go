@@ -82,8 +82,8 @@ func TestWhereExtendersRejectEachNodeNothingIsEvictedByWhomever(t *testing.T) {
 			if result == nil || result.NominatedNodeName != "" || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "2 node(s) were rejected by extender filter: no device") {
 				t.Errorf("result %+v, status %v", result, status)
 			}
-			if w.plugin.engine.retry.count() != 1 || len(f.asked) != 1 {
-				t.Errorf("%d pods are tried again, asked %d times", w.plugin.engine.retry.count(), len(f.asked))
+			if w.plugin.engine.memory.Retries.Count() != 1 || len(f.asked) != 1 {
+				t.Errorf("%d pods are tried again, asked %d times", w.plugin.engine.memory.Retries.Count(), len(f.asked))
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestAFilterThatFailsCountsUnlessItIsIgnorableOrNotInterested(t *testing.T) 
 			if result == nil || result.NominatedNodeName != "" || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "extender filter: 500") {
 				t.Errorf("result %+v, status %v", result, status)
 			}
-			if w.plugin.engine.retry.count() != 1 {
+			if w.plugin.engine.memory.Retries.Count() != 1 {
 				t.Error("it is not tried again")
 			}
 		})

@@ -162,8 +162,7 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
 		e.inflight.Forget(change.UID)
-		e.nodeBackoff.forget(change.UID)
+		e.memory.Forget(change.UID)
 		e.verifyFailures.Forget(string(change.UID))
-		e.unevictable.forget(change.UID)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
@@ -46,7 +47,7 @@ type groupAttempt struct {
 	classes   []*ask.Class
 	refused   []string          // pods to leave out, since they could not be evicted
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
-	asked     changeCount
+	asked     memory.Moment
 	span      tracing.Span
 }
 
@@ -82,11 +83,11 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 	without = pl.withoutPlan(group.Namespace, priorityOf(group))
 	a := &groupAttempt{MakeWay: pl, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group), mode: pl.mode(group.Waiting[0])}
 	end, nodes = a.preempt(ctx)
-	if _, _, why := pl.engine.unevictable.of(group.UID); why != "" && end.refuses() {
+	if _, _, why := pl.engine.memory.Victims.Of(group.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
 	a.attempted(end)
-	again = end.kind == endUnfinished && pl.engine.retry.unplanned(group.Waiting[0].UID) < plansBeforeOthers
+	again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
 	return nodes, nil // end says it
 }
 
@@ -130,15 +131,15 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 // way, its nominations stand.
 func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]string) {
 	e := a.engine
-	looked := e.retry.now()
+	looked := e.memory.Retries.Now()
 	switch {
 	case a.mode == wire.ModeOff:
-		e.retry.modeHeld(a.one(), looked)
+		e.memory.Retries.ModeHeld(a.one(), looked)
 		return &preemptResult{kind: endOff, message: "mode off"}, nil
 	case e.control.holdsGroups():
 		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
 	case a.group.Composite:
-		e.retry.modeHeld(a.one(), looked)
+		e.memory.Retries.ModeHeld(a.one(), looked)
 		return &preemptResult{kind: endPodGroup, message: "composite pod groups have no plan"}, nil
 	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
@@ -203,7 +204,7 @@ func (a *groupAttempt) waitsForOthersVictims() (*preemptResult, map[types.Namesp
 	if until.IsZero() {
 		return nil, nil
 	}
-	a.engine.retry.postpone(a.one(), until)
+	a.engine.memory.Retries.Postpone(a.one(), until)
 	return &preemptResult{kind: endLeaving, message: "pods preempted on the members' nodes are still terminating"}, nominated
 }
 
@@ -219,7 +220,7 @@ func (a *groupAttempt) recall() *preemptResult {
 			return end
 		}
 	}
-	a.refused, _, _ = e.unevictable.of(a.group.UID)
+	a.refused, _, _ = e.memory.Victims.Of(a.group.UID)
 	return nil
 }
 
@@ -227,15 +228,15 @@ func (a *groupAttempt) recall() *preemptResult {
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
 	if a.classes, err = ask.Classes(a.group.Waiting, queuegate.QueueLabels(), a.engine.claims.Reach); err != nil {
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endTooLarge, message: err.Error()}
 	}
 	if len(a.group.Topology) > wire.MostTopologyKeys {
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endTooLarge, message: fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys)}
 	}
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endError, message: err.Error()}
 	}
 	nodes := a.handle.SnapshotSharedLister().NodeInfos()
@@ -263,7 +264,7 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		return nil, nil, &end
 	}
 	for asked := 1; ; asked++ {
-		a.asked = a.engine.retry.now()
+		a.asked = a.engine.memory.Retries.Now()
 		reply, err := a.askPlan(ctx)
 		if err != nil {
 			return ended(a.unreachable(a.engine.planner.Groups, a.one(), err))
@@ -277,14 +278,14 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		}
 		var why *verify.Misfit
 		if !errors.As(err, &why) {
-			a.engine.retry.planUnavailable(a.one(), time.Time{})
+			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 			return ended(preemptResult{kind: endError, message: wire.Beginning(err.Error(), maxMessageBytes)})
 		}
 		if why.Node != "" {
 			a.leaveOut(why)
 		}
 		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
-			a.engine.retry.planUnavailable(a.one(), time.Time{})
+			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + wire.Beginning(why.Message, maxMessageBytes)})
 		}
 	}
@@ -306,7 +307,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 
 // observe asks the planner and does not wait, as attempt.observe does.
 func (a *groupAttempt) observe() preemptResult {
-	a.engine.retry.modeHeld(a.one(), a.engine.retry.now())
+	a.engine.memory.Retries.ModeHeld(a.one(), a.engine.memory.Retries.Now())
 	request, err := a.request()
 	if err == nil {
 		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) {
@@ -335,25 +336,25 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	message := wire.Beginning(refusal.Message, maxMessageBytes)
 	switch {
 	case reply.Status == wire.StatusNotSynced && ask.Unaskable(refusal):
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + message}
 	case reply.Status == wire.StatusNotSynced:
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endNotSynced, message: "no plan: " + message}
 	case reply.Status == wire.StatusRefused && refusal.Reason == reasonPlacesNotFound:
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnfinished, message: message}
 	case reply.Status == wire.StatusRefused && len(a.leftOut[0]) > 0:
 		// The planner refuses without nodes that it was not asked about: other victims there might do, and no event tells when
 		// they may be tried again.
-		a.engine.retry.planUnavailable(a.one(), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endUnfinished, message: fmt.Sprintf("without nodes where a plan did not stand (%d): %s", len(a.leftOut[0]), message)}
 	case reply.Status == wire.StatusRefused || reply.Plan == nil:
 		var retryAt time.Time
 		if refusal.RetryAt != nil {
 			retryAt = refusal.RetryAt.Time
 		}
-		a.engine.retry.refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
+		a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
 		return &preemptResult{kind: endRefused, message: message}
 	}
 	return nil
@@ -364,7 +365,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.GroupPlanReply) preemptResult {
 	e, now := a.engine, a.engine.clock.Now()
 	for _, pod := range a.group.Waiting {
-		e.retry.ordered(pod.UID)
+		e.memory.Retries.Ordered(pod.UID)
 	}
 	e.verifyFailures.Forget(string(a.group.UID))
 	if verified.NeedsNothing() {
@@ -373,7 +374,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	}
 	if len(verified.Victims)+len(verified.Awaited) == 0 {
 		until := verify.LastOverdueAt(verified.Terminating)
-		e.retry.postpone(a.one(), until)
+		e.memory.Retries.Postpone(a.one(), until)
 		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.Terminating, fmt.Sprintf("for %d members", len(verified.Places)), until)}
 	}
 	order := &pendingOrder{
@@ -389,7 +390,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 			members: verified.Places, terminating: verified.Terminating,
 		},
 	}
-	e.orderBegins(a.group.Namespace, order.id)
+	e.memory.OrderBegins(a.group.Namespace, order.id)
 	e.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(verified.Victims)))
 	failpoints.At(failpoints.Nominated)
@@ -419,7 +420,7 @@ func (a *groupAttempt) attempted(end preemptResult) {
 	for _, pod := range a.group.Waiting {
 		if end.kind != endNominated {
 			e.gate.PreemptionTried(pod.UID)
-			e.retry.tried(pod.UID)
+			e.memory.Retries.Tried(pod.UID)
 		}
 		if pod.Status.NominatedNodeName != "" && (end.kind == endRefused || end.kind == endHopeless) {
 			stale = append(stale, pod)

@@ -26,6 +26,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
@@ -415,7 +416,7 @@ func TestAGangOfTooManyKindsOfMembersIsLeftToTheNextPluginAndTriedAgain(t *testi
 	if status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "more than 16 kinds") || len(w.bus.asked) != 0 {
 		t.Errorf("%v after %d questions", status, len(w.bus.asked))
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the group is not tried again")
 	}
 }
@@ -699,7 +700,7 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 			t.Errorf("cycle %d: %v", cycle, status)
 		}
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the group is not tried again")
 	}
 }
@@ -721,7 +722,7 @@ func TestWherePlacesWereNotFoundOthersMayActInTheEnd(t *testing.T) {
 			t.Errorf("cycle %d: %v", cycle, status)
 		}
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the group is not tried again")
 	}
 }
@@ -748,7 +749,7 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 			t.Errorf("cycle %d: %v", cycle, status)
 		}
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the group is not tried again")
 	}
 }
@@ -859,7 +860,7 @@ func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) 
 	if len(w.bus.asked) != ask.BreakerThreshold {
 		t.Errorf("asked %d times about the gang, want %d", len(w.bus.asked), ask.BreakerThreshold)
 	}
-	if state, _ := w.plugin.engine.planner.Pods.Current(); state != ask.Closed {
+	if state, _ := w.plugin.engine.planner.Pods.Current(); state != telemetry.Closed {
 		t.Errorf("the breaker for pods is in state %d", state)
 	}
 	if got := w.bus.asked[0].TimeoutMilliseconds; got != w.plugin.args.GroupPlanTimeout.Milliseconds() || got < 1000 {

@@ -2,31 +2,9 @@ package preempt
 
 import (
 	"testing"
-	"time"
-
-	testingclock "k8s.io/utils/clock/testing"
 
 	"makeway.dev/makeway/plugin/wire"
 )
-
-func TestANodeIsLeftOutLongerEachTimeAnOrderFailsThere(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	a := newNodeBackoff(clock)
-
-	for _, want := range []time.Duration{10, 20, 40} {
-		a.failed("p", "n1")
-
-		_, until := a.nodes("p")
-
-		if got := until.Sub(clock.Now()); got != want*time.Second {
-			t.Errorf("left out for %s, want %ds", got, want)
-		}
-		clock.SetTime(until)
-		if out, _ := a.nodes("p"); len(out) != 0 {
-			t.Errorf("still left out: %v", out)
-		}
-	}
-}
 
 func TestOnlyWhatLiesWithTheNodeKeepsItOut(t *testing.T) {
 	for _, test := range []struct {

@@ -9,109 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	clocktesting "k8s.io/utils/clock/testing"
 
-	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
-
-func TestTheOrderBreakerLetsOneOrderProbeAfterAWhileThatDoubles(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	b := newOrderBreaker(clock, time.Minute)
-	open := func() bool { why, _ := b.isOpen(); return why != "" }
-	step := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-
-	b.futile("1", notStarted)
-	if open() {
-		t.Fatal("one order is enough to open it")
-	}
-	b.futile("2", notStarted)
-	if !open() {
-		t.Fatal("two in a row are not enough to open it")
-	}
-	b.futile("3", notStarted) // begun before it opened
-	if _, until := b.isOpen(); until != clock.Now().Add(futileFirst) {
-		t.Errorf("it is open for %s", until.Sub(clock.Now()))
-	}
-	for _, wait := range []time.Duration{futileFirst, 2 * futileFirst, 4 * futileFirst, 8 * futileFirst, futileLongest, futileLongest} {
-		if step(wait - time.Millisecond); !open() {
-			t.Fatalf("no longer open before %s", wait)
-		}
-		if step(time.Millisecond); open() {
-			t.Fatalf("no probe after %s", wait)
-		}
-		b.begin("probe")
-		if !open() {
-			t.Fatal("more than one order probes")
-		}
-		b.futile("probe", notStarted)
-	}
-
-	step(futileLongest)
-	b.begin("probe")
-	if closed := b.answered(); !closed || open() {
-		t.Error("an outcome does not close it")
-	}
-	if state, _ := b.state(); state != ask.Closed {
-		t.Errorf("state %d", state)
-	}
-}
-
-func TestTheOrderBreakerTellsTheStreamFromTheEvictors(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	for name, test := range map[string]struct {
-		fails  []futility
-		end    func(*orderBreaker) bool
-		closed bool
-	}{
-		"stored again":                           {[]futility{notStored, notStored}, (*orderBreaker).stored, true},
-		"stored, but no evictor answered":        {[]futility{notStarted, notStarted}, (*orderBreaker).stored, false},
-		"an outcome says nothing of the storing": {[]futility{notStored, notStored}, (*orderBreaker).answered, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newOrderBreaker(clock, time.Minute)
-			for i, why := range test.fails {
-				b.futile(fmt.Sprint(i), why)
-			}
-			if closed := test.end(b); closed != test.closed {
-				t.Errorf("closed %t, want %t", closed, test.closed)
-			}
-		})
-	}
-	t.Run("one of each opens nothing", func(t *testing.T) {
-		b := newOrderBreaker(clock, time.Minute)
-		b.futile("1", notStarted)
-		b.futile("2", notStored)
-		if why, _ := b.isOpen(); why != "" {
-			t.Errorf("open: %s", why)
-		}
-	})
-}
-
-func TestAProbeWhoseEndIsNotToldIsGivenUp(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	for name, end := range map[string]func(*orderBreaker){
-		"its time is over":          func(b *orderBreaker) { clock.SetTime(clock.Now().Add(b.lasts)) },
-		"its pod needs no room now": func(b *orderBreaker) { b.undecided("probe") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newOrderBreaker(clock, time.Minute)
-			b.futile("1", notStarted)
-			b.futile("2", notStarted)
-			clock.SetTime(clock.Now().Add(futileFirst))
-			b.begin("probe")
-
-			end(b)
-
-			if why, _ := b.isOpen(); why != "" {
-				t.Errorf("no other order may probe: %s", why)
-			}
-		})
-	}
-}
 
 func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
 	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
@@ -132,11 +36,11 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 }
 
 func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
-	for why, message := range map[futility]string{notStarted: "no evictor answers", notStored: "eviction orders cannot be stored"} {
+	for why, message := range map[memory.Futility]string{memory.NotStarted: "no evictor answers", memory.NotStored: "eviction orders cannot be stored"} {
 		t.Run(string(why), func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
 			engine := w.plugin.engine
-			for i := range futileOrders {
+			for i := range memory.FutileOrders {
 				engine.futile(w.ctx, fmt.Sprint(i), why)
 			}
 
@@ -160,8 +64,8 @@ func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
 
 func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	for i := range futileOrders {
-		w.plugin.engine.futile(w.ctx, fmt.Sprint(i), notStarted)
+	for i := range memory.FutileOrders {
+		w.plugin.engine.futile(w.ctx, fmt.Sprint(i), memory.NotStarted)
 	}
 	w.cycle(p)
 	now := wire.At(time.Now())
@@ -183,7 +87,7 @@ func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 			w.show(p, "n1")
 			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(orders.RefOf(p)).Status.NominatedNodeName == "n1" })
 
-			for range futileOrders {
+			for range memory.FutileOrders {
 				w.nominated(p, "n1")
 				w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
 			}

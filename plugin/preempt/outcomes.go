@@ -12,6 +12,7 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/streams"
@@ -130,14 +131,14 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	e.inflight.Remember(outcome)
 	// The stream is read from its past after a start.
 	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
-		if e.orders.answered() {
+		if e.memory.Orders.Answered() {
 			e.ordersCarried(ctx)
 		}
 		e.tellsOfBreaker(ctx, outcome)
 	}
 	preemptor, _, _ := e.inflight.NominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
-	e.retry.orderEnded(preemptor.Namespace)
+	e.memory.Retries.OrderEnded(preemptor.Namespace)
 }
 
 // applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
@@ -150,7 +151,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.orderFailed(ctx, w, outcome)
 	})
 	if !known {
-		e.orderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
+		e.memory.OrderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
 	}
 }
 
@@ -168,7 +169,7 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		return
 	}
 	// Other victims may do on the same node, where the next plan can leave those out.
-	others := e.unevictable.take(types.UID(w.Pod.UID), w.Pod.Namespace, outcome.Victims) > 0
+	others := e.memory.Victims.Take(types.UID(w.Pod.UID), w.Pod.Namespace, outcome.Victims) > 0
 	e.failed(w, nodesFault(outcome) && !others)
 	e.lookAtPlaces(w)
 }
@@ -176,7 +177,7 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 // failed notes that an order came to nothing, unless its pods are bound or gone. Which node of a group's is at fault is not known.
 func (e *engine) failed(w orders.Activation, nodesFault bool) {
 	if nodesFault && w.Members == nil {
-		e.nodeBackoff.failed(types.UID(w.Pod.UID), w.Node)
+		e.memory.Nodes.Failed(types.UID(w.Pod.UID), w.Node)
 	}
 	for _, place := range w.Places() {
 		e.pending(orders.RefOfPlacement(place))
@@ -289,7 +290,7 @@ func (e *engine) showBreakers() {
 	breakerGauge.Set(float64(pods))
 	groups, _ := e.planner.Groups.Current()
 	groupBreakerGauge.Set(float64(groups))
-	evictors, _ := e.orders.state()
+	evictors, _ := e.memory.Orders.State()
 	orderBreakerGauge.Set(float64(evictors))
 }
 
@@ -301,8 +302,8 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoints.At(failpoints.BeforeActivate)
 	if w.Unanswered {
-		e.perNamespace.undecided(w.OrderID)
-		e.futile(ctx, w.OrderID, notStarted)
+		e.memory.Namespaces.Undecided(w.OrderID)
+		e.futile(ctx, w.OrderID, memory.NotStarted)
 	}
 	if w.Revert {
 		if shown := e.revert(w); len(shown) > 0 {
@@ -324,7 +325,7 @@ func (e *engine) activateAgain(w orders.Activation) {
 	at := e.clock.Now().Add(goroutines.RestartPause)
 	e.inflight.ActivationFailed(w.OrderID, at)
 	for _, place := range w.Places() {
-		e.retry.tryAt(orders.RefOfPlacement(place), at)
+		e.memory.Retries.TryAt(orders.RefOfPlacement(place), at)
 	}
 }
 
@@ -358,7 +359,7 @@ func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
 		pod := e.podOf(orders.RefOfPlacement(place))
 		if w.Unpublished || pod.Status.NominatedNodeName == place.Node {
 			if w.Members == nil {
-				e.reverted.note(pod.UID, place.Node)
+				e.memory.Reverted.Note(pod.UID, place.Node)
 			} else if pod.Status.NominatedNodeName == place.Node {
 				shown = append(shown, pod)
 			}

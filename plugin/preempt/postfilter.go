@@ -14,6 +14,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
@@ -48,11 +49,11 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
 	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
 	end = pl.preempt(ctx, state, pod, statuses)
-	if _, _, why := pl.engine.unevictable.of(pod.UID); why != "" && end.refuses() {
+	if _, _, why := pl.engine.memory.Victims.Of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
 	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
-		end.clear = pl.engine.reverted.take(pod.UID, current.Status.NominatedNodeName)
+		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
 	}
 	pl.engine.attempted(pod, keptOut != nil, end)
 	return nil, nil // end says it
@@ -145,7 +146,7 @@ type attempt struct {
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
 	recalled               // its failed nodes grow by those of this cycle
-	asked    changeCount   // when the last question was asked
+	asked    memory.Moment // when the last question was asked
 	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
 	span     tracing.Span
 	class    string // see ownClass
@@ -255,8 +256,8 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 	now := a.engine.clock.Now()
 	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
 		until := verify.LastOverdueAt(leaving)
-		a.engine.reverted.forget(a.pod.UID)
-		a.engine.retry.postpone(orders.RefOf(a.pod), until)
+		a.engine.memory.Reverted.Forget(a.pod.UID)
+		a.engine.memory.Retries.Postpone(orders.RefOf(a.pod), until)
 		return preemptResult{kind: endAwaiting, node: best.Node, message: roomOnItsWay(leaving, "on node "+best.Node, until)}
 	}
 	order := &pendingOrder{
@@ -267,9 +268,9 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 		chosen:     best,
 		span:       a.span,
 	}
-	a.engine.retry.ordered(a.pod.UID)
-	a.engine.reverted.forget(a.pod.UID)
-	a.engine.orderBegins(a.pod.Namespace, order.id)
+	a.engine.memory.Retries.Ordered(a.pod.UID)
+	a.engine.memory.Reverted.Forget(a.pod.UID)
+	a.engine.memory.OrderBegins(a.pod.Namespace, order.id)
 	a.engine.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
 	victimsPerOrder.Observe(float64(len(best.Victims)))
 	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
@@ -297,7 +298,7 @@ func (e *engine) attempted(pod *v1.Pod, keptOut bool, end preemptResult) {
 	}
 	e.inflight.Cycled(pod.UID)
 	if end.kind != endNominated {
-		e.retry.tried(pod.UID)
+		e.memory.Retries.Tried(pod.UID)
 	}
 	e.pending(orders.RefOf(pod))
 }

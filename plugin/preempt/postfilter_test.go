@@ -20,6 +20,8 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
@@ -108,7 +110,7 @@ func TestModeObserveWaitsForNoAnswer(t *testing.T) {
 	if asked := w.bus.planRequests()[0]; asked.MaxCandidates != int64(w.plugin.args.MaxCandidates) {
 		t.Errorf("asked for %d candidates", asked.MaxCandidates)
 	}
-	if failures := w.plugin.engine.retry.unplanned(p.UID); failures != 0 {
+	if failures := w.plugin.engine.memory.Retries.Unplanned(p.UID); failures != 0 {
 		t.Errorf("the pod waits for a planner: %d failures", failures)
 	}
 }
@@ -174,7 +176,7 @@ func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
 	for range 10 {
 		w.cycle(p)
 	}
-	if most := w.plugin.engine.planner.Pods.Attempts(retryBurst); most != 0 {
+	if most := w.plugin.engine.planner.Pods.Attempts(memory.RetryBurst); most != 0 {
 		t.Errorf("%d pods are tried again at once, each with all its filters", most)
 	}
 	w.bus.mu.Lock()
@@ -606,7 +608,7 @@ func TestARefusedPodIsTriedAgainWhenItsBudgetChanges(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 		return &wire.PlanReply{Status: wire.StatusRefused, Refusal: &wire.Refusal{Reason: "Budget", Message: "budget",
-			DependsOn: []wire.Dependency{{Kind: kindPDB, Namespace: "default", Name: "budget"}}}}, nil
+			DependsOn: []wire.Dependency{{Kind: memory.KindPDB, Namespace: "default", Name: "budget"}}}}, nil
 	}
 	w.cycle(p)
 
@@ -665,10 +667,10 @@ func TestAPodThatIsTooLargeToBeAskedAboutIsLeftToTheNextPluginAndSaysNothingOfTh
 		}
 	}
 
-	if state, _ := w.plugin.engine.planner.Pods.Current(); state != ask.Closed || len(w.bus.requests) != 0 {
+	if state, _ := w.plugin.engine.planner.Pods.Current(); state != telemetry.Closed || len(w.bus.requests) != 0 {
 		t.Errorf("the breaker is in state %d after %d requests", state, len(w.bus.requests))
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("it is not tried again")
 	}
 }
@@ -690,11 +692,11 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 				engine := w.plugin.engine
 				ends := func() {
-					engine.nodeBackoff.failed(p.UID, "n1")
+					engine.memory.Nodes.Failed(p.UID, "n1")
 					if err := end(w, p); err != nil {
 						t.Error(err)
 					}
-					w.eventually("the informer has told", func() bool { return !engine.nodeBackoff.has(p.UID) })
+					w.eventually("the informer has told", func() bool { return !engine.memory.Nodes.Has(p.UID) })
 				}
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 					if !early {
@@ -708,8 +710,8 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				}
 				w.cycle(p)
 
-				if waiting, _ := w.queueGate().State(); waiting != 0 || engine.retry.count() != 0 {
-					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.retry.count())
+				if waiting, _ := w.queueGate().State(); waiting != 0 || engine.memory.Retries.Count() != 0 {
+					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.memory.Retries.Count())
 				}
 				if counts := w.queueGate().Counts(p.UID); counts != (name == "bound") {
 					t.Errorf("it counts in its queue: %t", counts)
@@ -724,19 +726,19 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	engine := w.plugin.engine
 	left := func() int {
 		waiting, _ := w.queueGate().State()
-		return waiting + engine.retry.count()
+		return waiting + engine.memory.Retries.Count()
 	}
 	gone := []*v1.Pod{
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
 	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
-	engine.retry.tryAt(orders.RefOf(gone[1]), time.Now())
-	engine.retry.refuse(orders.RefOf(gone[2]), engine.retry.now(), time.Time{}, limitOf(""))
+	engine.memory.Retries.TryAt(orders.RefOf(gone[1]), time.Now())
+	engine.memory.Retries.Refuse(orders.RefOf(gone[2]), engine.memory.Retries.Now(), time.Time{}, []wire.Dependency{{Kind: memory.KindOrders, Name: memory.OrderLimit}})
 	if left() != 3 {
 		t.Fatalf("%d pods wait", left())
 	}
 
-	engine.retry.orderEnded("")
+	engine.memory.Retries.OrderEnded("")
 	if err := engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 		"a nominated pod":             {change: func(p *st.PodWrapper) { p.NominatedNodeName("n1") }},
 		"mode observe":                {given: setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}},
 		"an order in flight":          {before: func(w *world, p *v1.Pod) { w.nominated(p, "n1") }},
-		"an order that has failed":    {before: func(w *world, p *v1.Pod) { w.plugin.engine.nodeBackoff.failed(p.UID, "n2") }},
+		"an order that has failed":    {before: func(w *world, p *v1.Pod) { w.plugin.engine.memory.Nodes.Failed(p.UID, "n2") }},
 		"a planner that is not there": {before: func(w *world, _ *v1.Pod) { openBreaker(w) }},
 		"a pod that is gone":          {before: func(w *world, p *v1.Pod) { p.UID = "another" }},
 	} {

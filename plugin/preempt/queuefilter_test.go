@@ -16,6 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/wire"
@@ -108,7 +109,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 			}
 
 			if change.want == 0 {
-				time.Sleep(2 * retryTick)
+				time.Sleep(2 * memory.RetryTick)
 			} else {
 				w.eventually("the pod is activated", func() bool { return w.activator.of(p.UID) > 0 })
 			}
@@ -276,7 +277,7 @@ func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 
 func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
 	w, p := heldAndNominated(t)
-	w.plugin.engine.reverted.note(p.UID, "n1")
+	w.plugin.engine.memory.Reverted.Note(p.UID, "n1")
 	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
 		t.Fatal("not held")
 	}

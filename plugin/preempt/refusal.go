@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
@@ -28,7 +29,7 @@ const verifyPause = time.Second
 // were judged by the scheduler's filters.
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptResult {
 	if a.contradicts(ctx, reply) {
-		a.engine.retry.tryAt(orders.RefOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		a.engine.memory.Retries.TryAt(orders.RefOf(a.pod), a.engine.clock.Now().Add(verifyPause))
 		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.settle()
@@ -43,16 +44,16 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	message := wire.Beginning(refusal.Message, maxMessageBytes)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
-		if soon := a.engine.clock.Now().Add(planUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
+		if soon := a.engine.clock.Now().Add(memory.PlanUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {
 			retryAt = soon
 		}
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
 	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]
 	if queuegate.RejectionOf(a.state) != nil {
-		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: kindNode})
+		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: memory.KindNode})
 	}
-	a.engine.retry.refuse(orders.RefOf(a.pod), a.asked, retryAt, dependsOn)
+	a.engine.memory.Retries.Refuse(orders.RefOf(a.pod), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
 	return preemptResult{kind: endRefused, message: message}
@@ -63,7 +64,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 // event tells when they agree.
 func (a *attempt) unverifiable() preemptResult {
 	a.settle()
-	a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+	a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
 		a.potential.Count, verify.Summary(a.failed))}
 }
@@ -83,9 +84,9 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		goesOn = soonest
 	}
 	if begun {
-		a.engine.retry.tryAt(orders.RefOf(a.pod), goesOn)
+		a.engine.memory.Retries.TryAt(orders.RefOf(a.pod), goesOn)
 	} else {
-		a.engine.retry.planUnavailable(orders.RefOf(a.pod), goesOn)
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), goesOn)
 	}
 	if len(a.failed) > 0 {
 		a.engine.verifyFailures.KeepUntil(a.ownClass(), goesOn)

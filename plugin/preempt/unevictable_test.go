@@ -1,7 +1,6 @@
 package preempt
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,8 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -41,7 +41,7 @@ func failedOutcome(order *wire.EvictionOrder, reason string) *wire.Outcome {
 		StartedAt: order.CreatedAt, FinishedAt: wire.At(time.Now()), PreemptorUID: order.Preemptor.UID, Node: order.Node,
 	}
 	for _, v := range order.Victims {
-		outcome.Victims = append(outcome.Victims, wire.VictimOutcome{Namespace: v.Namespace, Name: v.Name, UID: v.UID, Result: victimFailed, Reason: reason, Message: forbidden})
+		outcome.Victims = append(outcome.Victims, wire.VictimOutcome{Namespace: v.Namespace, Name: v.Name, UID: v.UID, Result: memory.VictimFailed, Reason: reason, Message: forbidden})
 	}
 	return outcome
 }
@@ -67,12 +67,24 @@ func TestWhereOneOfTwoEqualVictimsCannotBeEvictedTheOtherGoesNext(t *testing.T) 
 	}
 }
 
+// heldClock tells the time once a channel is closed.
+type heldClock struct {
+	clock.PassiveClock
+	until chan struct{}
+}
+
+func (c heldClock) Now() time.Time {
+	<-c.until
+	return c.PassiveClock.Now()
+}
+
 func TestAnOrderIsNotRevertedBeforeItsVictimsAreKnownAsImpossibleToEvict(t *testing.T) {
 	w, p := equalVictims(t)
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	order, engine := w.order(1), w.plugin.engine
-	engine.unevictable.mu.Lock() // they cannot be noted yet
+	noted := make(chan struct{})
+	engine.memory.Victims = memory.NewUnevictable(heldClock{engine.clock, noted}) // they cannot be noted yet
 	w.tell(failedOutcome(order, "Forbidden"))
 	w.eventually("the order has failed", func() bool {
 		entry := w.entry("p")
@@ -85,14 +97,14 @@ func TestAnOrderIsNotRevertedBeforeItsVictimsAreKnownAsImpossibleToEvict(t *test
 	if entry := w.entry("p"); len(activations) > 0 || entry == nil || entry.Phase != orders.Reverting {
 		t.Errorf("activations %+v, entry %+v", activations, entry)
 	}
-	engine.unevictable.mu.Unlock()
+	close(noted)
 	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
 }
 
 func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *testing.T) {
 	w, p := equalVictims(t)
 	w.bus.plan = answers(candidate("n1", "!a", "b"))
-	w.plugin.engine.unevictable.take("p", "default", []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}})
+	w.plugin.engine.memory.Victims.Take("p", "default", []wire.VictimOutcome{{UID: "a", Result: memory.VictimFailed, Reason: "Forbidden"}})
 
 	expectVictims(t, w.nominated(p, "n1"), "b")
 }
@@ -100,7 +112,7 @@ func TestAVictimThatCannotBeEvictedIsNotTakenThoughThePlannerNamesItAgain(t *tes
 func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T) {
 	w, p := equalVictims(t)
 	for _, uid := range []string{"a", "b"} {
-		w.plugin.engine.unevictable.take("p", "default", []wire.VictimOutcome{{Namespace: "default", Name: uid, UID: uid, Result: victimFailed, Reason: "Forbidden", Message: forbidden}})
+		w.plugin.engine.memory.Victims.Take("p", "default", []wire.VictimOutcome{{Namespace: "default", Name: uid, UID: uid, Result: memory.VictimFailed, Reason: "Forbidden", Message: forbidden}})
 	}
 
 	_, status := w.cycle(p)
@@ -109,91 +121,7 @@ func TestAPodWhoseVictimsCannotBeEvictedSaysWhyAndIsTriedAgainLater(t *testing.T
 		!strings.Contains(status.Message(), "this pod may not be deleted") {
 		t.Errorf("status %v", status)
 	}
-	w.plugin.engine.retry.mu.Lock()
-	defer w.plugin.engine.retry.mu.Unlock()
-	entry := w.plugin.engine.retry.pods["p"]
-	if entry == nil || time.Until(entry.at) < unevictableInitial/2 || time.Until(entry.at) > unevictableInitial {
-		t.Errorf("tried again at %+v", entry)
-	}
-}
-
-func TestHowLongAVictimIsLeftOut(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	for name, test := range map[string]struct {
-		outcome wire.VictimOutcome
-		want    []time.Duration
-	}{
-		"refused by the API server":   {wire.VictimOutcome{Result: victimFailed, Reason: "Forbidden"}, []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute}},
-		"spared by the evictor":       {wire.VictimOutcome{Result: victimExempt, Reason: "protected"}, []time.Duration{10 * time.Second, 20 * time.Second}},
-		"kept by its budget for now":  {wire.VictimOutcome{Result: victimFailed, Reason: "budget"}, []time.Duration{10 * time.Second, 20 * time.Second}},
-		"not deleted in time":         {wire.VictimOutcome{Result: victimFailed, Reason: "server-error"}, []time.Duration{0, 0}},
-		"deleted before another fail": {wire.VictimOutcome{Result: "deleted"}, []time.Duration{0}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newUnevictable(clock)
-			test.outcome.UID = "a"
-			for _, want := range test.want {
-				news := r.take("p", "default", []wire.VictimOutcome{test.outcome})
-				victims, until, _ := r.of("p")
-				if want == 0 {
-					if news != 0 || len(victims) != 0 {
-						t.Fatalf("left out: %v", victims)
-					}
-					continue
-				}
-				if news != 1 || len(victims) != 1 || until.Sub(clock.Now()) != want {
-					t.Fatalf("%d new; left out for %s, want %s", news, until.Sub(clock.Now()), want)
-				}
-				if again := r.take("p", "default", nil); again != 0 {
-					t.Errorf("%d new of none", again)
-				}
-				clock.SetTime(until)
-			}
-		})
-	}
-}
-
-func TestAVictimThatFailsThoughItWasLeftOutIsTheNodesFault(t *testing.T) {
-	r := newUnevictable(clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)))
-	failed := []wire.VictimOutcome{{UID: "a", Result: victimFailed, Reason: "Forbidden"}}
-	r.take("p", "default", failed)
-
-	if news := r.take("p", "default", failed); news != 0 {
-		t.Errorf("%d new", news)
-	}
-}
-
-func TestAsManyVictimsAreLeftOutAsARequestMayName(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	r := newUnevictable(clock)
-	for i := range 3 * wire.MostRefusedVictims {
-		clock.SetTime(clock.Now().Add(time.Millisecond))
-		r.take("p", "default", []wire.VictimOutcome{{UID: fmt.Sprintf("%03d", i), Result: victimFailed, Reason: "Forbidden"}})
-	}
-
-	victims, _, _ := r.of("p")
-	if len(victims) != wire.MostRefusedVictims || victims[0] != fmt.Sprintf("%03d", 2*wire.MostRefusedVictims) {
-		t.Errorf("%d, from %s", len(victims), victims[0])
-	}
-}
-
-func TestTheCauseOfAConditionNamesNoVictim(t *testing.T) {
-	cause := causeOf(wire.VictimOutcome{Name: "payroll-0", Message: `403 Forbidden: pods "payroll-0" is forbidden: ` + strings.Repeat("x", 500)}, "")
-
-	if strings.Contains(cause, "payroll") || len(cause) > maxCauseBytes+len("…") || !strings.HasPrefix(cause, "403 Forbidden") {
-		t.Errorf("%q", cause)
-	}
-}
-
-func TestTheCauseOfAConditionTellsOfAnotherNamespaceNoMoreThanAStatus(t *testing.T) {
-	for message, want := range map[string]string{
-		`403 Forbidden: pods "payroll-0" is forbidden: policy payroll-stays of team payroll denied request`: "403 Forbidden",
-		"pod-group: payroll/month goes whole or not at all, and the order lacks payroll/month-3":            "pod-group",
-		"hard-budget: PodDisruptionBudget payroll/payroll allows no more":                                   "pod-group",
-	} {
-		cause := causeOf(wire.VictimOutcome{Namespace: "payroll", Name: "payroll-0", Result: victimExempt, Reason: "pod-group", Message: message}, "shop")
-		if cause != want {
-			t.Errorf("%q, want %q", cause, want)
-		}
+	if at := w.plugin.engine.memory.Retries.TriedAt("p"); time.Until(at) < memory.UnevictableInitial/2 || time.Until(at) > memory.UnevictableInitial {
+		t.Errorf("tried again at %s", at)
 	}
 }

@@ -48,7 +48,7 @@ func (pl *MakeWay) withoutPlan(namespace string, priority int32) unplanned {
 	if e.control.mode(pl.args.Mode, namespace) != wire.ModeEnforce {
 		return leftToOthers
 	}
-	if why := e.evictorsRefuse(namespace); why != "" {
+	if why := e.memory.EvictorsRefuse(namespace); why != "" {
 		return unplanned{unplannedStopped, why.String()}
 	}
 	return e.restrictions().of(priority)
@@ -188,7 +188,7 @@ func (e *engine) watchStored(ctx context.Context) (err error) {
 				}
 			}
 			stored.revision.Store(revision)
-			e.retry.policyChanged()
+			e.memory.Retries.PolicyChanged()
 		}
 		if stored.synced, err = e.watchConfigMap(ctx, stored.at, "configuration_unreadable", &stored.trouble, take); err != nil {
 			return err
@@ -254,7 +254,7 @@ func (e *engine) readLease(ctx context.Context) {
 		}
 	}
 	if before := e.control.noted.Swap(said); (before == nil) != (said == nil) {
-		e.retry.policyChanged()
+		e.memory.Retries.PolicyChanged()
 	}
 }
 

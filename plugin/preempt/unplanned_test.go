@@ -16,6 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -191,7 +192,7 @@ func TestAClassMayExemptPodsByItsAnnotationsWhateverTheyMean(t *testing.T) {
 		tolerates   bool
 	}{
 		"none":                    {},
-		"a delay":                 {annotations: map[string]string{preemptionDelay: "30s"}},
+		"a delay":                 {annotations: map[string]string{memory.PreemptionDelay: "30s"}},
 		"no seconds":              {annotations: map[string]string{tolerationSeconds: "0"}},
 		"no seconds and a number": {annotations: map[string]string{tolerationSeconds: "0", minimumPreemptablePriority: "5"}},
 		"seconds":                 {annotations: map[string]string{tolerationSeconds: "60"}, tolerates: true},
@@ -252,7 +253,7 @@ func TestEachPodWithoutAPlanIsLeftToOthersOnlyWhereNothingRestrictsPreemption(t 
 					!strings.Contains(status.Message(), test.held) || test.brake == nil && !strings.Contains(status.Message(), kind.message) {
 					t.Errorf("result %+v, status %v", result, status)
 				}
-				if p.Spec.NodeName == "" && w.plugin.engine.retry.count() != 1 {
+				if p.Spec.NodeName == "" && w.plugin.engine.memory.Retries.Count() != 1 {
 					t.Error("it is not tried again")
 				}
 			})

@@ -137,7 +137,7 @@ func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (
 	}
 	rejected, err := verify.AskFilters(extenders, a.pod, candidates, a.nodes)
 	if err != nil {
-		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		return nil, &preemptResult{kind: endUnverifiable, message: err.Error()}
 	}
 	a.remember(rejected)
@@ -169,7 +169,7 @@ func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.C
 	case err != nil:
 		return nil, &preemptResult{kind: endError, message: err.Error()}
 	case len(kept) == 0:
-		a.engine.retry.planUnavailable(orders.RefOf(a.pod), time.Time{})
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		return nil, &preemptResult{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
 	}
 	a.rank(kept)

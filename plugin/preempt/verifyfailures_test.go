@@ -161,7 +161,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	if w.anew(); !w.plugin.engine.verifyFailures.IsEmpty(w.plugin.engine.clock.Now()) {
 		t.Error("a later try does not start anew")
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("no time brings it back, though no event tells when planner and filters agree")
 	}
 }
@@ -255,7 +255,7 @@ func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.
 	if result, status = w.cycle(p); result != nil || status.Code() != fwk.Unschedulable || len(w.bus.requests) != 1 {
 		t.Errorf("the next cycle: result %+v, status %v after %d requests, want none more", result, status, len(w.bus.requests))
 	}
-	if w.plugin.engine.retry.count() != 1 {
+	if w.plugin.engine.memory.Retries.Count() != 1 {
 		t.Error("the pod is not tried again")
 	}
 }

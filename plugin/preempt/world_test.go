@@ -37,6 +37,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
@@ -201,15 +202,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	// A node that the engine hears of later would have the pods of a test tried again.
 	w.eventually("the nodes are known", func() bool {
-		engine.retry.mu.Lock()
-		defer engine.retry.mu.Unlock()
-		known := 0
-		for _, meant := range engine.retry.recent {
-			if meant != nil && meant(wire.Dependency{Kind: kindNode}) {
-				known++
-			}
-		}
-		return known >= min(len(nodes), maxChanges/2)
+		return engine.memory.Retries.ChangesOf(wire.Dependency{Kind: memory.KindNode}) >= min(len(nodes), memory.MaxChanges/2)
 	})
 	if !given.gate && !given.findsOut {
 		engine.gate.AssumeNoQueues()

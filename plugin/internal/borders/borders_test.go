@@ -20,7 +20,7 @@ type border struct {
 }
 
 // leaves import nothing of this module but one another, and everything may import them.
-var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "wire"}
+var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "internal/telemetry", "wire"}
 
 // without has a package be pure over what it is given: it asks no API server, no NATS and no clock.
 var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nats-io", "makeway.dev/makeway/plugin/natsbus"}
@@ -32,9 +32,10 @@ var borders = map[string]border{
 	"natsbus":             {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
 	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
 	"queuegate": {},
-	"ask":       {own: []string{"natsbus", "rules", "tracing"}},
+	"ask":       {own: []string{"natsbus", "tracing"}},
 	"streams":   {own: []string{"natsbus", "orders"}},
 	"verify":    {never: without},
+	"memory":    {own: []string{"orders"}, never: without[:1]},
 	"orders":    {own: []string{"tracing"}, never: without},
 }
 

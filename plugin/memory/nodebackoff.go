@@ -1,4 +1,4 @@
-package preempt
+package memory
 
 import (
 	"sync"
@@ -15,11 +15,11 @@ const (
 	nodeBackoffMax = 5 * time.Minute
 )
 
-// nodeBackoff remembers on which nodes a preemptor's orders have failed, for example since the API server
+// NodeBackoff remembers on which nodes a preemptor's orders have failed, for example since the API server
 // refuses to delete a victim. Without it the same plan would come again at once, and forever. How often orders came to
 // nothing is the planner's to remember. Bounded by the pods that are pending: a bound or deleted pod is forgotten. Safe
 // for concurrent use.
-type nodeBackoff struct {
+type NodeBackoff struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
@@ -31,13 +31,13 @@ type backoffEntry struct {
 	duration time.Duration
 }
 
-func newNodeBackoff(clock clock.PassiveClock) *nodeBackoff {
-	return &nodeBackoff{clock: clock, pods: map[types.UID]map[string]*backoffEntry{}}
+func newNodeBackoff(clock clock.PassiveClock) *NodeBackoff {
+	return &NodeBackoff{clock: clock, pods: map[types.UID]map[string]*backoffEntry{}}
 }
 
-// failed notes an order that came to nothing for something about its node, which is left out for a
+// Failed notes an order that came to nothing for something about its node, which is left out for a
 // while; each further failure there doubles the time.
-func (a *nodeBackoff) failed(pod types.UID, node string) {
+func (a *NodeBackoff) Failed(pod types.UID, node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
@@ -53,8 +53,8 @@ func (a *nodeBackoff) failed(pod types.UID, node string) {
 	entry.until = now.Add(entry.duration)
 }
 
-// nodes are those to leave out now, and when the first of them may be tried again.
-func (a *nodeBackoff) nodes(pod types.UID) (out map[string]bool, first time.Time) {
+// Nodes are those to leave out now, and when the first of them may be tried again.
+func (a *NodeBackoff) Nodes(pod types.UID) (out map[string]bool, first time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	nodes := a.pods[pod]
@@ -75,14 +75,14 @@ func (a *nodeBackoff) nodes(pod types.UID) (out map[string]bool, first time.Time
 	return out, first
 }
 
-// has reports whether orders of a pod have failed.
-func (a *nodeBackoff) has(pod types.UID) bool {
+// Has reports whether orders of a pod have failed.
+func (a *NodeBackoff) Has(pod types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pods[pod] != nil
 }
 
-func (a *nodeBackoff) forget(pod types.UID) {
+func (a *NodeBackoff) forget(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.pods, pod)

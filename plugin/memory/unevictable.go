@@ -1,4 +1,4 @@
-package preempt
+package memory
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 // doubles it. The first time is short: the next plan takes another pod at once where there is one, and where there is
 // none, what the API server refuses may be allowed soon.
 const (
-	unevictableInitial = 10 * time.Second
+	UnevictableInitial = 10 * time.Second
 	unevictableMax     = 5 * time.Minute
 	// maxCauseBytes bounds what is told of the API server's text.
 	maxCauseBytes = 200
@@ -27,17 +27,17 @@ const (
 
 // Results and reasons of victims in outcomes that the plugin tells apart.
 const (
-	victimFailed = "failed"
+	VictimFailed = "failed"
 	victimExempt = "spared"
 )
 
 // transientReasons are an evictor's reasons for a victim that failed only since time ran out.
 var transientReasons = []string{"throttled", "server-error", "unavailable", "conflict", "stale", "unauthorized", "bus"}
 
-// unevictable remembers, by preemptor, pods that could not be evicted for it, so that the next plan is another one.
+// Unevictable remembers, by preemptor, pods that could not be evicted for it, so that the next plan is another one.
 // Another preemptor may well evict them: an admission policy may look at who asks and when. Bounded by the pods
 // that are pending. Safe for concurrent use.
-type unevictable struct {
+type Unevictable struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
@@ -51,19 +51,19 @@ type unevictableVictim struct {
 	cause    string
 }
 
-func newUnevictable(clock clock.PassiveClock) *unevictable {
-	return &unevictable{clock: clock, pods: map[types.UID]map[types.UID]*unevictableVictim{}}
+func NewUnevictable(clock clock.PassiveClock) *Unevictable {
+	return &Unevictable{clock: clock, pods: map[types.UID]map[types.UID]*unevictableVictim{}}
 }
 
-// take remembers the victims of an outcome that could not be evicted, and returns how many of them the plan had not been
+// Take remembers the victims of an outcome that could not be evicted, and returns how many of them the plan had not been
 // asked to leave out.
 // namespace: of the preemptor.
-func (r *unevictable) take(preemptor types.UID, namespace string, victims []wire.VictimOutcome) (news int) {
+func (r *Unevictable) Take(preemptor types.UID, namespace string, victims []wire.VictimOutcome) (news int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for _, v := range victims {
-		failed := v.Result == victimFailed && !slices.Contains(transientReasons, v.Reason)
+		failed := v.Result == VictimFailed && !slices.Contains(transientReasons, v.Reason)
 		if !failed && v.Result != victimExempt {
 			continue
 		}
@@ -74,7 +74,7 @@ func (r *unevictable) take(preemptor types.UID, namespace string, victims []wire
 		}
 		entry := of[types.UID(v.UID)]
 		if entry == nil {
-			entry = &unevictableVictim{duration: unevictableInitial / 2}
+			entry = &unevictableVictim{duration: UnevictableInitial / 2}
 			of[types.UID(v.UID)] = entry
 		}
 		if !now.Before(entry.until) {
@@ -89,7 +89,7 @@ func (r *unevictable) take(preemptor types.UID, namespace string, victims []wire
 }
 
 // shrink keeps as many as a plan request may name: those that are left out longest.
-func (r *unevictable) shrink(preemptor types.UID) {
+func (r *Unevictable) shrink(preemptor types.UID) {
 	of := r.pods[preemptor]
 	for len(of) > wire.MostRefusedVictims {
 		var first types.UID
@@ -120,9 +120,9 @@ func causeOf(v wire.VictimOutcome, namespace string) string {
 	return wire.Beginning(text, maxCauseBytes)
 }
 
-// of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they
+// Of returns the pods to leave out of a preemptor's plan now, in order, when the first may be tried again, and why they
 // were not evicted, in a few words; empty where there is none.
-func (r *unevictable) of(preemptor types.UID) (victims []string, first time.Time, why string) {
+func (r *Unevictable) Of(preemptor types.UID) (victims []string, first time.Time, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -155,13 +155,13 @@ func (r *unevictable) of(preemptor types.UID) (victims []string, first time.Time
 }
 
 // has reports whether pods could not be evicted for a preemptor.
-func (r *unevictable) has(preemptor types.UID) bool {
+func (r *Unevictable) has(preemptor types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods[preemptor]) > 0
 }
 
-func (r *unevictable) forget(preemptor types.UID) {
+func (r *Unevictable) forget(preemptor types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pods, preemptor)

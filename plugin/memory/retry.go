@@ -1,25 +1,17 @@
-package preempt
+package memory
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
-	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
-	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
-	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/utils/clock"
 
-	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -30,32 +22,32 @@ const (
 	maxRefused = 10000
 	// retryInterval is how often one pod is activated at most.
 	retryInterval = 5 * time.Second
-	// retryBurst is how many pods are activated in one tick, while the planner is asked at all.
-	retryBurst = 50
-	// retryTick is how often the list is looked at.
-	retryTick = 500 * time.Millisecond
+	// RetryBurst is how many pods are activated in one tick, while the planner is asked at all.
+	RetryBurst = 50
+	// RetryTick is how often the list is looked at.
+	RetryTick = 500 * time.Millisecond
 	// planUnavailableInitial and planUnavailableMax bound the wait after a plan that could not be had.
 	planUnavailableInitial = time.Second
-	planUnavailableMax     = 30 * time.Second
+	PlanUnavailableMax     = 30 * time.Second
 	// turnLasts is how long a pod that was activated since an order has ended keeps its turn without coming to a cycle.
 	turnLasts = 10 * time.Second
-	// maxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
-	maxChanges = 256
+	// MaxChanges is how many changes of objects are remembered, for refusals that were asked for before them.
+	MaxChanges = 256
 )
 
 // Kinds of objects that a refusal depends on. A ConfigMap is the policy's, whose change the control state
 // tells; the others are watched here.
 const (
-	kindPDB           = "PodDisruptionBudget"
-	kindPriorityClass = "PriorityClass"
-	kindConfigMap     = "ConfigMap"
-	// kindOrders is no object: pods that wait for orders to be stored and carried out depend on it, and under the name
+	KindPDB           = "PodDisruptionBudget"
+	KindPriorityClass = "PriorityClass"
+	KindConfigMap     = "ConfigMap"
+	// KindOrders is no object: pods that wait for orders to be stored and carried out depend on it, and under the name
 	// orderLimit those for which there is no room in the planner's limit of orders. The namespace of such a dependency is that
 	// of the orders that have to end, empty where any will do.
-	kindOrders = "orders"
-	orderLimit = "limits.ordersInFlight"
-	// kindNode is any node.
-	kindNode = "Node"
+	KindOrders = "orders"
+	OrderLimit = "limits.ordersInFlight"
+	// KindNode is any node.
+	KindNode = "Node"
 )
 
 // pendingRetry is a pod that waits for a time or for an object.
@@ -89,7 +81,7 @@ func (p *pendingRetry) compareDue(other *pendingRetry) int {
 
 // limited reports whether a pod waits for room in the limit of orders, and of which namespace one has to end; empty: any.
 func (p *pendingRetry) limited() (namespace string, ok bool) {
-	at := slices.IndexFunc(p.dependsOn, func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name == orderLimit })
+	at := slices.IndexFunc(p.dependsOn, func(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name == OrderLimit })
 	if at < 0 {
 		return "", false
 	}
@@ -99,38 +91,38 @@ func (p *pendingRetry) limited() (namespace string, ok bool) {
 // waitUntil has time alone help.
 func (p *pendingRetry) waitUntil(at time.Time) { p.at, p.dependsOn, p.due = at, nil, false }
 
-// retries remembers refused pods by UID and says when to try which again. It calls nothing of the
+// Retries remembers refused pods by UID and says when to try which again. It calls nothing of the
 // scheduler. Safe for concurrent use.
-type retries struct {
+type Retries struct {
 	clock clock.PassiveClock
 	find  func(wire.PodRef) *v1.Pod // the pod as the informer has it, nil where it is gone
-	turns chan struct{}             // sent to, without blocking, when a pod has a turn
+	Turns chan struct{}             // sent to, without blocking, when a pod has a turn
 
 	mu      sync.Mutex
 	pods    map[types.UID]*pendingRetry
 	spaces  map[string]int // of pods, by namespace
-	changes changeCount    // so many so far
-	recent  [maxChanges]func(wire.Dependency) bool
+	changes Moment         // so many so far
+	recent  [MaxChanges]func(wire.Dependency) bool
 }
 
-// changeCount is a point in the row of changes of objects that refusals depend on.
-type changeCount uint64
+// Moment is a point in the row of changes of objects that refusals depend on.
+type Moment uint64
 
-func newRetries(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *retries {
-	return &retries{clock: clock, find: find, turns: make(chan struct{}, 1), pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
+func NewRetries(clock clock.PassiveClock, find func(wire.PodRef) *v1.Pod) *Retries {
+	return &Retries{clock: clock, find: find, Turns: make(chan struct{}, 1), pods: map[types.UID]*pendingRetry{}, spaces: map[string]int{}}
 }
 
-// now is the moment that refuse takes, read before what may be refused is looked at.
-func (r *retries) now() changeCount {
+// Now is the moment that refuse takes, read before what may be refused is looked at.
+func (r *Retries) Now() Moment {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changes
 }
 
-// refuse remembers a refused pod with what its refusal depends on. What has changed of that since it was asked may
+// Refuse remembers a refused pod with what its refusal depends on. What has changed of that since it was asked may
 // not have been known to whoever refused. A refusal that depends on nothing is forgotten: only the cluster's own
 // events can help.
-func (r *retries) refuse(pod wire.PodRef, asked changeCount, at time.Time, dependsOn []wire.Dependency) {
+func (r *Retries) Refuse(pod wire.PodRef, asked Moment, at time.Time, dependsOn []wire.Dependency) {
 	if at.IsZero() && len(dependsOn) == 0 {
 		r.forget(types.UID(pod.UID))
 		return
@@ -142,34 +134,34 @@ func (r *retries) refuse(pod wire.PodRef, asked changeCount, at time.Time, depen
 	r.shrink()
 }
 
-// postpone remembers a pod that time alone helps.
-func (r *retries) postpone(pod wire.PodRef, at time.Time) { r.refuse(pod, 0, at, nil) }
+// Postpone remembers a pod that time alone helps.
+func (r *Retries) Postpone(pod wire.PodRef, at time.Time) { r.Refuse(pod, 0, at, nil) }
 
 // changedSince reports whether one of some objects has changed, as far as is remembered. O(changes since · objects).
-func (r *retries) changedSince(asked changeCount, objects []wire.Dependency) bool {
-	if r.changes-asked > maxChanges {
+func (r *Retries) changedSince(asked Moment, objects []wire.Dependency) bool {
+	if r.changes-asked > MaxChanges {
 		return len(objects) > 0
 	}
 	for at := asked; at < r.changes; at++ {
-		if slices.ContainsFunc(objects, r.recent[at%maxChanges]) {
+		if slices.ContainsFunc(objects, r.recent[at%MaxChanges]) {
 			return true
 		}
 	}
 	return false
 }
 
-// modeHeld remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
-func (r *retries) modeHeld(pod wire.PodRef, asked changeCount) {
-	r.refuse(pod, asked, time.Time{}, []wire.Dependency{{Kind: kindConfigMap, Name: "makeway-policy"}})
+// ModeHeld remembers a pod for which the mode in force lets nothing be done; the policy may say otherwise.
+func (r *Retries) ModeHeld(pod wire.PodRef, asked Moment) {
+	r.Refuse(pod, asked, time.Time{}, []wire.Dependency{{Kind: KindConfigMap, Name: "makeway-policy"}})
 }
 
-// planUnavailable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
+// PlanUnavailable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
 // when the planner may be asked again.
-func (r *retries) planUnavailable(pod wire.PodRef, notBefore time.Time) {
+func (r *Retries) PlanUnavailable(pod wire.PodRef, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
-	wait := min(planUnavailableInitial<<min(entry.failures, 10), planUnavailableMax)
+	wait := min(planUnavailableInitial<<min(entry.failures, 10), PlanUnavailableMax)
 	entry.failures++
 	entry.waitUntil(r.clock.Now().Add(wait))
 	if entry.at.Before(notBefore) {
@@ -178,8 +170,8 @@ func (r *retries) planUnavailable(pod wire.PodRef, notBefore time.Time) {
 	r.shrink()
 }
 
-// unplanned returns how often in a row no plan could be had for a pod.
-func (r *retries) unplanned(uid types.UID) int {
+// Unplanned returns how often in a row no plan could be had for a pod.
+func (r *Retries) Unplanned(uid types.UID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if entry := r.pods[uid]; entry != nil {
@@ -188,9 +180,9 @@ func (r *retries) unplanned(uid types.UID) int {
 	return 0
 }
 
-// tryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
+// TryAt remembers a pod that is tried again at a time, however lately it was activated: no plan was asked for, since
 // the planner is not asked before, or a verification goes on.
-func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
+func (r *Retries) TryAt(pod wire.PodRef, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
@@ -200,7 +192,7 @@ func (r *retries) tryAt(pod wire.PodRef, at time.Time) {
 }
 
 // entry is what is remembered of a pod. Callers of this and the following hold the lock, and shrink afterwards.
-func (r *retries) entry(pod wire.PodRef) *pendingRetry {
+func (r *Retries) entry(pod wire.PodRef) *pendingRetry {
 	uid := types.UID(pod.UID)
 	entry := r.pods[uid]
 	if entry == nil {
@@ -215,7 +207,7 @@ func (r *retries) entry(pod wire.PodRef) *pendingRetry {
 	return entry
 }
 
-func (r *retries) drop(uid types.UID) {
+func (r *Retries) drop(uid types.UID) {
 	entry := r.pods[uid]
 	if entry == nil {
 		return
@@ -231,7 +223,7 @@ func (r *retries) drop(uid types.UID) {
 
 // shrink keeps as many pods as may be remembered: where one too many is, one of the namespace with the most goes, so
 // that the pods of one tenant do not displace those of others. O(1), and O(pods) where one goes.
-func (r *retries) shrink() {
+func (r *Retries) shrink() {
 	if len(r.pods) <= maxRefused {
 		return
 	}
@@ -271,8 +263,8 @@ func (p *pendingRetry) rank() int {
 	return 0
 }
 
-// ordered drops a pod that an order makes room for: its turn is used.
-func (r *retries) ordered(uid types.UID) {
+// Ordered drops a pod that an order makes room for: its turn is used.
+func (r *Retries) Ordered(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if entry := r.pods[uid]; entry != nil {
@@ -282,40 +274,40 @@ func (r *retries) ordered(uid types.UID) {
 }
 
 // forget drops a pod that is bound or gone, or that nothing but the cluster's own events can help.
-func (r *retries) forget(uid types.UID) {
+func (r *Retries) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop(uid)
 }
 
-// changed marks the pods that depend on an object. O(pods).
-func (r *retries) changed(kind, namespace, name string) {
+// Changed marks the pods that depend on an object. O(pods).
+func (r *Retries) Changed(kind, namespace, name string) {
 	r.mark(func(d wire.Dependency) bool { return d.Kind == kind && d.Namespace == namespace && d.Name == name })
 }
 
-// policyChanged marks the pods that depend on the policy. O(pods).
-func (r *retries) policyChanged() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == kindConfigMap })
+// PolicyChanged marks the pods that depend on the policy. O(pods).
+func (r *Retries) PolicyChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == KindConfigMap })
 }
 
-// ordersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
-func (r *retries) ordersCarried() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name != orderLimit })
+// OrdersCarried marks the pods that wait for orders to be stored and carried out. O(pods).
+func (r *Retries) OrdersCarried() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name != OrderLimit })
 }
 
-// orderEnded gives a turn to the first pod that waits for room in the limit of orders. namespace is that of the order's
+// OrderEnded gives a turn to the first pod that waits for room in the limit of orders. namespace is that of the order's
 // preemptor, empty where that is not known. O(pods).
-func (r *retries) orderEnded(namespace string) {
+func (r *Retries) OrderEnded(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent[r.changes%maxChanges] = func(d wire.Dependency) bool { return d.Kind == kindOrders && d.Name == orderLimit }
+	r.recent[r.changes%MaxChanges] = func(d wire.Dependency) bool { return d.Kind == KindOrders && d.Name == OrderLimit }
 	r.changes++
 	r.giveTurn(namespace)
 }
 
 // giveTurn has the first pod that waits for room in the limit of orders be due, of those for which one of a namespace's orders,
 // or any, had to end. So no more are activated than there is room for. O(pods).
-func (r *retries) giveTurn(namespace string) {
+func (r *Retries) giveTurn(namespace string) {
 	var first *pendingRetry
 	for _, entry := range r.pods {
 		of, waits := entry.limited()
@@ -328,14 +320,14 @@ func (r *retries) giveTurn(namespace string) {
 	}
 	first.turn, first.due = true, true
 	select {
-	case r.turns <- struct{}{}:
+	case r.Turns <- struct{}{}:
 	default:
 	}
 }
 
-// tried takes in that a pod's cycle has ended without an order: its turn is the next one's, unless there was no room for any. Where
+// Tried takes in that a pod's cycle has ended without an order: its turn is the next one's, unless there was no room for any. Where
 // its namespace has its share, so have the others of that namespace. O(pods) where it had a turn, else O(1).
-func (r *retries) tried(uid types.UID) {
+func (r *Retries) Tried(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.pods[uid]
@@ -355,15 +347,15 @@ func (r *retries) tried(uid types.UID) {
 	r.giveTurn("")
 }
 
-// nodesChanged marks the pods that depend on nodes. O(pods).
-func (r *retries) nodesChanged() {
-	r.mark(func(d wire.Dependency) bool { return d.Kind == kindNode })
+// NodesChanged marks the pods that depend on nodes. O(pods).
+func (r *Retries) NodesChanged() {
+	r.mark(func(d wire.Dependency) bool { return d.Kind == KindNode })
 }
 
-func (r *retries) mark(meant func(wire.Dependency) bool) {
+func (r *Retries) mark(meant func(wire.Dependency) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recent[r.changes%maxChanges] = meant
+	r.recent[r.changes%MaxChanges] = meant
 	r.changes++
 	for _, entry := range r.pods {
 		if slices.ContainsFunc(entry.dependsOn, meant) {
@@ -372,10 +364,10 @@ func (r *retries) mark(meant func(wire.Dependency) bool) {
 	}
 }
 
-// due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
+// Due takes the pods to activate now, at most so many, in the order of compareDue, each at most once an
 // interval. A pod stays remembered for the objects it depends on, or for how often no plan could be had; its time is used up.
 // O(pods + those due · log of them).
-func (r *retries) due(most int) []wire.PodRef {
+func (r *Retries) Due(most int) []wire.PodRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -400,8 +392,8 @@ func (r *retries) due(most int) []wire.PodRef {
 	return r.take(due, most, now)
 }
 
-// dueTurns takes the pods whose turn has come, as due does.
-func (r *retries) dueTurns(most int) []wire.PodRef {
+// DueTurns takes the pods whose turn has come, as due does.
+func (r *Retries) DueTurns(most int) []wire.PodRef {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var due []*pendingRetry
@@ -414,7 +406,7 @@ func (r *retries) dueTurns(most int) []wire.PodRef {
 }
 
 // take has the first of some pods that are due be activated.
-func (r *retries) take(due []*pendingRetry, most int, now time.Time) (pods []wire.PodRef) {
+func (r *Retries) take(due []*pendingRetry, most int, now time.Time) (pods []wire.PodRef) {
 	slices.SortFunc(due, (*pendingRetry).compareDue)
 	for _, entry := range due[:min(len(due), most)] {
 		if !entry.at.IsZero() && !now.Before(entry.at) {
@@ -429,73 +421,30 @@ func (r *retries) take(due []*pendingRetry, most int, now time.Time) (pods []wir
 	return pods
 }
 
-func (r *retries) count() int {
+func (r *Retries) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods)
 }
 
-// watchDependencies marks refused pods when an object that they depend on changes. The scheduler has an
-// informer of PodDisruptionBudgets anyway. That of PriorityClasses is the plugin's own: the scheduler waits
-// for those of its factory, so it would not start where it may not list them.
-func (e *engine) watchDependencies(ctx context.Context) error {
-	changed := func(object any) {
-		defer goroutines.RecoverPanic(ctx, "informer", nil)
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
-		}
-		switch object := object.(type) {
-		case *policyv1.PodDisruptionBudget:
-			e.seen.take(resourceBudgets, object)
-			e.retry.changed(kindPDB, object.Namespace, object.Name)
-		case *schedulingv1.PriorityClass:
-			e.seen.take(resourcePriorityClasses, object)
-			e.priorityClassesChanged()
-			e.retry.changed(kindPriorityClass, "", object.Name)
+// ChangesOf returns how many of the changes that are remembered are of an object. O(changes).
+func (r *Retries) ChangesOf(object wire.Dependency) (changes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, meant := range r.recent {
+		if meant != nil && meant(object) {
+			changes++
 		}
 	}
-	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
-	for kind, informer := range map[string]cache.SharedIndexInformer{
-		kindPDB:           e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer(),
-		kindPriorityClass: classes,
-	} {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    changed,
-			UpdateFunc: func(_, object any) { changed(object) },
-			DeleteFunc: changed,
-		})
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
-		}
-	}
-	e.classes, e.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
-	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
-	return nil
+	return changes
 }
 
-// runRetries activates refused pods whose time, or object, has come. While the planner does not answer, one
-// goes ahead: an attempt costs the scheduler all its filters, and without an answer that is for nothing.
-func (e *engine) runRetries(ctx context.Context) {
-	ticker := e.clock.NewTicker(retryTick)
-	defer ticker.Stop()
-	for {
-		take := e.retry.due
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.retry.turns:
-			take = e.retry.dueTurns
-		case <-ticker.C():
-		}
-		for _, ref := range take(e.planner.Pods.Attempts(retryBurst)) {
-			e.activateRetry(ctx, ref)
-		}
-		refusedGauge.Set(float64(e.retry.count()))
+// TriedAt is when time alone has a pod tried again; zero where it does not.
+func (r *Retries) TriedAt(uid types.UID) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entry := r.pods[uid]; entry != nil {
+		return entry.at
 	}
-}
-
-// activateRetry activates one refused pod.
-func (e *engine) activateRetry(ctx context.Context, ref wire.PodRef) {
-	defer goroutines.RecoverPanic(ctx, "retry", nil)
-	e.activate(ctx, e.pending(ref))
+	return time.Time{}
 }

@@ -1,0 +1,91 @@
+package memory
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Delays remembers since when pods of delayed classes are unschedulable. Bounded: beyond maxRefused pods, their
+// conditions alone say it. Safe for concurrent use.
+type Delays struct {
+	mu    sync.Mutex
+	since map[types.UID]time.Time
+}
+
+func newDelays() *Delays { return &Delays{since: map[types.UID]time.Time{}} }
+
+// Of is since when a pod that no node fits now is unschedulable.
+func (d *Delays) Of(pod *v1.Pod, now time.Time) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, known := d.since[pod.UID]
+	if !known {
+		since = unschedulableSince(pod, now)
+		if len(d.since) < maxRefused {
+			d.since[pod.UID] = since
+		}
+	}
+	return since
+}
+
+// Count is how many pods are remembered.
+func (d *Delays) Count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.since)
+}
+
+func (d *Delays) forget(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.since, uid)
+}
+
+// PreemptionDelay is an annotation of a PriorityClass: so long its pods are pending before they preempt; a Go duration.
+const PreemptionDelay = "makeway.dev/preemption-delay"
+
+// longestDelay is the longest that is accepted.
+const longestDelay = time.Hour
+
+// longestDelayText bounds the annotation's value, in bytes; with so few no number is too large for either language.
+const longestDelayText = 16
+
+// DelayOf reads the annotation: 0 where there is none, or no class. The error says what is wrong with a value; it delays
+// nothing. O(1).
+func DelayOf(class *schedulingv1.PriorityClass) (time.Duration, error) {
+	if class == nil {
+		return 0, nil
+	}
+	text, there := class.Annotations[PreemptionDelay]
+	if !there {
+		return 0, nil
+	}
+	delay, err := time.ParseDuration(text)
+	if len(text) > longestDelayText || err != nil || strings.HasPrefix(text, "-") || delay > longestDelay {
+		return 0, fmt.Errorf("annotation %s: %.80q is no duration such as 30s or 5m, at most %s", PreemptionDelay, text, longestDelay)
+	}
+	return delay, nil
+}
+
+// unschedulableSince is since when no node fits a pod that none fits now, as its condition says it; else now. Whoever asks
+// keeps the first answer: later on the condition may name an earlier moment, since where its queue or scheduling gates held
+// the pod before, the condition keeps the time from then. O(conditions).
+func unschedulableSince(pod *v1.Pod, now time.Time) time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type != v1.PodScheduled {
+			continue
+		}
+		said := condition.LastTransitionTime
+		if condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonUnschedulable && !said.IsZero() && said.Time.Before(now) {
+			return said.Time
+		}
+		break
+	}
+	return now
+}

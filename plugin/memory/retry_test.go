@@ -1,0 +1,314 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// unknownPod is an informer that has no pod.
+func unknownPod(wire.PodRef) *v1.Pod { return nil }
+
+// retriesOf is the retries of pods that the informer has, and a function that makes one: of a namespace, a number and a priority. A
+// higher number is younger.
+func retriesOf(clock clock.PassiveClock) (*Retries, func(namespace string, number int, priority int32) wire.PodRef) {
+	known, began := map[wire.PodRef]*v1.Pod{}, clock.Now()
+	r := NewRetries(clock, func(ref wire.PodRef) *v1.Pod { return known[ref] })
+	return r, func(namespace string, number int, priority int32) wire.PodRef {
+		name := fmt.Sprint(namespace, number)
+		ref := wire.PodRef{Namespace: namespace, Name: name, UID: name}
+		known[ref] = &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(began.Add(time.Duration(number) * time.Second))},
+			Spec:       v1.PodSpec{Priority: &priority},
+		}
+		return ref
+	}
+}
+
+func TestOfManyRefusedPodsTheMostImportantAndThenTheOldestAreTriedFirst(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	for i := range 5000 {
+		r.TryAt(pod("tenant", 5000-i, 1), now.Now())
+	}
+	critical := pod("system", 9999, 2_000_000_000)
+	r.TryAt(critical, now.Now())
+
+	first := r.Due(3)
+
+	if want := []wire.PodRef{critical, pod("tenant", 1, 1), pod("tenant", 2, 1)}; !slices.Equal(first, want) {
+		t.Errorf("%v, not %v", first, want)
+	}
+}
+
+func TestPodsThatAreDueAgainAndAgainDoNotKeepAYoungerOneFromBeingTried(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	for i := range 2 * RetryBurst {
+		r.Refuse(pod("tenant", i, 1), r.Now(), time.Time{}, steadyClass)
+	}
+	young := pod("other", 9999, 1)
+	r.Refuse(young, r.Now(), time.Time{}, steadyClass)
+
+	tried := map[wire.PodRef]int{}
+	for range 3 {
+		r.Changed(KindPriorityClass, "", "steady")
+		for _, p := range r.Due(RetryBurst) {
+			tried[p]++
+		}
+		now.SetTime(now.Now().Add(retryInterval))
+	}
+
+	if tried[young] != 1 {
+		t.Errorf("a pod was tried %d times in as many looks as take all pods", tried[young])
+	}
+}
+
+func TestPodsThatComeToNoCycleDoNotPassATurnToAndFro(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	later := now.Now().Add(time.Hour)
+	heldA, heldB, young := pod("a", 1, 3), pod("a", 2, 3), pod("b", 3, 1)
+	for _, p := range []wire.PodRef{heldA, heldB, young} {
+		r.Refuse(p, r.Now(), later, limitOf(""))
+	}
+	r.OrderEnded("")
+
+	var turns []wire.PodRef
+	for range 3 {
+		turns = append(turns, r.Due(RetryBurst)...)
+		now.SetTime(now.Now().Add(turnLasts))
+	}
+
+	if want := []wire.PodRef{heldA, heldB, young}; !slices.Equal(turns, want) {
+		t.Errorf("turns of %v, not of %v", turns, want)
+	}
+}
+
+// limitOf is what a refusal for the limit of orders depends on; namespace: that of the orders that have to end.
+func limitOf(namespace string) []wire.Dependency {
+	return []wire.Dependency{{Kind: KindOrders, Namespace: namespace, Name: OrderLimit}}
+}
+
+func TestAsManyPodsAreTriedAsOrdersHaveEndedTheMostImportantFirst(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	inAMinute := now.Now().Add(time.Minute)
+	for i := range 5 {
+		r.Refuse(pod("a", i, 1), r.Now(), inAMinute, limitOf(""))
+	}
+	r.Refuse(pod("b", 9, 2), r.Now(), inAMinute, limitOf(""))
+	if due := r.Due(RetryBurst); len(due) != 0 {
+		t.Fatalf("due though no order has ended: %v", due)
+	}
+
+	r.OrderEnded("a")
+	r.OrderEnded("")
+
+	if due := r.DueTurns(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 9, 2), pod("a", 0, 1)}) {
+		t.Errorf("due: %v", due)
+	}
+	r.Ordered("b9")
+	if due := r.Due(RetryBurst); len(due) != 0 {
+		t.Errorf("due though no more orders have ended: %v", due)
+	}
+	r.OrdersCarried()
+	if due := r.Due(RetryBurst); len(due) != 0 {
+		t.Errorf("due since evictors are at work: %v", due)
+	}
+	now.SetTime(inAMinute)
+	if due := r.Due(RetryBurst); len(due) != 5 {
+		t.Errorf("not all are due when the time has come: %v", due)
+	}
+}
+
+func TestATurnThatIsNotUsedIsTheNextPods(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	for name, ends := range map[string]func(*Retries, wire.PodRef, *testclock.FakePassiveClock){
+		"it is bound or gone": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) { r.forget(types.UID(p.UID)) },
+		"no room can be made for it": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.Refuse(p, r.Now(), later, steadyClass)
+			r.Tried(types.UID(p.UID))
+		},
+		"nothing helps it": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.Refuse(p, r.Now(), time.Time{}, nil)
+			r.Tried(types.UID(p.UID))
+		},
+		"it comes to no cycle": func(_ *Retries, _ wire.PodRef, now *testclock.FakePassiveClock) {
+			now.SetTime(now.Now().Add(turnLasts))
+		},
+		"its namespace has its share": func(r *Retries, p wire.PodRef, _ *testclock.FakePassiveClock) {
+			r.Refuse(p, r.Now(), later, limitOf("a"))
+			r.Tried(types.UID(p.UID))
+		},
+	} {
+		now := testclock.NewFakePassiveClock(time.Now())
+		r, pod := retriesOf(now)
+		first, second := pod("a", 1, 3), pod("b", 2, 1)
+		for _, p := range []wire.PodRef{first, second} {
+			r.Refuse(p, r.Now(), later, limitOf(""))
+		}
+		r.OrderEnded("")
+		if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{first}) {
+			t.Fatalf("%s: due: %v", name, due)
+		}
+
+		ends(r, first, now)
+
+		if due := r.Due(RetryBurst); len(due) != 1 || due[0] != second {
+			t.Errorf("%s: due: %v", name, due)
+		}
+	}
+}
+
+func TestPodsOfANamespaceThatHasItsShareWaitForItsOwnOrders(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	r, pod := retriesOf(now)
+	later := now.Now().Add(time.Hour)
+	for i := range 3 {
+		r.Refuse(pod("a", i, 3), r.Now(), later, limitOf(""))
+	}
+	r.Refuse(pod("b", 1, 1), r.Now(), later, limitOf(""))
+	r.OrderEnded("")
+	r.Due(RetryBurst)
+	r.Refuse(pod("a", 0, 3), r.Now(), later, limitOf("a"))
+
+	r.Tried("a0")
+
+	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("b", 1, 1)}) {
+		t.Errorf("due: %v", due)
+	}
+	r.OrderEnded("c")
+	if due := r.Due(RetryBurst); len(due) != 0 {
+		t.Errorf("due for another namespace's order: %v", due)
+	}
+	r.OrderEnded("a")
+	if due := r.Due(RetryBurst); !slices.Equal(due, []wire.PodRef{pod("a", 0, 3)}) {
+		t.Errorf("due: %v", due)
+	}
+}
+
+func TestARefusedPodIsDueWhenATolerationEnds(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	retries := NewRetries(now, unknownPod)
+	ends := now.Now().Add(90 * time.Second)
+	retries.Refuse(waiting, 0, ends, steadyClass)
+
+	now.SetTime(ends.Add(-time.Millisecond))
+	if due := retries.Due(RetryBurst); len(due) != 0 {
+		t.Fatalf("due before the toleration ends: %v", due)
+	}
+	now.SetTime(ends)
+	if due := retries.Due(RetryBurst); len(due) != 1 {
+		t.Fatalf("due when the toleration ends: %v", due)
+	}
+	if due := retries.Due(RetryBurst); len(due) != 0 {
+		t.Fatalf("its time is used up, and yet it is due: %v", due)
+	}
+}
+
+func TestPodsThatWereNotAskedForAreDueTogetherWhenThePlannerMayBeAsked(t *testing.T) {
+	now := testclock.NewFakePassiveClock(time.Now())
+	retries := NewRetries(now, unknownPod)
+	probe := now.Now().Add(2 * time.Second)
+	const pods = 7
+	for number := range pods {
+		pod := wire.PodRef{Namespace: "default", Name: "waiting", UID: fmt.Sprint(number)}
+		for range 5 { // however often it was tried meanwhile
+			retries.TryAt(pod, probe)
+		}
+	}
+
+	now.SetTime(probe.Add(-time.Millisecond))
+	if due := retries.Due(RetryBurst); len(due) != 0 {
+		t.Fatalf("due before the planner may be asked: %v", due)
+	}
+	now.SetTime(probe)
+	if due := retries.Due(1); len(due) != 1 {
+		t.Fatalf("due as a probe: %v", due)
+	}
+	if due := retries.Due(RetryBurst); len(due) != pods-1 {
+		t.Fatalf("due after that: %v", due)
+	}
+}
+
+func TestAChangeThatComesBetweenQuestionAndRefusalIsNotLost(t *testing.T) {
+	object := func(name string) []wire.Dependency {
+		return []wire.Dependency{{Kind: KindPDB, Namespace: "shop", Name: name}}
+	}
+	for name, test := range map[string]struct {
+		meanwhile func(*Retries)
+		dependsOn []wire.Dependency
+		want      int
+	}{
+		"none":            {func(*Retries) {}, object("web"), 0},
+		"it":              {func(r *Retries) { r.Changed(KindPDB, "shop", "web") }, object("web"), 1},
+		"it, then others": {func(r *Retries) { r.Changed(KindPDB, "shop", "web"); r.Changed(KindPDB, "shop", "db") }, object("web"), 1},
+		"another":         {func(r *Retries) { r.Changed(KindPDB, "shop", "db") }, object("web"), 0},
+		"the policy":      {func(r *Retries) { r.PolicyChanged() }, []wire.Dependency{{Kind: KindConfigMap, Name: "makeway-policy"}}, 1},
+		"more than are remembered": {func(r *Retries) {
+			for range MaxChanges + 1 {
+				r.Changed(KindPDB, "shop", "db")
+			}
+		}, object("web"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := testclock.NewFakePassiveClock(time.Now())
+			retries := NewRetries(clock, unknownPod)
+			retries.Changed(KindPDB, "shop", "web")
+
+			asked := retries.Now()
+			test.meanwhile(retries)
+			retries.Refuse(waiting, asked, clock.Now().Add(time.Hour), test.dependsOn)
+
+			if due := retries.Due(RetryBurst); len(due) != test.want {
+				t.Errorf("%d pods are due, want %d", len(due), test.want)
+			}
+		})
+	}
+}
+
+func TestRefusedPodsOfOneNamespaceDoNotKeepOthersFromBeingTriedAgain(t *testing.T) {
+	for name, refuse := range map[string]func(*Retries, wire.PodRef){
+		"by objects alone":  func(r *Retries, p wire.PodRef) { r.ModeHeld(p, r.Now()) },
+		"by a late time":    func(r *Retries, p wire.PodRef) { r.Postpone(p, r.clock.Now().Add(time.Hour)) },
+		"without a planner": func(r *Retries, p wire.PodRef) { r.PlanUnavailable(p, r.clock.Now().Add(time.Hour)) },
+	} {
+		for kind, remember := range map[string]func(*Retries, wire.PodRef){
+			"try at":      func(r *Retries, p wire.PodRef) { r.TryAt(p, r.clock.Now().Add(time.Second)) },
+			"unreachable": func(r *Retries, p wire.PodRef) { r.PlanUnavailable(p, time.Time{}) },
+		} {
+			now := testclock.NewFakePassiveClock(time.Now())
+			r := NewRetries(now, unknownPod)
+			of := func(namespace string, i int) wire.PodRef {
+				name := fmt.Sprint(namespace, i)
+				return wire.PodRef{Namespace: namespace, Name: name, UID: name}
+			}
+			for i := range maxRefused {
+				refuse(r, of("tenant", i))
+			}
+
+			remember(r, of("other", 0))
+			for i := range 10 {
+				refuse(r, of("tenant", maxRefused+i))
+			}
+			now.SetTime(now.Now().Add(PlanUnavailableMax))
+
+			if due := r.Due(RetryBurst); len(due) != 1 || due[0] != of("other", 0) {
+				t.Errorf("%s, %s: due: %v", name, kind, due)
+			}
+			if r.Count() != maxRefused-1 && r.Count() != maxRefused {
+				t.Errorf("%s, %s: %d are remembered", name, kind, r.Count())
+			}
+		}
+	}
+}

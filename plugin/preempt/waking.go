@@ -1,0 +1,81 @@
+package preempt
+
+import (
+	"context"
+	"fmt"
+
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// watchDependencies marks refused pods when an object that they depend on changes. The scheduler has an
+// informer of PodDisruptionBudgets anyway. That of PriorityClasses is the plugin's own: the scheduler waits
+// for those of its factory, so it would not start where it may not list them.
+func (e *engine) watchDependencies(ctx context.Context) error {
+	changed := func(object any) {
+		defer goroutines.RecoverPanic(ctx, "informer", nil)
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		switch object := object.(type) {
+		case *policyv1.PodDisruptionBudget:
+			e.seen.take(resourceBudgets, object)
+			e.memory.Retries.Changed(memory.KindPDB, object.Namespace, object.Name)
+		case *schedulingv1.PriorityClass:
+			e.seen.take(resourcePriorityClasses, object)
+			e.priorityClassesChanged()
+			e.memory.Retries.Changed(memory.KindPriorityClass, "", object.Name)
+		}
+	}
+	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		memory.KindPDB:           e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer(),
+		memory.KindPriorityClass: classes,
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    changed,
+			UpdateFunc: func(_, object any) { changed(object) },
+			DeleteFunc: changed,
+		})
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", kind, err)
+		}
+	}
+	e.classes, e.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
+	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
+	return nil
+}
+
+// runRetries activates refused pods whose time, or object, has come. While the planner does not answer, one
+// goes ahead: an attempt costs the scheduler all its filters, and without an answer that is for nothing.
+func (e *engine) runRetries(ctx context.Context) {
+	ticker := e.clock.NewTicker(memory.RetryTick)
+	defer ticker.Stop()
+	for {
+		take := e.memory.Retries.Due
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.memory.Retries.Turns:
+			take = e.memory.Retries.DueTurns
+		case <-ticker.C():
+		}
+		for _, ref := range take(e.planner.Pods.Attempts(memory.RetryBurst)) {
+			e.activateRetry(ctx, ref)
+		}
+		refusedGauge.Set(float64(e.memory.Retries.Count()))
+	}
+}
+
+// activateRetry activates one refused pod.
+func (e *engine) activateRetry(ctx context.Context, ref wire.PodRef) {
+	defer goroutines.RecoverPanic(ctx, "retry", nil)
+	e.activate(ctx, e.pending(ref))
+}
