@@ -183,7 +183,7 @@ def assert_bound_once(space: Space, *names: str) -> None:
     assert not wrong, f"how often these were bound: {wrong}"
 
 
-async def until_told(space: Space, text: str) -> None:
+async def until_told(space: Space, text: str, *, seconds: float = PATIENT_SECONDS) -> None:
     """Wait until a condition of the pod urgent says why it waits."""
 
     async def told() -> bool:
@@ -192,4 +192,4 @@ async def until_told(space: Space, text: str) -> None:
             return True
         raise NotYet("it is not told")
 
-    await until("the pod is told that it waits", told)
+    await until("the pod is told that it waits", told, seconds=seconds)
