@@ -48,6 +48,8 @@ type Client struct {
 	Tracer   tracing.Tracer
 	Pods     *Breaker // round questions about pods
 	Groups   *Breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
+	History  *History // of pods that needed plans
+	Seen     *Seen    // how far the scheduler's informers have come
 	Changed  func()   // is called where the state of a breaker may have changed
 }
 

@@ -90,7 +90,7 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 		return known, err
 	}
 	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
-	known.LiveOrders, known.Seen = e.inflight.Live(), e.seen.all()
+	known.LiveOrders, known.Seen = e.inflight.Live(), e.planner.Seen.All()
 	return known, nil
 }
 
@@ -120,7 +120,7 @@ const prefetchKey fwk.StateKey = "Prefetch" + Name
 // one lately. It never waits. Nothing that a plan depends on besides those nodes changes within a scheduling cycle, other
 // than what might as well while PostFilter waits.
 func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
-	nodes, ok := pl.engine.prefetchHistory.Nodes(pod)
+	nodes, ok := pl.engine.planner.History.Nodes(pod)
 	if !ok || !pl.mayPrefetch(pod) {
 		return
 	}
@@ -169,6 +169,6 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 	plansPrefetched.WithLabelValues(q.Result).Inc()
 	q.Span.End(nil, "result", q.Result)
 	if q.Unneeded() {
-		pl.engine.prefetchHistory.Forget(q.Pod)
+		pl.engine.planner.History.Forget(q.Pod)
 	}
 }

@@ -230,8 +230,8 @@ func BenchmarkFilterWithoutColumn(b *testing.B) {
 				}
 				tries++
 				b.StopTimer()
-				e.verifyFailures.Forget(verify.ClassOf(p, nil))
-				e.verifyBudget = &verify.Budget{}
+				e.verified.failures.Forget(verify.ClassOf(p, nil))
+				e.verified.budget = &verify.Budget{}
 				b.StartTimer()
 			}
 			b.ReportMetric(float64(len(w.bus.requests))/float64(tries), "requests/op")

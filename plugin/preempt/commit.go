@@ -186,7 +186,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 		}
 	}
 	failpoints.At(failpoints.BeforePublish)
-	publishing, span := e.tracer.Begin(ctx, "publish")
+	publishing, span := e.planner.Tracer.Begin(ctx, "publish")
 	sequence, err := e.store.Publish(publishing, message)
 	span.End(err)
 	if err != nil {
@@ -234,7 +234,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 	}
 	fenceCtx, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
-	fence, err := e.fence.Get(fenceCtx, e.subjects.EpochsBucket)
+	fence, err := e.leadership.Fence.Get(fenceCtx, e.store.Subjects.EpochsBucket)
 	if err != nil {
 		return nil, nil, streams.Unstored(fmt.Errorf("fencing epoch: %w", err))
 	}

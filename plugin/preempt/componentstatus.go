@@ -16,7 +16,7 @@ import (
 // status is what this scheduler answers when it is asked how it is. Whether it leads it does not say:
 // kube-scheduler's election does not tell its plugins.
 func (e *engine) status() *wire.ComponentStatus {
-	own := *e.ownMode.Load()
+	own := *e.profiles.ownMode.Load()
 	status := &wire.ComponentStatus{
 		APIVersion: wire.APIVersion,
 		Component:  "scheduler",
@@ -26,7 +26,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Mode:       e.control.mode(own, ""),
 		OwnMode:    own,
 		Trouble:    e.trouble(),
-		Signatures: e.signatures.Describe(),
+		Signatures: e.store.Signatures.Describe(),
 		Kubernetes: version.DefaultKubeBinaryVersion,
 		QueueGates: e.queueGates(),
 	}
@@ -55,10 +55,10 @@ func (e *engine) status() *wire.ComponentStatus {
 // addProfile takes in one more profile: the status names the mode that does most, and whose pods the queue gate holds.
 func (e *engine) addProfile(handle fwk.Handle, mode string) {
 	if mode == wire.ModeEnforce {
-		e.gating.Store(handle.ProfileName(), handle)
+		e.profiles.gating.Store(handle.ProfileName(), handle)
 	}
-	if before := e.ownMode.Load(); before == nil || moreRestrictive(*before, mode) == *before {
-		e.ownMode.Store(&mode)
+	if before := e.profiles.ownMode.Load(); before == nil || moreRestrictive(*before, mode) == *before {
+		e.profiles.ownMode.Store(&mode)
 	}
 }
 
@@ -66,7 +66,7 @@ func (e *engine) addProfile(handle fwk.Handle, mode string) {
 // plugin is one of PreEnqueue. The framework knows its plugins only after every one is made.
 func (e *engine) queueGates() []string {
 	var names []string
-	for name, handle := range e.gating.Range {
+	for name, handle := range e.profiles.gating.Range {
 		lister, ok := handle.(framework.Framework)
 		if !ok || slices.ContainsFunc(lister.ListPlugins().PreEnqueue.Enabled, func(p config.Plugin) bool { return p.Name == Name }) {
 			names = append(names, name.(string))
@@ -78,13 +78,13 @@ func (e *engine) queueGates() []string {
 
 // trouble is what stands in the way of preempting, or of stopping to.
 func (e *engine) trouble() string {
-	if unread := e.brakeTrouble.Load(); unread != nil {
+	if unread := e.control.brakeTrouble.Load(); unread != nil {
 		return *unread
 	}
-	if e.signatures.Incomplete() {
-		return "signatures are required: " + e.signatures.Describe()
+	if e.store.Signatures.Incomplete() {
+		return "signatures are required: " + e.store.Signatures.Describe()
 	}
-	if why := e.signatures.Unfit(); why != "" {
+	if why := e.store.Signatures.Unfit(); why != "" {
 		return why
 	}
 	if denied := e.denied.lately(); denied != "" {

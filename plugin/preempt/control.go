@@ -77,6 +77,7 @@ type control struct {
 	current        atomic.Pointer[controlSnapshot]
 	noted          atomic.Pointer[wire.ControlState] // what the planner's Lease says where there is no current; nil: nothing
 	brake          atomic.Pointer[brake]
+	brakeTrouble   atomic.Pointer[string] // why the brake cannot be read; nil where it can
 	policy, queues storedConfig
 	tolerating     atomic.Pointer[string] // the first PriorityClass that tolerates preemption; empty: none does
 	// ownNamespace is makeway's, and exempt are the namespaces that queues never hold until a control state says
@@ -139,7 +140,7 @@ func moreRestrictive(a, b string) string {
 
 // followControl follows the control state until the context ends.
 func (e *engine) followControl(ctx context.Context) {
-	e.records.Follow(ctx, e.subjects.ControlStream, e.subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
+	e.store.Records.Follow(ctx, e.store.Subjects.ControlStream, e.store.Subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { e.takeControl(ctx, r) })
 }
 
 // runControl decides what the gate does, and what becomes of pods without a plan, until the first control state comes.
@@ -166,7 +167,7 @@ func (e *engine) awaitControl(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, controlWait)
 	defer cancel()
 	for ctx.Err() == nil && e.control.current.Load() == nil {
-		_, found, err := e.records.Last(ctx, e.subjects.ControlStream, e.subjects.Control)
+		_, found, err := e.store.Records.Last(ctx, e.store.Subjects.ControlStream, e.store.Subjects.Control)
 		if (err == nil && !found) || errors.Is(err, natsbus.ErrNoStream) {
 			return
 		}
@@ -220,11 +221,11 @@ func (e *engine) takeControl(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err == nil {
-		err = e.signatures.Verify(envelope, wire.SigningControl, e.subjects.Control)
+		err = e.store.Signatures.Verify(envelope, wire.SigningControl, e.store.Subjects.Control)
 	}
 	if err != nil {
 		if streams.Unverified(err) {
-			e.signatures.Refused.Store(&r) // the key may be read later
+			e.store.Signatures.Refused.Store(&r) // the key may be read later
 		}
 		e.reportIgnored(ctx, "control_not_understood", r, err)
 		return

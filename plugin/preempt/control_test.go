@@ -39,7 +39,7 @@ func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: w.plugin.engine.subjects.Control, Stream: stream, Data: data})
+	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data})
 }
 
 func (w *world) revision() int64 {
@@ -56,7 +56,7 @@ func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.subjects.Control, data)
+	w.bus.put(w.plugin.engine.store.Subjects.Control, data)
 
 	w.eventually("it is in force", func() bool { return w.revision() == 3 })
 

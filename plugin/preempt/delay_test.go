@@ -29,7 +29,7 @@ func delaying(t *testing.T, delay string, given setup, change func(p *st.PodWrap
 	// The lister has it before the handler has run, and a change that comes later has a pod of the class tried again.
 	w.eventually("the change of the class is taken", func() bool {
 		class := wire.Dependency{Kind: memory.KindPriorityClass, Name: "patient"}
-		return w.plugin.engine.classesSynced() && w.plugin.engine.memory.Retries.ChangesOf(class) > 0
+		return w.plugin.engine.cluster.classesSynced() && w.plugin.engine.memory.Retries.ChangesOf(class) > 0
 	})
 	return w, p
 }
@@ -116,12 +116,12 @@ func TestAPodThatIsGoneIsNotRememberedAsDelayed(t *testing.T) {
 func TestPodsWaitForPriorityClassesToBeReadForAWhile(t *testing.T) {
 	w, p := delaying(t, "1h", setup{}, nil)
 	e := w.plugin.engine
-	e.classesSynced = func() bool { return false }
+	e.cluster.classesSynced = func() bool { return false }
 
 	if until, why := e.delayedUntil(p); until.IsZero() || why != "the PriorityClasses have not been read yet" {
 		t.Errorf("until %v, %q", until, why)
 	}
-	e.started = e.started.Add(-classesAwaited)
+	e.cluster.started = e.cluster.started.Add(-classesAwaited)
 	if until, _ := e.delayedUntil(p); !until.IsZero() {
 		t.Errorf("still waits until %v", until)
 	}

@@ -25,13 +25,13 @@ func (e *engine) delayedUntil(pod *v1.Pod) (until time.Time, why string) {
 	if name == "" {
 		return time.Time{}, ""
 	}
-	if !e.classesSynced() {
-		if now.Before(e.started.Add(classesAwaited)) {
+	if !e.cluster.classesSynced() {
+		if now.Before(e.cluster.started.Add(classesAwaited)) {
 			return now.Add(classesRetry), "the PriorityClasses have not been read yet"
 		}
 		return time.Time{}, ""
 	}
-	class, err := e.classes.Get(name)
+	class, err := e.cluster.classes.Get(name)
 	if err != nil {
 		return time.Time{}, ""
 	}

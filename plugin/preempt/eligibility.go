@@ -124,14 +124,14 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, node
 			return recalled{wait: end}
 		}
 	}
-	pl.engine.prefetchHistory.Needed(pod, possible)
+	pl.engine.planner.History.Needed(pod, possible)
 	backedOff, backedOffUntil := pl.engine.memory.Nodes.Nodes(pod.UID)
 	known.potential = possible.Without(backedOff, nodes)
 	if known.potential.Count == 0 {
 		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), backedOffUntil)
 		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
 	}
-	known.full = pl.engine.samples.Full(pl.engine.clock.Now(), pod.UID)
+	known.full = pl.engine.verified.samples.Full(pl.engine.clock.Now(), pod.UID)
 	var refusedUntil time.Time
 	known.refused, refusedUntil, _ = pl.engine.memory.Victims.Of(pod.UID)
 	known.failed = pl.failedBefore(pod, known.refused, nodes)
@@ -144,7 +144,7 @@ func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, node
 
 // failedBefore returns the nodes that failed verification for pods of a pod's class and have not changed since.
 func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInfoLister) map[string]verify.Failure {
-	memory, now := pl.engine.verifyFailures, pl.engine.clock.Now()
+	memory, now := pl.engine.verified.failures, pl.engine.clock.Now()
 	if memory.IsEmpty(now) {
 		return map[string]verify.Failure{}
 	}
@@ -153,7 +153,7 @@ func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInf
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.Has(pod) || e.memory.Remembers(pod) || e.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.memory.Remembers(pod) || e.verified.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.
@@ -169,7 +169,7 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 // tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.memory.Retries.Now()
-	if why := pl.engine.signatures.Unfit(); why != "" {
+	if why := pl.engine.store.Signatures.Unfit(); why != "" {
 		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(streams.KeysPoll))
 		return &preemptResult{kind: endNotStored, message: why}
 	}

@@ -44,46 +44,48 @@ type engine struct {
 	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
 	clock    clock.WithTicker
 	identity string
-	subjects wire.Subjects
-	store    *streams.Store
-	records  streams.Records
-	fence    *streams.Fence
+	profiles profiles
+	cluster  cluster
 	denied   *denials // by NATS; nil in tests
 
-	tracer     tracing.Tracer
-	signatures *streams.Signatures
-	ownMode    atomic.Pointer[string] // of the profile that may do most
-	gating     sync.Map               // by name, the handles (fwk.Handle) of the profiles whose pods the queue gate may hold
-
-	planner        *ask.Client
-	inflight       *orders.InFlight
-	placements     *orders.Placements
-	memory         *memory.Memory
-	verifyFailures *verify.Failures
-	verifyBudget   *verify.Budget
-	samples        *verify.Samples
-	seen           *seenVersions
-	control        *control
-	// brakeTrouble is why the brake cannot be read; nil where it can.
-	brakeTrouble    atomic.Pointer[string]
-	gate            queueGate
-	prefetchHistory *ask.History
-	gangSize        func(namespace, name string) (there, needed int)
-	claims          *ask.Claims
-
-	pods       corelisters.PodLister
-	nodes      corelisters.NodeLister
-	namespaces corelisters.NamespaceLister
-	classes    schedulinglisters.PriorityClassLister
-
-	classesSynced cache.InformerSynced
-	started       time.Time
-
-	recorders  sync.Map // by profile's name
+	planner    *ask.Client
+	verified   verified
+	inflight   *orders.InFlight
+	placements *orders.Placements
+	store      *streams.Store
 	leadership *streams.Leadership
+	memory     *memory.Memory
+	control    *control
+	gate       queueGate
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
+}
+
+// profiles is what is known of each profile.
+type profiles struct {
+	ownMode   atomic.Pointer[string] // of the one that may do most
+	gating    sync.Map               // by name, the handles (fwk.Handle) of those whose pods the queue gate may hold
+	recorders sync.Map               // by name
+}
+
+// cluster is the scheduler's informers.
+type cluster struct {
+	pods          corelisters.PodLister
+	nodes         corelisters.NodeLister
+	namespaces    corelisters.NamespaceLister
+	classes       schedulinglisters.PriorityClassLister
+	classesSynced cache.InformerSynced
+	claims        *ask.Claims
+	gangSize      func(namespace, name string) (there, needed int)
+	started       time.Time
+}
+
+// verified is what verification has left behind.
+type verified struct {
+	failures *verify.Failures
+	budget   *verify.Budget
+	samples  *verify.Samples
 }
 
 // engines finds the engine of a scheduler by its informer factory, which all its profiles share.
@@ -103,7 +105,7 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
 		existing.addProfile(handle, args.Mode)
-		existing.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+		existing.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
 	identity := newIdentity()
@@ -111,16 +113,15 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 	bus := natsbus.Connect(ctx, args.natsOptions(identity, denied.note))
 	e = newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
 	e.denied = denied
-	e.tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
+	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
 	if err != nil {
 		return nil, err
 	}
-	e.planner.Tracer = e.tracer
 	if err := e.start(ctx); err != nil {
 		return nil, err
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, e.subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) }, repliesRefused.Inc)
+		bus.Answer(ctx, e.store.Subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) }, repliesRefused.Inc)
 	})
 	engines.of[factory] = e
 	context.AfterFunc(ctx, func() {
@@ -136,50 +137,43 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
+	inflight, subjects := orders.NewInFlight(), subjectsOf(args)
+	signatures := streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
+	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
-		args:            args,
-		handle:          handle,
-		clock:           clock,
-		identity:        identity,
-		subjects:        subjectsOf(args),
-		records:         records,
-		fence:           &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records},
-		signatures:      streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
-		inflight:        orders.NewInFlight(),
-		placements:      orders.NewPlacements(),
-		verifyFailures:  verify.NewFailures(),
-		verifyBudget:    &verify.Budget{},
-		samples:         verify.NewSamples(),
-		seen:            newSeenVersions(),
-		control:         &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
-		prefetchHistory: ask.NewHistory(),
-		gangSize:        func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
-		claims:          &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
-		pods:            core.Pods().Lister(),
-		nodes:           core.Nodes().Lister(),
-		namespaces:      core.Namespaces().Lister(),
-	}
-	e.store = &streams.Store{Bus: bus, Records: records, Subjects: e.subjects, Signatures: e.signatures, InFlight: e.inflight, Clock: clock}
-	e.planner = &ask.Client{
-		Bus: bus, Subjects: e.subjects, Changed: e.inflight.Notify, // the metrics of the breakers are set there
-		Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
+		args: args, handle: handle, clock: clock, identity: identity,
+		cluster: cluster{
+			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), namespaces: core.Namespaces().Lister(),
+			claims:   &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
+			gangSize: func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
+		},
+		planner: &ask.Client{
+			Bus: bus, Subjects: subjects, Changed: inflight.Notify, // the metrics of the breakers are set there
+			Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
+			History: ask.NewHistory(), Seen: ask.NewSeen(),
+		},
+		verified:   verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
+		inflight:   inflight,
+		placements: orders.NewPlacements(),
+		store:      &streams.Store{Bus: bus, Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+		leadership: &streams.Leadership{Fence: fence, Clock: clock},
+		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 	}
 	e.control.policy.at, e.control.policy.key = args.PolicyConfigMap, policyKey
 	e.control.policy.toldBy = func(state *wire.ControlState) string { return state.PolicyRevision }
 	e.control.queues.at, e.control.queues.key = args.QueuesConfigMap, queuesKey
 	e.control.queues.toldBy = func(state *wire.ControlState) string { return state.QueuesRevision }
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
-	e.leadership = &streams.Leadership{Fence: e.fence, Clock: clock}
 	e.addProfile(handle, args.Mode)
-	e.recorders.Store(handle.ProfileName(), handle.EventRecorder())
-	e.gate = queuegate.New(clock, e.pods, e.control.holds)
+	e.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+	e.gate = queuegate.New(clock, e.cluster.pods, e.control.holds)
 	e.inflight.Holds = e.gate
 	return e
 }
 
 // start registers informer handlers and starts the goroutines.
 func (e *engine) start(ctx context.Context) error {
-	e.life, e.started = ctx, e.clock.Now()
+	e.life, e.cluster.started = ctx, e.clock.Now()
 	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { e.podChanged(ctx, object) },
@@ -243,7 +237,7 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	if !ok {
 		return
 	}
-	e.seen.take(resourcePods, pod)
+	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
 	e.gate.PodChanged(pod)
 	if pod.Spec.NodeName != "" {
@@ -272,7 +266,7 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	if !ok {
 		return
 	}
-	e.seen.take(resourcePods, pod)
+	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
 	e.gate.PodDeleted(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
@@ -283,14 +277,14 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
 	e.memory.Forget(uid)
-	e.samples.Forget(uid)
+	e.verified.samples.Forget(uid)
 }
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
 // queue kept them out before, hear of it from no other source.
 func (e *engine) nodeChanged(ctx context.Context, old, object any) {
 	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	e.seen.take(resourceNodes, object)
+	e.planner.Seen.Take(ask.ResourceNodes, object)
 	after, ok := object.(*v1.Node)
 	if !ok {
 		return
@@ -308,7 +302,7 @@ func (e *engine) nodeDeleted(ctx context.Context, object any) {
 		object = unknown.Obj
 	}
 	if node, ok := object.(*v1.Node); ok {
-		e.seen.take(resourceNodes, node)
+		e.planner.Seen.Take(ask.ResourceNodes, node)
 		e.inflight.NodeDeleted(node.Name)
 	}
 }
@@ -352,7 +346,7 @@ func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
 
 // recorder writes Events as the profile of a pod does.
 func (e *engine) recorder(pod *v1.Pod) events.EventRecorder {
-	if found, ok := e.recorders.Load(pod.Spec.SchedulerName); ok {
+	if found, ok := e.profiles.recorders.Load(pod.Spec.SchedulerName); ok {
 		if recorder, ok := found.(events.EventRecorder); ok {
 			return recorder
 		}
@@ -362,7 +356,7 @@ func (e *engine) recorder(pod *v1.Pod) events.EventRecorder {
 
 // current is the pod as the informer has it, nil where it is gone.
 func (e *engine) current(ref wire.PodRef) *v1.Pod {
-	if pod, err := e.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+	if pod, err := e.cluster.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
 		return pod
 	}
 	return nil
@@ -396,7 +390,7 @@ func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
 
 // clusterUID is the UID of namespace kube-system, which names the cluster.
 func (e *engine) clusterUID() (string, error) {
-	namespace, err := e.namespaces.Get(metav1.NamespaceSystem)
+	namespace, err := e.cluster.namespaces.Get(metav1.NamespaceSystem)
 	if err != nil {
 		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
 	}

@@ -36,7 +36,7 @@ func TestAnOrderRefusedForAFutureEpochHasTheEpochReadAgain(t *testing.T) {
 
 	e.applyOutcome(w.ctx, &wire.Outcome{OrderID: order.OrderID, Result: wire.ResultRefused, Reason: reasonFutureEpoch, Epoch: 5})
 
-	if got, err := e.fence.Get(w.ctx, ""); err != nil || got.Epoch != 0 {
+	if got, err := e.leadership.Fence.Get(w.ctx, ""); err != nil || got.Epoch != 0 {
 		t.Errorf("it stays %+v, error %v", got, err)
 	}
 }
@@ -51,7 +51,7 @@ func TestWithoutALeaseEachStartIsCountedOnce(t *testing.T) {
 
 	w.eventually("the start is counted", func() bool { return counted() > 0 })
 
-	if got, err := w.plugin.engine.fence.Get(t.Context(), ""); err != nil || got.Epoch != 7 || counted() != 1 {
+	if got, err := w.plugin.engine.leadership.Fence.Get(t.Context(), ""); err != nil || got.Epoch != 7 || counted() != 1 {
 		t.Errorf("%+v, error %v, counted %d times", got, err, counted())
 	}
 }

@@ -138,7 +138,7 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 	if _, limited := e.gate.QueueOf(pod); group == "" || !limited {
 		return nil
 	}
-	all, err := e.pods.Pods(pod.Namespace).List(labels.Everything())
+	all, err := e.cluster.pods.Pods(pod.Namespace).List(labels.Everything())
 	if err != nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (e *engine) mates(pod *v1.Pod) []*v1.Pod {
 // lookForMembers gives up the room of gangs that have had too few pods for a while, and tells so.
 func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 	for orderID, group := range e.inflight.ReleasedGroups() {
-		there, needed := e.gangSize(group.Namespace, group.Name)
+		there, needed := e.cluster.gangSize(group.Namespace, group.Name)
 		note := fmt.Sprintf("%d of the %d pods that the gang needs are there: the room that was made for it is free for others", there, needed)
 		if !e.inflight.MembersMissing(orderID, note, there < needed, now) || !e.leadership.Now(ctx) {
 			continue
@@ -163,6 +163,6 @@ func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
 		e.inflight.Forget(change.UID)
 		e.memory.Forget(change.UID)
-		e.verifyFailures.Forget(string(change.UID))
+		e.verified.failures.Forget(string(change.UID))
 	}
 }

@@ -227,7 +227,7 @@ func (a *groupAttempt) recall() *preemptResult {
 // classify puts the members into classes, each with the nodes that removing pods may help.
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
-	if a.classes, err = ask.Classes(a.group.Waiting, queuegate.QueueLabels(), a.engine.claims.Reach); err != nil {
+	if a.classes, err = ask.Classes(a.group.Waiting, queuegate.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
 		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endTooLarge, message: err.Error()}
 	}
@@ -240,7 +240,7 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 		return &preemptResult{kind: endError, message: err.Error()}
 	}
 	nodes := a.handle.SnapshotSharedLister().NodeInfos()
-	failed := a.engine.verifyFailures.Of(a.engine.clock.Now(), string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
+	failed := a.engine.verified.failures.Of(a.engine.clock.Now(), string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
 	hosts := 0
 	a.leftOut = make([]map[string]bool, len(a.classes))
 	for i, class := range a.classes {
@@ -323,7 +323,7 @@ func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 		nodes[why.Node] = true
 	}
 	if generation, ok := generationOf(a.handle.SnapshotSharedLister().NodeInfos(), why.Node); ok {
-		a.engine.verifyFailures.Add(a.engine.clock.Now(), string(a.group.UID), why.Node, why.Failure, generation)
+		a.engine.verified.failures.Add(a.engine.clock.Now(), string(a.group.UID), why.Node, why.Failure, generation)
 	}
 }
 
@@ -367,7 +367,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	for _, pod := range a.group.Waiting {
 		e.memory.Retries.Ordered(pod.UID)
 	}
-	e.verifyFailures.Forget(string(a.group.UID))
+	e.verified.failures.Forget(string(a.group.UID))
 	if verified.NeedsNothing() {
 		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.Places))}

@@ -460,7 +460,7 @@ func TestMembersWithClaimsOfTheirOwnAreOfOneKindWhereTheClaimsLeaveThemTheSameNo
 				members = append(members, member)
 			}
 
-			classes, err := ask.Classes(members, queuegate.QueueLabels(), w.plugin.engine.claims.Reach)
+			classes, err := ask.Classes(members, queuegate.QueueLabels(), w.plugin.engine.cluster.claims.Reach)
 
 			if err != nil || len(classes) != test.kinds {
 				t.Errorf("%d kinds, %v, want %d", len(classes), err, test.kinds)
@@ -630,7 +630,7 @@ func TestAGangWhoseOrderFailsIsLetGoWithoutItsNominations(t *testing.T) {
 	w.eventually("the gang is let go", func() bool { return w.entry("gang-uid") == nil })
 	w.eventually("its nominations are cleared in the API", func() bool {
 		for _, name := range []string{"g1", "g2"} {
-			p, err := w.plugin.engine.pods.Pods("default").Get(name)
+			p, err := w.plugin.engine.cluster.pods.Pods("default").Get(name)
 			if err != nil || p.Status.NominatedNodeName != "" {
 				return false
 			}
@@ -832,7 +832,7 @@ func TestAGangThatLosesAMemberForGoodLeavesNoNominationBehind(t *testing.T) {
 
 			w.eventually("the order is over", func() bool { return w.entry("gang-uid") == nil })
 			w.eventually("no nomination is left", func() bool {
-				p, err := w.plugin.engine.pods.Pods("default").Get("g1")
+				p, err := w.plugin.engine.cluster.pods.Pods("default").Get("g1")
 				return err == nil && p.Status.NominatedNodeName == "" && len(w.plugin.engine.inflight.Nominated()) == 0
 			})
 			if minor.GroupName(g1) != "" && w.gated(g3) {

@@ -163,7 +163,7 @@ func TestAForgedOutcomeDoesNotEndAnOrder(t *testing.T) {
 				"orderId": order.OrderID, "kind": "pod", "clusterUid": order.ClusterUID, "epoch": 1, "result": "failed",
 				"evictor": "forger", "startedAt": "2026-01-31T12:00:00Z", "finishedAt": "9999-01-31T12:00:00Z",
 			}
-			subject := w.plugin.engine.subjects.Outcome(forge(order, outcome))
+			subject := w.plugin.engine.store.Subjects.Outcome(forge(order, outcome))
 			data, err := json.Marshal(map[string]any{
 				"specversion": "1.0", "id": "out-x", "source": "s", "type": wire.TypeOutcome, "time": "2026-01-31T12:00:00Z",
 				"datacontenttype": "application/json", "data": outcome,

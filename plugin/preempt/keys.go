@@ -19,15 +19,15 @@ func (e *engine) keepKeys(ctx context.Context) {
 // streams before counts for nothing.
 func (e *engine) awaitKeys(ctx context.Context) {
 	end := e.clock.Now().Add(streams.KeysWait)
-	for e.readKeys(ctx); ctx.Err() == nil && e.signatures.Incomplete() && e.clock.Now().Before(end); e.readKeys(ctx) {
+	for e.readKeys(ctx); ctx.Err() == nil && e.store.Signatures.Incomplete() && e.clock.Now().Before(end); e.readKeys(ctx) {
 		goroutines.Sleep(ctx, streams.KeysRetry)
 	}
 }
 
 // readKeys takes keys that have changed, and a control state that could not be verified before.
 func (e *engine) readKeys(ctx context.Context) {
-	e.signatures.Read(ctx)
-	if waiting := e.signatures.Refused.Swap(nil); waiting != nil {
+	e.store.Signatures.Read(ctx)
+	if waiting := e.store.Signatures.Refused.Swap(nil); waiting != nil {
 		e.takeControl(ctx, *waiting)
 	}
 }

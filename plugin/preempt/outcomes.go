@@ -42,16 +42,16 @@ const (
 func (e *engine) follow(ctx context.Context) {
 	since := e.clock.Now().Add(-followSince)
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.records.Follow(ctx, e.subjects.OutcomesStream, e.subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
+		e.store.Records.Follow(ctx, e.store.Subjects.OutcomesStream, e.store.Subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
 	})
 	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
-		e.records.Follow(ctx, e.subjects.OrdersStream, e.subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
+		e.store.Records.Follow(ctx, e.store.Subjects.OrdersStream, e.store.Subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
 	})
 }
 
 // takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
-	order, err := e.signatures.UnwrapOrder(r.Data, r.Subject)
+	order, err := e.store.Signatures.UnwrapOrder(r.Data, r.Subject)
 	if err != nil {
 		e.reportIgnored(ctx, "order_not_understood", r, err)
 		return
@@ -114,12 +114,12 @@ func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
 
 // takeOutcome remembers an outcome and applies it.
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
-	outcome, err := e.signatures.UnwrapOutcome(r.Data, r.Subject)
+	outcome, err := e.store.Signatures.UnwrapOutcome(r.Data, r.Subject)
 	if err != nil {
 		e.reportIgnored(ctx, "outcome_not_understood", r, err)
 		return
 	}
-	if r.Subject != e.subjects.Outcome(outcome.OrderID) {
+	if r.Subject != e.store.Subjects.Outcome(outcome.OrderID) {
 		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonWrongSubject, "an outcome of " + outcome.OrderID})
 		return
 	}
@@ -161,7 +161,7 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		executed(operationOrder, errors.New(outcome.Result), w.Waited)
 	}
 	if outcome.Reason == reasonFutureEpoch {
-		e.fence.Forget(outcome.Epoch)
+		e.leadership.Fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
 	if e.refusedByBreaker(ctx, w, outcome) {
@@ -222,7 +222,7 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 		if pod := e.current(ref); pod != nil && e.placements.Knows(pod.UID) {
 			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
-		if _, err := e.nodes.Get(place.Node); apierrors.IsNotFound(err) {
+		if _, err := e.cluster.nodes.Get(place.Node); apierrors.IsNotFound(err) {
 			e.inflight.NodeDeleted(place.Node)
 		}
 	}

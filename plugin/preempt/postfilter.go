@@ -160,7 +160,7 @@ type attempt struct {
 // stands, none is left, or the time is over or that of all pods: then the next plugin may act, and the next cycle goes on.
 func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *wire.PlanReply, end *preemptResult) {
 	ended := func(end preemptResult) ([]*verify.Candidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
-	start, budget := a.engine.clock.Now(), a.engine.verifyBudget
+	start, budget := a.engine.clock.Now(), a.engine.verified.budget
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
 	defer cancel()
 	piece := a.firstCandidates()

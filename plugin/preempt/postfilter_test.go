@@ -462,7 +462,7 @@ func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
 			}
 			if before {
 				deleteNode()
-				w.eventually("the node is gone", func() bool { _, err := w.plugin.engine.nodes.Get("n1"); return err != nil })
+				w.eventually("the node is gone", func() bool { _, err := w.plugin.engine.cluster.nodes.Get("n1"); return err != nil })
 			}
 
 			outcome := &wire.Outcome{OrderID: order.OrderID, PreemptorUID: "p", Result: wire.ResultSucceeded}
@@ -557,7 +557,7 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 	w.bus.mu.Lock()
 	w.bus.follows = nil // the stream is not read as fast as the order is committed
 	w.bus.mu.Unlock()
-	w.bus.put(w.plugin.engine.subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
 
 	w.show(p, "n1")
 
@@ -582,7 +582,7 @@ func TestAnOrderWhoseTimeIsOverIsSuperseded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")
@@ -647,12 +647,12 @@ func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
 	e.podChanged(w.ctx, versioned("41003"))
 	e.podChanged(w.ctx, versioned("40999")) // a list comes in any order
 	e.podChanged(w.ctx, versioned("no number"))
-	e.seen.take(resourceNodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "40961"}})
+	e.planner.Seen.Take(ask.ResourceNodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "40961"}})
 	e.podDeleted(w.ctx, cache.DeletedFinalStateUnknown{Key: "default/other", Obj: versioned("41002")})
 
 	w.cycle(p)
 
-	if seen := w.bus.requests[0].Seen; seen[resourcePods] != 41003 || seen[resourceNodes] != 40961 {
+	if seen := w.bus.requests[0].Seen; seen[ask.ResourcePods] != 41003 || seen[ask.ResourceNodes] != 40961 {
 		t.Errorf("seen %v", seen)
 	}
 }

@@ -272,7 +272,7 @@ func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.plugin.engine.subjects.PodOrder(string(p.UID)), data
+	return w.plugin.engine.store.Subjects.PodOrder(string(p.UID)), data
 }
 
 func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {

@@ -72,14 +72,14 @@ func (a *attempt) unverifiable() preemptResult {
 // settle has a later try of the class start anew.
 func (a *attempt) settle() {
 	if len(a.failed) > 0 {
-		a.engine.verifyFailures.Settle(a.engine.clock.Now(), a.ownClass())
+		a.engine.verified.failures.Settle(a.engine.clock.Now(), a.ownClass())
 	}
 }
 
 // unfinished ends an attempt whose time, or that of all pods, was over while nodes were left. The pod is tried again once there is
 // time, and goes on with those; each further try that did not begin waits longer.
 func (a *attempt) unfinished(begun bool) preemptResult {
-	goesOn := a.engine.verifyBudget.OpensAt()
+	goesOn := a.engine.verified.budget.OpensAt()
 	if soonest := a.engine.clock.Now().Add(verifyPause); goesOn.Before(soonest) {
 		goesOn = soonest
 	}
@@ -89,7 +89,7 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), goesOn)
 	}
 	if len(a.failed) > 0 {
-		a.engine.verifyFailures.KeepUntil(a.ownClass(), goesOn)
+		a.engine.verified.failures.KeepUntil(a.ownClass(), goesOn)
 	}
 	message := fmt.Sprintf("%d of %d nodes where preemption may help have been verified with the scheduler's filters, without success so far; the others are next",
 		a.potential.Count-a.left().Count, a.potential.Count)

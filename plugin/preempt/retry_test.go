@@ -7,6 +7,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -21,7 +22,7 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 			t.Fatal(err)
 		}
 		deadline := time.Now().Add(10 * time.Second)
-		for engine.seen.all()[resourcePriorityClasses] != 7 {
+		for engine.planner.Seen.All()[ask.ResourcePriorityClasses] != 7 {
 			if time.Now().After(deadline) {
 				t.Fatalf("PriorityClass %s is not seen", name)
 			}
@@ -33,7 +34,7 @@ func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) 
 	if due := engine.memory.Retries.Due(memory.RetryBurst); len(due) != 0 {
 		t.Fatalf("due for a class that it does not depend on: %v", due)
 	}
-	engine.seen = newSeenVersions()
+	engine.planner.Seen = ask.NewSeen()
 	create("steady")
 	deadline := time.Now().Add(10 * time.Second)
 	for len(engine.memory.Retries.Due(memory.RetryBurst)) == 0 {

@@ -55,7 +55,7 @@ func TestARefusalWhoseSampleDoesNotStandIsFinal(t *testing.T) {
 			if status.Code() != fwk.UnschedulableAndUnresolvable || result.Mode() != fwk.ModeOverride {
 				t.Errorf("result %+v, status %v", result, status)
 			}
-			if w.plugin.engine.samples.Full(time.Now(), p.UID) {
+			if w.plugin.engine.verified.samples.Full(time.Now(), p.UID) {
 				t.Error("the pod is tried in full")
 			}
 		})
@@ -65,7 +65,7 @@ func TestARefusalWhoseSampleDoesNotStandIsFinal(t *testing.T) {
 func TestOneSampleAMinuteIsVerified(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.bus.plan = refusesWith(candidate("n1", "a"))
-	if !w.plugin.engine.samples.Due(time.Now()) {
+	if !w.plugin.engine.verified.samples.Due(time.Now()) {
 		t.Fatal("the first is not verified")
 	}
 

@@ -98,7 +98,7 @@ func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing, string) {
 	}}
 	w, p, _ := simple(t, given, nil)
 	w.eventually("the keys are read, and it is said how that went", func() bool {
-		return strings.Contains(w.plugin.engine.signatures.Describe(), "; signs order by ")
+		return strings.Contains(w.plugin.engine.store.Signatures.Describe(), "; signs order by ")
 	})
 	return w, p, keys, directory
 }
@@ -164,7 +164,7 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, p, keys, _ := requiring(t, test.mode)
 			order := w.committed(p)
-			subject := w.plugin.engine.subjects.Outcome(order.OrderID)
+			subject := w.plugin.engine.store.Subjects.Outcome(order.OrderID)
 			data := outcomeOf(t, order, wire.ResultFailed)
 			if test.by != "" {
 				data = keys.signed(data, test.by, wire.SigningOutcome, subject)
@@ -194,7 +194,7 @@ func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
 func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 	w, _, keys, _ := requiring(t, streams.SignaturesRequire)
 	keys.renew(wire.SigningControl)
-	subject := w.plugin.engine.subjects.Control
+	subject := w.plugin.engine.store.Subjects.Control
 	data, err := wire.Wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
 	if w.entry(p.UID) != nil {
 		t.Fatal("adopted")
 	}
@@ -247,7 +247,7 @@ func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 
 func TestANewKeySignsOnceAllOthersKnowIt(t *testing.T) {
 	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
-	s := w.plugin.engine.signatures
+	s := w.plugin.engine.store.Signatures
 	by := func(key *wire.SigningKey) bool { return strings.Contains(s.Describe(), "signs order by "+key.KeyID) }
 	old := keys.key(wire.SigningOrder)
 	keys.renew(wire.SigningOrder)
@@ -277,7 +277,7 @@ func TestANewKeySignsOnceAllOthersKnowIt(t *testing.T) {
 
 func TestTheLastGoodKeysCountWhileNoneCanBeRead(t *testing.T) {
 	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
-	s := w.plugin.engine.signatures
+	s := w.plugin.engine.store.Signatures
 	known := &wire.Envelope{}
 	keys.key(wire.SigningOutcome).Sign(known, wire.SigningOutcome, "subject")
 	if err := os.WriteFile(filepath.Join(directory, "order.pem"), []byte("nonsense"), 0o600); err != nil {
@@ -302,7 +302,7 @@ func TestTheLastGoodKeysCountWhileNoneCanBeRead(t *testing.T) {
 // TestAReplacedKeySignsNothing: the ConfigMap has another public key, and the kubelet has not brought the Secret yet.
 func TestAReplacedKeySignsNothing(t *testing.T) {
 	w, p, keys, directory := requiring(t, streams.SignaturesRequire)
-	s := w.plugin.engine.signatures
+	s := w.plugin.engine.store.Signatures
 	keys.public[string(wire.SigningOrder)+".pem"] = ""
 	keys.renew(wire.SigningOrder)
 	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {

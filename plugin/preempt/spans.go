@@ -16,7 +16,7 @@ import (
 
 // beginSpan begins the span of a preemption for a pod or a pod group.
 func (e *engine) beginSpan(ctx context.Context, preemptor klog.ObjectRef, uid types.UID) (context.Context, tracing.Span) {
-	return e.tracer.Begin(ctx, "preemption", "preemptor", preemptor, "preemptor_uid", uid)
+	return e.planner.Tracer.Begin(ctx, "preemption", "preemptor", preemptor, "preemptor_uid", uid)
 }
 
 // attemptSpan begins the span of an attempt, or goes on with that of its prefetched question.

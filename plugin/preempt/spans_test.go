@@ -17,7 +17,7 @@ import (
 func traced(w *world) *tracetest.SpanRecorder {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := tracing.Of(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
-	w.plugin.engine.tracer, w.plugin.engine.planner.Tracer = tracer, tracer
+	w.plugin.engine.planner.Tracer = tracer
 	return recorder
 }
 

@@ -111,7 +111,7 @@ func (e *engine) restrictions() restrictions {
 			return restrictions{unknown: fmt.Sprintf("ConfigMap %s has changed, and no planner has told what it says", stored.at)}
 		}
 	}
-	if !e.classesSynced() {
+	if !e.cluster.classesSynced() {
 		return restrictions{unknown: "the PriorityClasses have not been read"}
 	}
 	found := restrictions{}
@@ -200,7 +200,7 @@ func (e *engine) watchStored(ctx context.Context) (err error) {
 // priorityClassesChanged notes the first PriorityClass that is annotated with a toleration; what the values mean is the planner's to say.
 // core/policy/restrictions.py counts alike. O(PriorityClasses).
 func (e *engine) priorityClassesChanged() {
-	classes, err := e.classes.List(labels.Everything())
+	classes, err := e.cluster.classes.List(labels.Everything())
 	if err != nil {
 		return // of a cache; it never fails
 	}

@@ -78,7 +78,7 @@ func (a *attempt) sieve(ctx context.Context) {
 func (a *attempt) fail(node string, why verify.Failure) {
 	a.failed[node] = why
 	if generation, ok := generationOf(a.nodes, node); ok {
-		a.engine.verifyFailures.Add(a.engine.clock.Now(), a.ownClass(), node, why, generation)
+		a.engine.verified.failures.Add(a.engine.clock.Now(), a.ownClass(), node, why, generation)
 	}
 }
 
@@ -99,7 +99,7 @@ const (
 
 // contradicts verifies the sample of a refusal, where its turn has come, and reports whether it shows the refusal to be wrong.
 func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
-	if reply.Sample == nil || a.full || !a.engine.samples.Due(a.engine.clock.Now()) {
+	if reply.Sample == nil || a.full || !a.engine.verified.samples.Due(a.engine.clock.Now()) {
 		return false
 	}
 	passed, why := a.verifier().Check(ctx, *reply.Sample, true)
@@ -116,7 +116,7 @@ func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
 		logger.V(2).Info("refusal_sampled", "pod", klog.KObj(a.pod), "node", reply.Sample.Node, "decision_id", reply.DecisionID, "result", result)
 		return false
 	}
-	a.engine.samples.Missed(a.engine.clock.Now(), a.pod.UID)
+	a.engine.verified.samples.Missed(a.engine.clock.Now(), a.pod.UID)
 	logger.Error(nil, "refusal_missed", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", reply.Sample.Node, "victims", len(passed.Victims),
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "planner", reply.Planner, "remedy", "report it with the output of: makeway replay "+reply.DecisionID)
 	return true

@@ -94,14 +94,14 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	known := w.plugin.engine.verifyFailures.Has(verify.ClassOf(p, nil))
+	known := w.plugin.engine.verified.failures.Has(verify.ClassOf(p, nil))
 	if !known || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("message %q; nodes are remembered: %t", status.Message(), known)
 	}
 	w.eventually("the pod is activated to go on", func() bool { return w.activator.of("p") == 1 })
 	asked := len(w.bus.requests)
 	for range 20 {
-		w.plugin.engine.verifyBudget = &verify.Budget{} // the time has passed that pays for the cycle before
+		w.plugin.engine.verified.budget = &verify.Budget{} // the time has passed that pays for the cycle before
 		if result, status = w.cycle(p); status.IsSuccess() {
 			break
 		}
@@ -117,8 +117,8 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 // anew has what failed be settled for long enough, and the budget free.
 func (w *world) anew() {
 	e := w.plugin.engine
-	e.verifyFailures.IsEmpty(e.clock.Now().Add(verify.SettledMemory))
-	e.verifyBudget = &verify.Budget{}
+	e.verified.failures.IsEmpty(e.clock.Now().Add(verify.SettledMemory))
+	e.verified.budget = &verify.Budget{}
 }
 
 func TestAPodThatNoNodeWouldDoForIsRefusedOnceAllAreVerifiedAndTriedAnewLater(t *testing.T) {
@@ -158,7 +158,7 @@ func TestARefusalOfTheNodesThatAreLeftIsFinalAndSaysWhatVerificationFound(t *tes
 	if status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "too little room") || !strings.Contains(status.Message(), "24 node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("status %v", status)
 	}
-	if w.anew(); !w.plugin.engine.verifyFailures.IsEmpty(w.plugin.engine.clock.Now()) {
+	if w.anew(); !w.plugin.engine.verified.failures.IsEmpty(w.plugin.engine.clock.Now()) {
 		t.Error("a later try does not start anew")
 	}
 	if w.plugin.engine.memory.Retries.Count() != 1 {
@@ -180,7 +180,7 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	generation, _ := generationOf(w.plugin.handle.SnapshotSharedLister().NodeInfos(), "n2")
-	w.plugin.engine.verifyFailures.Add(time.Now(), verify.ClassOf(p, nil), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
+	w.plugin.engine.verified.failures.Add(time.Now(), verify.ClassOf(p, nil), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
 
 	state := w.begin(p)
 	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })
@@ -245,7 +245,7 @@ func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
 
 func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{nodes: []string{"n24"}})
-	w.plugin.engine.verifyBudget.Spent(time.Now(), time.Minute)
+	w.plugin.engine.verified.budget.Spent(time.Now(), time.Minute)
 
 	result, status := w.cycle(p)
 
@@ -262,7 +262,7 @@ func TestWithTheTimeOfAllPodsUsedUpTheNextPluginMayActInTheSameCycle(t *testing.
 
 func TestAPlanThatStandsAtOnceIsNotHeldUpByTheTimeOfOthers(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{nodes: []string{"n00"}})
-	w.plugin.engine.verifyBudget.Spent(time.Now(), time.Minute)
+	w.plugin.engine.verified.budget.Spent(time.Now(), time.Minute)
 
 	expectVictims(t, w.nominated(p, "n00"), "on-n00")
 }

@@ -10,6 +10,7 @@ import (
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
@@ -26,10 +27,10 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 		}
 		switch object := object.(type) {
 		case *policyv1.PodDisruptionBudget:
-			e.seen.take(resourceBudgets, object)
+			e.planner.Seen.Take(ask.ResourceBudgets, object)
 			e.memory.Retries.Changed(memory.KindPDB, object.Namespace, object.Name)
 		case *schedulingv1.PriorityClass:
-			e.seen.take(resourcePriorityClasses, object)
+			e.planner.Seen.Take(ask.ResourcePriorityClasses, object)
 			e.priorityClassesChanged()
 			e.memory.Retries.Changed(memory.KindPriorityClass, "", object.Name)
 		}
@@ -48,7 +49,7 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", kind, err)
 		}
 	}
-	e.classes, e.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
+	e.cluster.classes, e.cluster.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
 	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)
 	return nil
 }

@@ -176,9 +176,9 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		engine.gate = given.wrapGate(engine.gate)
 	}
 	// The framework of a test knows no pod groups.
-	engine.gangSize = func(string, string) (there, needed int) { return 0, 0 }
+	engine.cluster.gangSize = func(string, string) (there, needed int) { return 0, 0 }
 	if given.gangSize != nil {
-		engine.gangSize = given.gangSize
+		engine.cluster.gangSize = given.gangSize
 	}
 	if err := engine.start(klog.NewContext(ctx, logger)); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		w.eventually("policy, queues and PriorityClasses are read", func() bool {
 			_, policy := engine.control.policy.read()
 			_, queues := engine.control.queues.read()
-			return policy == "" && queues == "" && engine.classesSynced()
+			return policy == "" && queues == "" && engine.cluster.classesSynced()
 		})
 	}
 	// A node that the engine hears of later would have the pods of a test tried again.
@@ -541,7 +541,7 @@ func (w *world) tell(outcome *wire.Outcome) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.subjects.Outcome(outcome.OrderID), data)
+	w.bus.put(w.plugin.engine.store.Subjects.Outcome(outcome.OrderID), data)
 }
 
 // answers makes a planner that answers with the same candidates for every request.

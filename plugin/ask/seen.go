@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"maps"
@@ -10,24 +10,24 @@ import (
 
 // Resources whose versions a plan request tells, by the names that planners know them by.
 const (
-	resourcePods            = "pods"
-	resourceNodes           = "nodes"
-	resourceBudgets         = "poddisruptionbudgets"
-	resourcePriorityClasses = "priorityclasses"
+	ResourcePods            = "pods"
+	ResourceNodes           = "nodes"
+	ResourceBudgets         = "poddisruptionbudgets"
+	ResourcePriorityClasses = "priorityclasses"
 )
 
-// seenVersions is how far the scheduler's informers have come. A planner that has not come so far is behind, and
+// Seen is how far the scheduler's informers have come. A planner that has not come so far is behind, and
 // what it refuses is not final. Only objects count, no bookmarks: a planner that follows the same objects
 // has either seen one or is behind. Safe for concurrent use.
-type seenVersions struct {
+type Seen struct {
 	mu       sync.Mutex
 	versions map[string]int64
 }
 
-func newSeenVersions() *seenVersions { return &seenVersions{versions: map[string]int64{}} }
+func NewSeen() *Seen { return &Seen{versions: map[string]int64{}} }
 
-// take notes an object's version. A list comes in any order, so the highest counts.
-func (s *seenVersions) take(resource string, object any) {
+// Take notes an object's version. A list comes in any order, so the highest counts.
+func (s *Seen) Take(resource string, object any) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return
@@ -41,8 +41,8 @@ func (s *seenVersions) take(resource string, object any) {
 	s.versions[resource] = max(s.versions[resource], version)
 }
 
-// all are the versions by resource.
-func (s *seenVersions) all() map[string]int64 {
+// All are the versions by resource.
+func (s *Seen) All() map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.versions)
