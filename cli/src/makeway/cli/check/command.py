@@ -28,6 +28,7 @@ from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.questions import questions_results
 from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
+from makeway.cli.check.unplanned import unplanned_result
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
@@ -151,6 +152,9 @@ async def _bus_results(
         async with installation.bus() as bus:
             async for result in nats_results(bus, readings, evicts=form.evicts):
                 yield result
+            state, _ = await bus.control()
+            if form.plugin and state is not None and state.unplanned is not None:
+                yield unplanned_result(state.unplanned)
             before = datetime.now(UTC)
             statuses = await bus.components.ask(_LISTEN_SECONDS)
             after = datetime.now(UTC)
