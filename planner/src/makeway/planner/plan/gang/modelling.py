@@ -201,7 +201,7 @@ def _rules(
         domains = np.where(np.abs(room) >= MOST, -1, domains) if layer.spread is None else domains
         if layer.spread is not None:
             totals = layer.spread.totals.copy()
-            _in_flight(layer.use, part, domains, totals, snapshot=snapshot, gone=-1)
+            _in_flight(layer.use, part, domains, totals, snapshot=snapshot)
             counts = layer.spread
             spreads.append(
                 SpreadRule(cls, domains, totals, counts.exists, counts.slack, counts.few, use, take)
@@ -217,7 +217,7 @@ def _rules(
             totals = np.zeros(max(1, int(whole.max(initial=-1)) + 1), np.int64)
             labelled = whole >= 0
             totals[whole[labelled]] = there[labelled]
-            _in_flight(affinity.use, part, domains[term], totals, snapshot=snapshot, gone=-1)
+            _in_flight(affinity.use, part, domains[term], totals, snapshot=snapshot)
             totals_of.append(totals)
         use, take = uses[-1]
         may_come = affinity.may_come[part.rows]
@@ -239,31 +239,31 @@ def _room_rule(
     inside = domains >= 0
     of_domain = np.full(max(1, int(domains.max(initial=-1)) + 1), MOST, np.int64)
     of_domain[domains[inside]] = room[inside]
-    _in_flight(layer.use, part, domains, of_domain, snapshot=snapshot, gone=1)
-    alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
-    most = np.zeros_like(of_domain)
-    for place, pods in part.nominated.items():
-        if domains[place] >= 0:
-            most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
-    key = layer.topology_key
-    closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
     leaving = [
         (pod, int(domains[place]), taken)
         for place, pods in part.awaited.items()
         for pod in pods
         if domains[place] >= 0 and (taken := _use_of(layer.use, snapshot, pod))
     ]
+    for _, domain, taken in leaving:
+        of_domain[domain] += taken
+    alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
+    most = np.zeros_like(of_domain)
+    for place, pods in part.nominated.items():
+        if domains[place] >= 0:
+            most[domains[place]] -= sum(_use_of(layer.use, snapshot, pod) for pod in pods)
+    of_domain += most
+    key = layer.topology_key
+    closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
     return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key, leaving)
 
 
-def _in_flight(
-    use: Weights, part: Part, domains: Ints, amounts: Ints, *, snapshot: Snapshot, gone: int
-) -> None:
-    """Count the awaited as gone and the nominated as there, in amounts by domain. O(pods in flight)."""
-    for sign, pods_of in ((gone, part.awaited), (-gone, part.nominated)):
+def _in_flight(use: Weights, part: Part, domains: Ints, totals: Ints, *, snapshot: Snapshot) -> None:
+    """Count the awaited as gone and the nominated as there, in totals by domain. O(pods in flight)."""
+    for sign, pods_of in ((-1, part.awaited), (1, part.nominated)):
         for place, pods in pods_of.items():
             if domains[place] >= 0:
-                amounts[domains[place]] += sign * sum(_use_of(use, snapshot, pod) for pod in pods)
+                totals[domains[place]] += sign * sum(_use_of(use, snapshot, pod) for pod in pods)
 
 
 def _use_of(use: Weights, snapshot: Snapshot, pod: PodRecord) -> int:
