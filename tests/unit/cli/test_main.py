@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from forked_command import ENVIRONMENT, run_forked
 from makeway.cli.examples import EXAMPLES
 from makeway.cli.main import SUB_COMMANDS, load
 
@@ -139,11 +140,11 @@ def test_the_version_is_the_distributions() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SUB_COMMANDS))
-def test_every_sub_command_explains_itself_under_its_own_name(name: str) -> None:
-    result = makeway(name, "--help")
+async def test_every_sub_command_explains_itself_under_its_own_name(name: str) -> None:
+    code, out, err = await run_forked([name, "--help"], ENVIRONMENT)
 
-    assert result.returncode == 0, result.stderr
-    assert f"makeway {name} " in result.stdout
+    assert code == 0, err
+    assert f"makeway {name} " in out
 
 
 def leaves() -> list[tuple[str, Any]]:
