@@ -169,7 +169,7 @@ check: lint lint-images unit ## Format, types, layers and unit tests (about 3 mi
 
 .PHONY: contract
 contract: setup ## Contract tests: Python and Go against the golden files and a real nats-server
-	$(BIN)/pytest -q tests/contract
+	$(BIN)/pytest -q -n auto --dist loadfile tests/contract
 
 .PHONY: differential
 differential: setup ## The planner against kube-scheduler's own code on random clusters (N=10000, FIRST=seed, CONSTRAINTS=a,b)
@@ -203,8 +203,7 @@ upstream-short: setup ## A dozen cases of those tests that stand for all
 
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, 300 in which two features meet, and what real clusters were answered
-	$(BIN)/pytest -q tests/differential tests/referee
-	$(BIN)/pytest -q -n auto --dist worksteal tests/pairs
+	$(BIN)/pytest -q -n auto --dist worksteal tests/differential tests/referee tests/pairs
 
 .PHONY: protocol-test
 protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
@@ -217,7 +216,7 @@ simulate-protocol: setup ## The protocol between the parts under seeded faults (
 
 .PHONY: chart
 chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
-	$(BIN)/pytest -q tests/chart
+	$(BIN)/pytest -q -n auto --dist worksteal tests/chart
 
 .PHONY: bench
 bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
