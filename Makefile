@@ -248,7 +248,7 @@ bench-past: setup ## What following every preemption costs the planner, at 5,000
 	PYTHONPATH=tests $(BIN)/python -m bench.short_past $(ARGS)
 
 .PHONY: bench-large
-bench-large: setup ## The planner's memory and plans with uneven nodes, and with 65,000 nodes and 1.5 million pods, beside their goals
+bench-large: setup ## The planner's memory, loading and plans with uneven nodes, and with 65,000 nodes and 1.5 million pods, beside goals
 	PYTHONPATH=tests $(BIN)/python -m bench.large $(ARGS)
 
 .PHONY: bench-forms

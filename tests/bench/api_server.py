@@ -154,9 +154,10 @@ def _template(app: int) -> str:
     return _json(shown)
 
 
-def pod_text(number: int, node: int, version: int) -> str:
-    """Give the same as `pod` as compact JSON, as the API server writes it, without making it anew."""
-    text = _template(number % _APPS).replace("@name@", f"{_app(number)}-7d4b9c8f6d-{number:06}")
+def pod_text(number: int, node: int, version: int, *, apps: int = _APPS) -> str:
+    """Give a pod of one of so many applications as compact JSON, as the API server writes it."""
+    app = number % apps
+    text = _template(app).replace("@name@", f"{_app(app)}-7d4b9c8f6d-{number:06}")
     text = text.replace("@uid@", _uid(number)).replace("@version@", str(version))
     return text.replace("@node@", f"node-{node:05}")
 
