@@ -51,9 +51,9 @@ class Draft:
 
 
 def slots_of(model: Model, units: Iterable[int]) -> Iterator[Slot]:
-    """Yield the pods of units on the model's nodes. O(slots · nodes) a unit."""
-    for unit in units:
-        yield from map(tuple, np.argwhere(model.unit == unit).tolist())
+    """Yield the pods of units on the model's nodes. O(slots · nodes), nothing without units."""
+    if numbers := [*units]:
+        yield from map(tuple, np.argwhere(np.isin(model.unit, numbers)).tolist())
 
 
 def gone(model: Model, draft: Draft) -> list[Slot]:
