@@ -23,6 +23,7 @@ from makeway.planner.snapshot.changes import (
     RemoveNode,
     RemovePod,
 )
+from makeway.planner.snapshot.columns import PodCell
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.core.queue_building import queue, tree
@@ -203,9 +204,9 @@ def test_entering_two_thousand_pods_moves_none_of_those_that_are_in() -> None:
     slots: list[tuple[int, int]] = []
     insert = snapshot.columns.insert
 
-    def noted(node: int, slot: int, **fields: object) -> None:
+    def noted(node: int, slot: int, pod: PodCell) -> None:
         slots.append((slot, int(snapshot.columns.count[node])))
-        insert(node, slot, **fields)  # type: ignore[arg-type]
+        insert(node, slot, pod)
 
     snapshot.columns.insert = noted  # type: ignore[method-assign]
     snapshot.apply(PutNode(make_node("late")))

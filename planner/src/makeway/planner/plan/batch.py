@@ -229,17 +229,8 @@ def _changed(snapshot: Snapshot, rows: Ints, touched: list[tuple[int, InFlightPo
             slot = bisect_left(order, pod.importance)
             order.insert(slot, pod.importance)
             moved[place].insert(slot, pod)
-            columns.insert(
-                place,
-                slot,
-                priority=pod.priority,
-                start=pod.start_micros,
-                budgets=snapshot.budget_set(pod.uid),
-                signature=snapshot.signature(pod.uid),
-                requests=pod.requests,
-                exemption=snapshot.exemptions.exemption_of(pod),
-                group=group.number if (group := snapshot.groups.of(pod)) is not None else 0,
-            )
+            group = snapshot.groups.of(pod)
+            columns.insert(place, slot, snapshot.cell_of(pod, 0 if group is None else group.number))
         for pod in in_flight.refused:
             columns.set_exemption(place, bisect_left(order, pod.importance), _REFUSED)
         for pod in in_flight.awaited:

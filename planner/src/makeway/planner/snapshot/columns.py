@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,23 @@ _CELLS = 256
 """Cells for which room is made at first."""
 
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+
+
+class PodCell(NamedTuple):
+    """What the columns hold of a pod: a number for each layer, in their order, and what it requests."""
+
+    priority: int
+    start: int
+    budgets: int
+    signature: int
+    exemption: Exemption
+    group: int
+    requests: Mapping[str, int]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Return those of the layers before the resources'."""
+        return self.priority, self.start, self.budgets, self.signature, *self.exemption, self.group
 
 
 class Columns:
@@ -114,50 +131,28 @@ class Columns:
         """Put down what a node can hold of what has a layer; a resource not named is 0. O(layers)."""
         self.allocatable[:, node] = [min(amounts.get(name, 0), MOST) for name in self.resources]
 
-    def insert(
-        self,
-        node: int,
-        slot: int,
-        *,
-        priority: int,
-        start: int,
-        budgets: int,
-        signature: int,
-        requests: Mapping[str, int],
-        exemption: Exemption = NOT_EXEMPT,
-        group: int = 0,
-    ) -> None:
+    def insert(self, node: int, slot: int, pod: PodCell) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
         used = self.count.item(node)
         self.make_room(node, used + 1)
         first = self.first.item(node)
         if slot < used:
             self.cells[:, first + slot + 1 : first + used + 1] = self.cells[:, first + slot : first + used]
-        amounts = self.vector(requests)
+        amounts = self.vector(pod.requests)
         cell = self.cells[:, first + slot]
-        cell[:RESOURCES] = priority, start, budgets, signature, *exemption, group
+        cell[:RESOURCES] = pod.numbers
         cell[RESOURCES:] = amounts
-        self.exempt_count[node] += exemption != NOT_EXEMPT
+        self.exempt_count[node] += pod.exemption != NOT_EXEMPT
         self.requested[:, node] += amounts
         self.count[node] = used + 1
 
-    def replace(
-        self,
-        node: int,
-        slot: int,
-        *,
-        budgets: int,
-        signature: int,
-        requests: Mapping[str, int],
-        exemption: Exemption,
-        group: int,
-    ) -> None:
+    def replace(self, node: int, slot: int, pod: PodCell) -> None:
         """Put a new version of the pod into its slot; what orders it is as before."""
-        self.recount(node, slot, requests)
-        self.set_layer(BUDGETS, node, slot, budgets)
-        self.set_layer(SIGNATURE, node, slot, signature)
-        self.set_layer(GROUP, node, slot, group)
-        self.set_exemption(node, slot, exemption)
+        self.recount(node, slot, pod.requests)
+        self.set_exemption(node, slot, pod.exemption)
+        self.set_layer(BUDGETS, node, slot, pod.budgets)
+        self.set_layer(SIGNATURE, node, slot, pod.signature)
+        self.set_layer(GROUP, node, slot, pod.group)
 
     def set_layer(self, layer: int, node: int, slot: int, number: int) -> None:
         """Put down one number of the pod in a slot."""

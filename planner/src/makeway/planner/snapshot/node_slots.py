@@ -20,6 +20,7 @@ from makeway.planner.snapshot.columns import (
     Columns,
     Flags,
     Ints,
+    PodCell,
 )
 
 
@@ -162,29 +163,16 @@ class NodeSlots:
 
     # --------------------------------------------------------------------------------- changing
 
-    def insert(
-        self,
-        place: int,
-        slot: int,
-        *,
-        priority: int,
-        start: int,
-        budgets: int,
-        signature: int,
-        requests: Mapping[str, int],
-        exemption: Exemption = NOT_EXEMPT,
-        group: int = 0,
-    ) -> None:
+    def insert(self, place: int, slot: int, pod: PodCell) -> None:
         """Put a pod into a slot; the pods from there on move up by one."""
-        amounts = self._columns.vector(requests)
+        amounts = self._columns.vector(pod.requests)
         used = self.count.item(place)
         if used == self.depth:
             more = np.full((1, self._cells.shape[1]), VACANT_CELL, np.int64)
             self._cells = np.concatenate([self._cells, more])
         self._cells[slot + 1 : used + 1, place] = self._cells[slot:used, place].copy()
-        numbers = np.array([priority, start, budgets, signature, *exemption, group], np.int64)
-        self._put(place, slot, np.concatenate([numbers, amounts]))
-        self.exempt_count[place] += exemption != NOT_EXEMPT
+        self._put(place, slot, np.concatenate([np.array(pod.numbers, np.int64), amounts]))
+        self.exempt_count[place] += pod.exemption != NOT_EXEMPT
         self.requested[:, place] += amounts
         self.count[place] = used + 1
 

@@ -51,7 +51,16 @@ from makeway.planner.snapshot.changes import (
     RemovePriorityClass,
 )
 from makeway.planner.snapshot.claim_users import ClaimUsers
-from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, MOST, SIGNATURE, Columns, Flags, Ints
+from makeway.planner.snapshot.columns import (
+    BASE_RESOURCES,
+    BUDGETS,
+    MOST,
+    SIGNATURE,
+    Columns,
+    Flags,
+    Ints,
+    PodCell,
+)
 from makeway.planner.snapshot.daemonsets import DaemonSetIndex
 from makeway.planner.snapshot.exemptions import Exemptions, Source
 from makeway.planner.snapshot.node_resources import NodeResources
@@ -194,6 +203,11 @@ class Snapshot:
         """Return the number of a pod's signature. Raises KeyError where the pod is not known."""
         known = self._signatures.get(uid)
         return self._restored[uid][0] if known is None else known
+
+    def cell_of(self, pod: PodRecord, group: int) -> PodCell:
+        """Return what the columns hold of a pod of a group. Raises KeyError where the pod is not known."""
+        numbers = self.budget_set(pod.uid), self.signature(pod.uid), self.exemptions.exemption_of(pod), group
+        return PodCell(pod.priority, pod.start_micros, *numbers, pod.requests)
 
     @contextmanager
     def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
@@ -682,7 +696,7 @@ class Snapshot:
             order, importance = self.order[row], pod.importance
             slot = bisect_left(order, importance)
             order.insert(slot, importance)
-            self.slots[row] = [*self.slots[row][:slot], pod, *self.slots[row][slot:]]
+            self._renewed(row).insert(slot, pod)
             self._fill(row, slot, pod, group)
             self.changed[row] = self.revision
         elif pod.node:
@@ -690,19 +704,14 @@ class Snapshot:
         if pod.group and pod.node:
             self._touch_rows(self.groups.touched_by(pod))
 
+    def _renewed(self, row: int) -> list[PodRecord]:
+        """Return a new list of a row's pods in the place of the one that plans may have."""
+        self.slots[row] = self.slots[row].copy()
+        return self.slots[row]
+
     def _fill(self, row: int, slot: int, pod: PodRecord, group: int) -> None:
         """Put a pod, which is counted everywhere else, into a slot of the columns."""
-        self.columns.insert(
-            row,
-            slot,
-            priority=pod.priority,
-            start=pod.start_micros,
-            budgets=self.budget_set(pod.uid),
-            signature=self._signatures[pod.uid],
-            requests=pod.requests,
-            exemption=self.exemptions.exemption_of(pod),
-            group=group,
-        )
+        self.columns.insert(row, slot, self.cell_of(pod, group))
 
     def _take_out(self, pod: PodRecord) -> None:
         self._count_out(pod)
@@ -714,7 +723,7 @@ class Snapshot:
         if row is not None:
             slot = self._slot(row, pod)
             del self.order[row][slot]
-            self.slots[row] = [*self.slots[row][:slot], *self.slots[row][slot + 1 :]]
+            del self._renewed(row)[slot]
             self.columns.remove(row, slot)
             self.changed[row] = self.revision + 1
         elif pod.node:
@@ -733,16 +742,8 @@ class Snapshot:
             self._touch_rows((*touched, *self.groups.touched_by(pod)) if pod.node else ())
         if row is not None:
             slot = self._slot(row, pod)
-            self.slots[row] = [*self.slots[row][:slot], pod, *self.slots[row][slot + 1 :]]
-            self.columns.replace(
-                row,
-                slot,
-                budgets=self.budget_set(pod.uid),
-                signature=self._signatures[pod.uid],
-                requests=pod.requests,
-                exemption=self.exemptions.exemption_of(pod),
-                group=group,
-            )
+            self._renewed(row)[slot] = pod
+            self.columns.replace(row, slot, self.cell_of(pod, group))
             self.changed[row] = self.revision
         elif pod.node:
             self.without_node.put(pod)
