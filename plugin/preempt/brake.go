@@ -80,7 +80,7 @@ func (e *engine) watchBrake(ctx context.Context) error {
 		return nil
 	}
 	showBrake(nil)
-	_, err := e.watchConfigMap(ctx, at, "brake_unreadable", &e.control.brakeTrouble, func(found *v1.ConfigMap) {
+	_, err := e.watchConfigMap(ctx, at, &e.control.brakeTrouble, func(found *v1.ConfigMap) {
 		if found == nil {
 			e.takeBrake(ctx, nil)
 			return

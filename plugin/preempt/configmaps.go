@@ -19,7 +19,7 @@ import (
 // watchConfigMap follows one ConfigMap: take gets it as it is there, nil where it is not any more. trouble is why it cannot be read, nil
 // where it can; a new one is logged as event. synced reports whether take has been called with what a first list had. The informer is the
 // plugin's own: the scheduler waits for those of its factory, so it would not start where it may not list this one.
-func (e *engine) watchConfigMap(ctx context.Context, at ConfigMapReference, event string, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
+func (e *engine) watchConfigMap(ctx context.Context, at ConfigMapReference, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
 	client := e.handle.ClientSet()
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String()
 	read := func(ctx context.Context, err error) {
@@ -29,7 +29,7 @@ func (e *engine) watchConfigMap(ctx context.Context, at ConfigMapReference, even
 		}
 		why := fmt.Sprintf("ConfigMap %s cannot be read: %v", at, err)
 		if before := trouble.Swap(&why); before == nil || *before != why {
-			klog.FromContext(ctx).Error(err, event, "namespace", at.Namespace, "configmap", at.Name,
+			klog.FromContext(ctx).Error(err, "configmap_unreadable", "namespace", at.Namespace, "configmap", at.Name,
 				"remedy", "let the scheduler list and watch this ConfigMap, or leave its name empty in MakeWayArgs")
 		}
 	}

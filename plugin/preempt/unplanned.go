@@ -190,7 +190,7 @@ func (e *engine) watchStored(ctx context.Context) (err error) {
 			stored.revision.Store(revision)
 			e.memory.Retries.PolicyChanged()
 		}
-		if stored.synced, err = e.watchConfigMap(ctx, stored.at, "configuration_unreadable", &stored.trouble, take); err != nil {
+		if stored.synced, err = e.watchConfigMap(ctx, stored.at, &stored.trouble, take); err != nil {
 			return err
 		}
 	}
