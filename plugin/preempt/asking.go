@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
@@ -28,12 +29,12 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 	switch {
 	case reply.Status == wire.StatusNotSynced && ask.Unaskable(reply.Refusal):
 		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, maxMessageBytes)})
+		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, wire.MostOfMessage)})
 	case reply.Status == wire.StatusNotSynced:
 		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		message := "the planner does not say why"
 		if refusal := reply.Refusal; refusal != nil {
-			message = wire.Beginning(refusal.Message, maxMessageBytes)
+			message = wire.Beginning(refusal.Message, wire.MostOfMessage)
 		}
 		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
@@ -171,4 +172,16 @@ func (pl *MakeWay) finishPrefetch(state fwk.CycleState) {
 	if q.Unneeded() {
 		pl.engine.planner.History.Forget(q.Pod)
 	}
+}
+
+// Profile names the filters of this plugin's profile as plan requests carry them. The framework knows its filters only after
+// every plugin is made.
+func (pl *MakeWay) Profile() wire.Profile {
+	pl.profileOnce.Do(func() {
+		pl.profileValue = wire.Profile{Name: pl.handle.ProfileName()}
+		if lister, ok := pl.handle.(framework.Framework); ok {
+			pl.profileValue = ask.ProfileOf(lister, pl.profileArgs)
+		}
+	})
+	return pl.profileValue
 }

@@ -87,7 +87,7 @@ func (e *engine) trouble() string {
 	if why := e.store.Signatures.Unfit(); why != "" {
 		return why
 	}
-	if denied := e.denied.lately(); denied != "" {
+	if denied := e.denied.Lately(); denied != "" {
 		return denied
 	}
 	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {

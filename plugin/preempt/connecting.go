@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -12,6 +14,16 @@ func (a *MakeWayArgs) natsOptions(identity string, failed func(kind string, err 
 		CredentialsFile: a.CredentialsFile, NkeySeedFile: a.NkeySeedFile, Username: a.Username, PasswordFile: a.PasswordFile, TLS: natsbus.TLSFiles(a.TLS),
 		Failed: failed,
 	}
+}
+
+// Connection is how the arguments of the plugin ask to connect to NATS, and the names of what is there: for a process that verifies plans
+// and is no scheduler.
+func Connection(object runtime.Object) (natsbus.Options, wire.Subjects, error) {
+	args, err := decodeArgs(object)
+	if err != nil {
+		return natsbus.Options{}, wire.Subjects{}, err
+	}
+	return args.natsOptions("", nil), subjectsOf(args), nil
 }
 
 // subjectsOf are the names under the checked prefix of the arguments.

@@ -2,10 +2,7 @@ package preempt
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +43,7 @@ type engine struct {
 	identity string
 	profiles profiles
 	cluster  cluster
-	denied   *denials // by NATS; nil in tests
+	denied   *natsbus.Denials // by NATS; nil in tests
 
 	planner    *ask.Client
 	verified   verified
@@ -108,9 +105,12 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 		existing.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
-	identity := newIdentity()
-	denied := &denials{clock: clock.RealClock{}}
-	bus := natsbus.Connect(ctx, args.natsOptions(identity, denied.note))
+	identity := natsbus.NewIdentity()
+	denied := &natsbus.Denials{Clock: clock.RealClock{}}
+	bus := natsbus.Connect(ctx, args.natsOptions(identity, func(kind string, err error) {
+		natsErrors.WithLabelValues(kind).Inc()
+		denied.Note(kind, err)
+	}))
 	e = newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
 	e.denied = denied
 	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
@@ -395,15 +395,4 @@ func (e *engine) clusterUID() (string, error) {
 		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
 	}
 	return string(namespace.UID), nil
-}
-
-// newIdentity names this process: hostname_pid_random.
-func newIdentity() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	var random [4]byte
-	_, _ = rand.Read(random[:]) // never fails
-	return fmt.Sprintf("%s_%d_%s", host, os.Getpid(), hex.EncodeToString(random[:]))
 }

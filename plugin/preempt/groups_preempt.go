@@ -279,14 +279,14 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		var why *verify.Misfit
 		if !errors.As(err, &why) {
 			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endError, message: wire.Beginning(err.Error(), maxMessageBytes)})
+			return ended(preemptResult{kind: endError, message: wire.Beginning(err.Error(), wire.MostOfMessage)})
 		}
 		if why.Node != "" {
 			a.leaveOut(why)
 		}
 		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
 			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + wire.Beginning(why.Message, maxMessageBytes)})
+			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + wire.Beginning(why.Message, wire.MostOfMessage)})
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "the planner does not say why"}
 	}
-	message := wire.Beginning(refusal.Message, maxMessageBytes)
+	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
 	switch {
 	case reply.Status == wire.StatusNotSynced && ask.Unaskable(refusal):
 		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})

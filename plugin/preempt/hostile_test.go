@@ -93,7 +93,7 @@ func TestARefusalsTextIsCutBeforeItReachesTheApi(t *testing.T) {
 
 	_, status := w.cycle(p)
 
-	if len(status.Message()) > 2*maxMessageBytes || !strings.Contains(status.Message(), "é…") {
+	if len(status.Message()) > 2*wire.MostOfMessage || !strings.Contains(status.Message(), "é…") {
 		t.Errorf("a message of %d bytes", len(status.Message()))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/orders"
@@ -33,7 +34,7 @@ type MakeWay struct {
 	handle fwk.Handle
 	engine *engine
 
-	profileArgs  ProfileArgs
+	profileArgs  ask.ProfileArgs
 	profileOnce  sync.Once
 	profileValue wire.Profile
 }
@@ -55,7 +56,7 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 }
 
 // NewWith makes the plugin of one profile, as New does, with the arguments that the scheduler builds its profiles with.
-func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, profileArgs ProfileArgs) (fwk.Plugin, error) {
+func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, profileArgs ask.ProfileArgs) (fwk.Plugin, error) {
 	args, err := decodeArgs(object)
 	if err != nil {
 		return nil, err

@@ -5,17 +5,19 @@ import (
 	"testing"
 
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"makeway.dev/makeway/plugin/ask"
 )
 
 func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
-	args, err := ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{
+	args, err := ask.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{
 		SchedulerName: "default-scheduler",
 		PluginConfig: []config.PluginConfig{
 			{Name: "NodeResourcesFit", Args: &config.NodeResourcesFitArgs{IgnoredResources: []string{"example.com/gpu"}}},
 			{Name: "ImageLocality", Args: &config.NodeAffinityArgs{}},
 			{Name: Name, Args: argsOf(`{"natsURL": "nats://secret:4222"}`)},
 		},
-	}}})
+	}}}, Name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,8 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Bounds of what is taken of a refusal: its text goes into the pod's status and Events, and what it
-// depends on is kept for as long as the pod waits.
-const (
-	maxMessageBytes = 1024
-	maxDependencies = 64
-)
+// maxDependencies bounds what is kept of what a refusal depends on, for as long as the pod waits.
+const maxDependencies = 64
 
 // verifyPause is how long verification waits at least that was not finished in one cycle.
 const verifyPause = time.Second
@@ -41,7 +37,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
 		retryAt = refusal.RetryAt.Time
 	}
-	message := wire.Beginning(refusal.Message, maxMessageBytes)
+	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
 	if len(a.failed) > 0 {
 		// Planner and plugin see the cluster at different moments, and no event tells when they agree.
 		if soon := a.engine.clock.Now().Add(memory.PlanUnavailableMax); retryAt.IsZero() || soon.Before(retryAt) {

@@ -9,17 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/shadow"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // asShadow asks a shadow on a world's framework about a pod.
 func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.PlanReply {
 	w.t.Helper()
-	shadow := &Shadow{
-		identity: "test", subjects: subjectsOf(w.plugin.args), filters: w.framework, bus: w.bus,
-		refresh:    func() error { return nil },
-		pods:       w.framework.SharedInformerFactory().Core().V1().Pods().Lister(),
-		namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister(),
+	shadow := &shadow.Shadow{
+		Identity: "test", Subjects: subjectsOf(w.plugin.args), Filters: w.framework, Bus: w.bus,
+		Refresh:    func() error { return nil },
+		Pods:       w.framework.SharedInformerFactory().Core().V1().Pods().Lister(),
+		Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister(),
 	}
 	raw, err := json.Marshal(pod)
 	if err != nil {
@@ -36,7 +37,7 @@ func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.Plan
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	answer, err := shadow.answer(w.ctx, data)
+	answer, err := shadow.Answer(w.ctx, data)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -123,35 +124,35 @@ func TestAShadowRefuses(t *testing.T) {
 	}{
 		"what its filters refuse": {
 			change: func(w *world, _ *v1.Pod) { w.bus.plan = answers(candidate("n1")) },
-			status: wire.StatusRefused, reason: reasonFiltersReject, says: "no candidate stands",
+			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate stands",
 		},
 		"a victim that could not be evicted": {
 			asked:  func(r *wire.PlanRequest) { r.RefusedVictims = []string{"a"} },
-			status: wire.StatusRefused, reason: reasonFiltersReject, says: "no candidate stands",
+			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate stands",
 		},
 		"a pod that fits": {
 			change: func(_ *world, p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
-			status: wire.StatusRefused, reason: reasonRoomIsThere, says: "take pod default/p on node n1",
+			status: wire.StatusRefused, reason: shadow.ReasonRoomIsThere, says: "take pod default/p on node n1",
 		},
 		"a pod that fits no node whatever goes": {
 			change: func(_ *world, p *v1.Pod) {
 				p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("7")}
 			},
-			status: wire.StatusRefused, reason: reasonFiltersReject, says: "helps on no node",
+			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "helps on no node",
 		},
 		"to plan without a planner": {
 			change: func(w *world, _ *v1.Pod) {
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNoResponders }
 			},
-			status: wire.StatusNotSynced, reason: reasonNotVerified, says: "no planner answers",
+			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "no planner answers",
 		},
 		"a question of another cluster": {
 			asked:  func(r *wire.PlanRequest) { r.ClusterUID = "theirs" },
-			status: wire.StatusNotSynced, reason: reasonNotVerified, says: "subject prefix",
+			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "subject prefix",
 		},
 		"a pod that cannot be read": {
 			asked:  func(r *wire.PlanRequest) { r.Pod = json.RawMessage(`[]`) },
-			status: wire.StatusNotSynced, reason: reasonNotVerified, says: "the pod",
+			status: wire.StatusNotSynced, reason: shadow.ReasonNotVerified, says: "the pod",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,10 +181,10 @@ func TestAShadowCountsNominationsOfWhoAsksAndForgetsThem(t *testing.T) {
 
 	with, without := w.asShadow(p, nominated), w.asShadow(p, nil)
 
-	if with.Refusal == nil || with.Refusal.Reason != reasonFiltersReject {
+	if with.Refusal == nil || with.Refusal.Reason != shadow.ReasonFiltersReject {
 		t.Errorf("with the nomination %+v", with.Refusal)
 	}
-	if without.Refusal == nil || without.Refusal.Reason != reasonRoomIsThere {
+	if without.Refusal == nil || without.Refusal.Reason != shadow.ReasonRoomIsThere {
 		t.Errorf("without it %+v", without.Refusal)
 	}
 }
@@ -209,11 +210,11 @@ func TestAShadowBelievesInAwaitedPodsOfLiveOrdersAlone(t *testing.T) {
 
 func TestAShadowSaysWhetherItHasReadTheCluster(t *testing.T) {
 	w, _, _ := simple(t, setup{}, nil)
-	shadow := &Shadow{identity: "test", namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister()}
+	shadow := &shadow.Shadow{Identity: "test", Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister()}
 
-	before := shadow.status()
-	shadow.synced.Store(true)
-	after := shadow.status()
+	before := shadow.Status()
+	shadow.Synced.Store(true)
+	after := shadow.Status()
 
 	if before.Component != "shadow" || before.ClusterUID != "cluster" || before.Kubernetes == "" || !strings.Contains(before.Trouble, "has not read") {
 		t.Errorf("%+v", before)

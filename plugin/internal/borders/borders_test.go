@@ -34,6 +34,7 @@ var borders = map[string]border{
 	"queuegate": {},
 	"ask":       {own: []string{"natsbus", "tracing"}},
 	"streams":   {own: []string{"natsbus", "orders"}},
+	"shadow":    {own: []string{"ask", "natsbus", "verify"}},
 	"verify":    {never: without},
 	"memory":    {own: []string{"orders"}, never: without[:1]},
 	"orders":    {own: []string{"tracing"}, never: without},

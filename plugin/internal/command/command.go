@@ -17,12 +17,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/preempt"
 )
 
 // New makes the command, with MakeWay, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
-	var built preempt.ProfileArgs // known once the flags are
+	var built ask.ProfileArgs // known once the flags are
 	makeWay := func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return preempt.NewWith(ctx, object, handle, built)
 	}
@@ -42,7 +43,7 @@ func New(further ...app.Option) *cobra.Command {
 
 // profileArgs are the arguments that a scheduler with the flags of a command builds its profiles with. No flag but the
 // configuration file changes any. A file that cannot be read is the scheduler's to complain about.
-func profileArgs(command *cobra.Command) (preempt.ProfileArgs, error) {
+func profileArgs(command *cobra.Command) (ask.ProfileArgs, error) {
 	read := latest.Default
 	if path := command.Flag("config").Value.String(); path != "" {
 		read = func() (*config.KubeSchedulerConfiguration, error) {
@@ -53,5 +54,5 @@ func profileArgs(command *cobra.Command) (preempt.ProfileArgs, error) {
 	if err != nil {
 		return nil, nil
 	}
-	return preempt.ProfileArgsOf(configuration)
+	return ask.ProfileArgsOf(configuration, preempt.Name)
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/preempt"
 )
 
@@ -65,7 +66,7 @@ extenders:
 
 // built is a scheduler as the command builds it with the flags: the arguments that MakeWay is handed, MakeWay of each profile,
 // and the profiles as their frameworks were built.
-func built(t *testing.T, flags ...string) (known preempt.ProfileArgs, plugins map[string]*preempt.MakeWay, profiles []config.KubeSchedulerProfile) {
+func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[string]*preempt.MakeWay, profiles []config.KubeSchedulerProfile) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -13,8 +13,10 @@ import (
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/preempt"
+	makewayshadow "makeway.dev/makeway/plugin/shadow"
 )
 
 // newShadow makes the subcommand that schedules no pod and verifies plans for those who have no filters to ask.
@@ -43,7 +45,7 @@ func newShadow(plugins ...app.Option) *cobra.Command {
 }
 
 // shadow is a scheduler as kube-scheduler's own command makes it, which is never told of a pod.
-func shadow(ctx context.Context, opts *options.Options, built preempt.ProfileArgs, plugins ...app.Option) error {
+func shadow(ctx context.Context, opts *options.Options, built ask.ProfileArgs, plugins ...app.Option) error {
 	completed, sched, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err
@@ -67,9 +69,11 @@ func shadow(ctx context.Context, opts *options.Options, built preempt.ProfileArg
 			return err
 		}
 		refresh := func() error { return sched.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot) }
-		if _, err := preempt.NewShadow(ctx, arguments(&completed.ComponentConfig), filters, built, refresh, sched.WaitForHandlersSync); err != nil {
+		connect, subjects, err := preempt.Connection(arguments(&completed.ComponentConfig))
+		if err != nil {
 			return err
 		}
+		makewayshadow.New(ctx, connect, subjects, filters, built, refresh, sched.WaitForHandlersSync)
 	}
 	return app.Run(ctx, completed, sched)
 }

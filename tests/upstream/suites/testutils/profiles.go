@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/preempt"
 )
 
@@ -35,7 +36,7 @@ func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []
 		replace(&profiles[i], natsURLOf(t, testCtx.KubeConfig))
 	}
 	// The scheduler's command does this, which the tests do without.
-	built, err := preempt.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: profiles})
+	built, err := ask.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: profiles}, preempt.Name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package preempt
+package shadow
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package preempt
+package ask
 
 import (
 	"encoding/json"
@@ -21,13 +21,14 @@ type ProfileArgs map[string]map[string]json.RawMessage
 // configuration, which is complete with its defaults, where extenders have no resource ignored. Where they do,
 // kube-scheduler's NodeResourcesFit ignores the extenders' resources, in the place of its own (buildExtenders in
 // pkg/scheduler/scheduler.go). The configuration is not changed.
-func ProfileArgsOf(configuration *config.KubeSchedulerConfiguration) (ProfileArgs, error) {
+// but: a plugin whose arguments no planner reads.
+func ProfileArgsOf(configuration *config.KubeSchedulerConfiguration, but string) (ProfileArgs, error) {
 	ignored := ignoredByScheduler(configuration.Extenders)
 	known := ProfileArgs{}
 	for _, profile := range configuration.Profiles {
 		args := map[string]json.RawMessage{}
 		for _, plugin := range profile.PluginConfig {
-			if plugin.Name == Name || plugin.Args == nil {
+			if plugin.Name == but || plugin.Args == nil {
 				continue
 			}
 			raw, err := versioned(plugin, ignored)
@@ -71,20 +72,8 @@ func versioned(plugin config.PluginConfig, ignored []string) (json.RawMessage, e
 	return json.Marshal(object)
 }
 
-// Profile names the filters of this plugin's profile as plan requests carry them. The framework knows its filters only after
-// every plugin is made.
-func (pl *MakeWay) Profile() wire.Profile {
-	pl.profileOnce.Do(func() {
-		pl.profileValue = wire.Profile{Name: pl.handle.ProfileName()}
-		if lister, ok := pl.handle.(framework.Framework); ok {
-			pl.profileValue = profileOf(lister, pl.profileArgs)
-		}
-	})
-	return pl.profileValue
-}
-
-// profileOf names the filters of a profile, in the order in which they run, with their arguments where they are known.
-func profileOf(filters framework.Framework, args ProfileArgs) wire.Profile {
+// ProfileOf names the filters of a profile, in the order in which they run, with their arguments where they are known.
+func ProfileOf(filters framework.Framework, args ProfileArgs) wire.Profile {
 	profile := wire.Profile{Name: filters.ProfileName()}
 	known := args[profile.Name]
 	for _, filter := range filters.ListPlugins().Filter.Enabled {

@@ -1,4 +1,6 @@
-package preempt
+// Package shadow answers plan requests of those who have no filters to ask: a scheduler that schedules nothing verifies the planner's answers
+// with its own.
+package shadow
 
 import (
 	"context"
@@ -11,7 +13,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/component-base/version"
@@ -27,11 +28,14 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
+// pluginName is what the framework knows the plugin by that asks.
+const pluginName = "MakeWay"
+
 // Reasons of a shadow's own refusals. The first is the planner's too.
 const (
-	reasonRoomIsThere   = "RoomIsThere"
-	reasonFiltersReject = "FiltersReject"
-	reasonNotVerified   = "NotVerified"
+	ReasonRoomIsThere   = "RoomIsThere"
+	ReasonFiltersReject = "FiltersReject"
+	ReasonNotVerified   = "NotVerified"
 )
 
 // maxShadowTimeout bounds how long one question may take, whatever it says.
@@ -44,63 +48,58 @@ const shadowGroup = "shadow"
 // asks the planner about the nodes that removing pods may help, and verifies the answer as PostFilter does. It schedules
 // no pod, nominates none and writes no order.
 type Shadow struct {
-	identity string
-	subjects wire.Subjects
-	filters  framework.Framework
-	args     ProfileArgs
-	// refresh brings the snapshot up to date that the filters look at.
-	refresh    func() error
-	pods       corelisters.PodLister
-	namespaces corelisters.NamespaceLister
-	bus        interface {
+	Identity string
+	Subjects wire.Subjects
+	Filters  framework.Framework
+	args     ask.ProfileArgs
+	// Refresh brings the snapshot up to date that the filters look at.
+	Refresh    func() error
+	Pods       corelisters.PodLister
+	Namespaces corelisters.NamespaceLister
+	Bus        interface {
 		Request(ctx context.Context, subject string, data []byte) ([]byte, error)
 	}
-	denied *denials
-	synced atomic.Bool
+	denied *natsbus.Denials
+	Synced atomic.Bool
 	mu     sync.Mutex // one question at a time: there is one snapshot
 }
 
-// NewShadow makes the shadow of one profile; object are the arguments of the plugin MakeWay, by which it reaches NATS, and
-// profileArgs those that the scheduler builds its profiles with. It answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
+// New makes the shadow of one profile, which connects to NATS as options say; profileArgs are the arguments that the scheduler builds
+// its profiles with. It answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
 // scheduler's caches have everything then.
-func NewShadow(ctx context.Context, object runtime.Object, filters framework.Framework, profileArgs ProfileArgs, refresh func() error, synced func(context.Context) error) (*Shadow, error) {
-	args, err := decodeArgs(object)
-	if err != nil {
-		return nil, err
-	}
-	identity := newIdentity()
+func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, filters framework.Framework, profileArgs ask.ProfileArgs, refresh func() error, synced func(context.Context) error) *Shadow {
 	core := filters.SharedInformerFactory().Core().V1()
 	shadow := &Shadow{
-		identity: identity, subjects: subjectsOf(args), filters: filters, args: profileArgs, refresh: refresh,
-		pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
-		denied: &denials{clock: clock.RealClock{}},
+		Identity: natsbus.NewIdentity(), Subjects: subjects, Filters: filters, args: profileArgs, Refresh: refresh,
+		Pods: core.Pods().Lister(), Namespaces: core.Namespaces().Lister(),
+		denied: &natsbus.Denials{Clock: clock.RealClock{}},
 	}
-	options := args.natsOptions(identity, shadow.denied.note)
-	options.Name, options.Inbox = "makeway-shadow "+identity, wire.ShadowInbox
+	options.Failed = shadow.denied.Note
+	options.Name, options.Inbox = "makeway-shadow "+shadow.Identity, wire.ShadowInbox
 	bus := natsbus.Connect(ctx, options)
-	shadow.bus = bus
+	shadow.Bus = bus
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, shadow.subjects.Status, func() ([]byte, error) { return wire.Encode(shadow.status()) }, func() {})
+		bus.Answer(ctx, shadow.Subjects.Status, func() ([]byte, error) { return wire.Encode(shadow.Status()) }, func() {})
 	})
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
 		if synced(ctx) != nil {
 			return // it ends
 		}
-		shadow.synced.Store(true)
-		answer := func(question []byte) ([]byte, error) { return shadow.answer(ctx, question) }
-		bus.Serve(ctx, shadow.subjects.Verify, shadowGroup, answer, func() {})
+		shadow.Synced.Store(true)
+		answer := func(question []byte) ([]byte, error) { return shadow.Answer(ctx, question) }
+		bus.Serve(ctx, shadow.Subjects.Verify, shadowGroup, answer, func() {})
 	})
-	return shadow, nil
+	return shadow
 }
 
-// status is what it answers when it is asked how it is. No mode holds it back: whoever asks it for plans keeps to that.
-func (s *Shadow) status() *wire.ComponentStatus {
+// Status is what it answers when it is asked how it is. No mode holds it back: whoever asks it for plans keeps to that.
+func (s *Shadow) Status() *wire.ComponentStatus {
 	status := &wire.ComponentStatus{
-		APIVersion: wire.APIVersion, Component: "shadow", Identity: s.identity, Version: wire.Version, At: wire.At(time.Now()),
-		Mode: wire.ModeEnforce, OwnMode: wire.ModeEnforce, ClusterUID: s.clusterUID(), Trouble: s.denied.lately(),
+		APIVersion: wire.APIVersion, Component: "shadow", Identity: s.Identity, Version: wire.Version, At: wire.At(time.Now()),
+		Mode: wire.ModeEnforce, OwnMode: wire.ModeEnforce, ClusterUID: s.clusterUID(), Trouble: s.denied.Lately(),
 		Kubernetes: version.DefaultKubeBinaryVersion,
 	}
-	if !s.synced.Load() {
+	if !s.Synced.Load() {
 		status.Trouble = "it has not read the cluster yet"
 	}
 	return status
@@ -108,15 +107,15 @@ func (s *Shadow) status() *wire.ComponentStatus {
 
 // clusterUID is the UID of namespace kube-system; empty before it is known.
 func (s *Shadow) clusterUID() string {
-	namespace, err := s.namespaces.Get(metav1.NamespaceSystem)
+	namespace, err := s.Namespaces.Get(metav1.NamespaceSystem)
 	if err != nil {
 		return ""
 	}
 	return string(namespace.UID)
 }
 
-// answer is the reply to one question, as it goes over the wire.
-func (s *Shadow) answer(ctx context.Context, question []byte) ([]byte, error) {
+// Answer is the reply to one question, as it goes over the wire.
+func (s *Shadow) Answer(ctx context.Context, question []byte) ([]byte, error) {
 	request, err := wire.DecodePlanRequest(question)
 	if err != nil {
 		return nil, err
@@ -127,7 +126,7 @@ func (s *Shadow) answer(ctx context.Context, question []byte) ([]byte, error) {
 	reply, err := s.plan(ctx, request)
 	if err != nil {
 		klog.FromContext(ctx).Info("not_verified", "request_id", request.RequestID, "reason", err.Error())
-		reply = s.refuse(request, wire.StatusNotSynced, reasonNotVerified, err.Error())
+		reply = s.refuse(request, wire.StatusNotSynced, ReasonNotVerified, err.Error())
 	}
 	return wire.Encode(reply)
 }
@@ -143,10 +142,10 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.refresh(); err != nil {
+	if err := s.Refresh(); err != nil {
 		return nil, fmt.Errorf("the snapshot: %w", err)
 	}
-	filters, state := nominating(s.filters, s.pods, request.Nominations), framework.NewCycleState()
+	filters, state := nominating(s.Filters, s.Pods, request.Nominations), framework.NewCycleState()
 	chosen, all, refusal, err := filterAll(ctx, filters, state, pod)
 	if err != nil {
 		return nil, err
@@ -155,9 +154,9 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return s.refuse(request, wire.StatusRefused, refusal.Reason, refusal.Message), nil
 	}
 	asked := *request
-	asked.Nodes, asked.Profile = ask.SelectNodes(all, chosen), profileOf(s.filters, s.args)
+	asked.Nodes, asked.Profile = ask.SelectNodes(all, chosen), ask.ProfileOf(s.Filters, s.args)
 	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
-		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
+		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}
 	reply, err := s.ask(ctx, &asked)
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
 	}
 	if len(passed) == 0 {
-		return s.refuse(request, wire.StatusRefused, reasonFiltersReject, "no candidate stands before the scheduler's own filters: "+verify.Summary(failed)), nil
+		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate stands before the scheduler's own filters: "+verify.Summary(failed)), nil
 	}
 	verified := *reply
 	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil
@@ -189,7 +188,7 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 	}
 	narrowed, status, _ := filters.RunPreFilterPlugins(ctx, state, pod)
 	if status.IsRejected() {
-		return nil, nil, &wire.Refusal{Reason: reasonFiltersReject, Message: status.Message()}, nil
+		return nil, nil, &wire.Refusal{Reason: ReasonFiltersReject, Message: status.Message()}, nil
 	}
 	if !status.IsSuccess() {
 		return nil, nil, nil, fmt.Errorf("the filters: %w", status.AsError())
@@ -201,7 +200,7 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 			return
 		}
 		answers[i] = filters.RunFilterPluginsWithNominatedPods(ctx, state, pod, all[i])
-	}, Name)
+	}, pluginName)
 	if ctx.Err() != nil {
 		return nil, nil, nil, ctx.Err()
 	}
@@ -209,7 +208,7 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 		switch {
 		case answer.IsSuccess():
 			message := fmt.Sprintf("the scheduler's own filters take pod %s/%s on node %s", pod.Namespace, pod.Name, all[i].Node().Name)
-			return nil, nil, &wire.Refusal{Reason: reasonRoomIsThere, Message: message}, nil
+			return nil, nil, &wire.Refusal{Reason: ReasonRoomIsThere, Message: message}, nil
 		case answer.Code() == fwk.Unschedulable:
 			chosen = append(chosen, all[i])
 		}
@@ -226,7 +225,7 @@ func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Plan
 	if len(data) > wire.MaxBytes {
 		return nil, ask.ErrTooLarge
 	}
-	raw, err := s.bus.Request(ctx, s.subjects.Plan, data)
+	raw, err := s.Bus.Request(ctx, s.Subjects.Plan, data)
 	if errors.Is(err, natsbus.ErrNoResponders) {
 		return nil, errors.New("no planner answers")
 	}
@@ -245,8 +244,8 @@ func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.Plan
 
 func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {
 	return &wire.PlanReply{
-		APIVersion: wire.APIVersion, RequestID: request.RequestID, Planner: "shadow/" + s.identity, Status: status,
-		Refusal: &wire.Refusal{Reason: reason, Message: wire.Beginning(message, maxMessageBytes)},
+		APIVersion: wire.APIVersion, RequestID: request.RequestID, Planner: "shadow/" + s.Identity, Status: status,
+		Refusal: &wire.Refusal{Reason: reason, Message: wire.Beginning(message, wire.MostOfMessage)},
 	}
 }
 
