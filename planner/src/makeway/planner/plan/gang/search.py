@@ -31,8 +31,11 @@ from makeway.planner.plan.gang.price import Key, Price
 from makeway.planner.plan.gang.work import CALLS, Work
 from makeway.planner.snapshot.columns import MOST, Ints
 
-WIDTHS: Final = (64, 2048)
-"""Beginnings that are kept at each node, first and where that was not certain to be enough."""
+NARROW: Final = 64
+"""Beginnings that are kept at each node at first."""
+
+WIDE: Final = 2048
+"""Beginnings that are kept at the most where that was not certain to be enough, and work is left."""
 
 MOST_LEVELS: Final = 12
 """Priorities up to which a search is made where a victim's priority does not count before their number."""
@@ -266,33 +269,37 @@ class _Search:
         return found
 
     def _descend(self, sets: _Sets) -> Generator[None, None, None]:
-        """Keep the most promising beginnings, node by node, and take the best end that holds."""
-        base, start, options, bounds = sets.base, sets.start, sets.options, sets.bounds
+        """Keep the most promising beginnings, node by node; again more of them, as far as work is left."""
+        options = sets.options
         more, less = self._rests(options)
-        least = {
+        added = {
             place: self._bounds(options, [one.effects[:, place].astype(np.complex128) for one in options])
             for place in self._certain()
         }
-        for width in WIDTHS:
-            cut = False
-            state = np.concatenate([np.zeros(self.left.size, np.int64), start])[None]
-            paid = self.beam.beyond(state[:, self.left.size :]) + self.effects.base_cost(base)
-            layers = [Layer(state, np.asarray(paid, np.complex128))]
-            for at, one in enumerate(options):
-                added = {place: of_nodes[at + 1] for place, of_nodes in least.items()}
-                ahead = Ahead(bounds[at + 1], more[at + 1], less[at + 1], added)
-                layer, was_cut = yield from self.beam.on(
-                    layers[-1], one, ahead, ceiling=self.ceiling, width=width
-                )
-                cut |= was_cut
-                layers.append(layer)
-                yield
-                if not layer.costs.size:
-                    break
-            else:
-                yield from self._conclude(base, layers, options)
-            if not cut or self.work.left <= 0:
-                return
+        ahead = [
+            Ahead(bound, more[at], less[at], {place: of_nodes[at] for place, of_nodes in added.items()})
+            for at, bound in enumerate(sets.bounds)
+        ]
+        before = self.work.left
+        if (yield from self._keep(sets, ahead, NARROW)):
+            width = NARROW * self.work.left // max(before - self.work.left, 1)
+            if width > NARROW:
+                yield from self._keep(sets, ahead, min(width, WIDE))
+
+    def _keep(self, sets: _Sets, ahead: list[Ahead], width: int) -> Generator[None, None, bool]:
+        """Take the best end that holds; return whether beginnings were left out for the width."""
+        state = np.concatenate([np.zeros(self.left.size, np.int64), sets.start])[None]
+        paid = self.beam.beyond(state[:, self.left.size :]) + self.effects.base_cost(sets.base)
+        layers, cut = [Layer(state, np.asarray(paid, np.complex128))], False
+        for one, then in zip(sets.options, ahead[1:], strict=True):
+            layer, was_cut = yield from self.beam.on(layers[-1], one, then, ceiling=self.ceiling, width=width)
+            cut |= was_cut
+            layers.append(layer)
+            yield
+            if not layer.costs.size:
+                return cut
+        yield from self._conclude(sets.base, layers, sets.options)
+        return cut
 
     def _certain(self) -> list[int]:
         """Return the columns whose caps count for every plan: no state may need to pass one."""
