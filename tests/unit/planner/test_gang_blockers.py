@@ -148,6 +148,21 @@ def test_a_refusal_says_what_keeps_racks_closed_and_how_many_pods_may_go_for_it(
     )
 
 
+def test_members_go_where_most_pods_keep_the_rack_closed_where_few_may_go_elsewhere() -> None:
+    made = [node(f"r1-{n}", more={RACK: "r1"}) for n in range(3)]
+    pods = [
+        pod(f"old-{n}{i}", f"r1-{n}", labels=JOB) for n, count in enumerate((1, 1, 3)) for i in range(count)
+    ]
+    snapshot = cluster(*made, *pods)
+    snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=2)), "rev"))
+
+    found = plan_gang(snapshot, exclusive(snapshot, 1, cpu="500m"), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert nodes(found) == {"r1-2": 1}
+    assert sum(one.closes is not None for one in found.victims) == 2
+
+
 @pytest.mark.parametrize("most", [0, 32])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_pod_that_leaves_opens_the_rack_of_members_on_other_nodes_and_the_plan_names_it(

@@ -84,6 +84,10 @@ def with_blockers(
             continue
         first = yield from beginning(part, inner, objective, work)
         whole = yield from _whole(model, first.draft, places, most)
+        if whole is None and (crowded := _crowded(part, inner, most)) is not None:
+            again = yield from beginning(crowded, inner, objective, work)
+            there = yield from _whole(model, again.draft, places, most)
+            first, whole = (first, None) if there is None else (again, there)
         begun.append(_Begun(first, whole, places))
         begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
         del begun[MOST_SEARCHED:]
@@ -131,6 +135,19 @@ def _whole(model: Model, found: Draft | None, places: Ints, most: int) -> Genera
     whole = trimmed(model, _of_members(model, whole), Draft())
     yield
     return whole if len(closed_by(model, whole)) <= most and holds(model, whole) else None
+
+
+def _crowded(model: Model, base: Draft, most: int) -> Model | None:
+    """Return the question over the nodes with most of a set's pods alone; None where all of these may go.
+
+    As few nodes as leave no more of them than `most` on others, and those with as many. O(pods + nodes).
+    """
+    if len(base.singles) <= most:
+        return None
+    count = np.bincount(places_of(base.singles)[1], minlength=model.nodes)
+    held = np.sort(count)[::-1]
+    few = int(np.searchsorted(np.cumsum(held), len(base.singles) - most))
+    return replace(model, allowed=model.allowed & (count >= held[few]))
 
 
 def blockers(model: Model, objective: Objective) -> Generator[None, None, list[Draft]]:
