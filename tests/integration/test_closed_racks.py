@@ -16,7 +16,7 @@ from integration.pod_groups import form
 from integration.preempting import EVICTOR_USER, assert_stays_pending, deletes_of, run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import until
-from makeway.bus.messages import ClosedDomain, DecisionRecord
+from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
 
 RACK = "example.com/rack"
 JOB = "example.com/job"
@@ -116,3 +116,26 @@ async def test_a_gang_is_refused_for_now_where_each_rack_has_a_pod_that_the_poli
         await assert_stays_pending(space, "gang-0")
         assert await space.bus.group_orders(train.uid) == []
         assert {pod.name for pod in pods} <= set(await space.pods())
+
+
+async def test_a_gang_waits_for_a_pod_that_is_leaving_its_rack_and_takes_no_other_rack(space: Space) -> None:
+    pods = await racks(space)
+    leaving = next(pod for pod in pods if pod.name == "old-a2-0")
+    await run_victims(space, *(pod.finalizer("example.com/stays") if pod is leaving else pod for pod in pods))
+    await space.cluster.kubectl("cordon", space.node_name("a2"))
+    await space.delete(leaving.name)
+
+    train = await exclusive_gang(space)
+
+    async def ordered() -> EvictionOrder | None:
+        found = await space.bus.group_orders(train.uid)
+        return found[0] if found else None
+
+    order = await until("an order for the gang", ordered)
+    assert sorted(one.name for one in order.victims) == ["old-a0-0", "old-a1-0"]
+    await assert_stays_pending(space, "gang-0")
+    await space.patch(leaving.name, {"metadata": {"finalizers": None}})
+    nodes = {space.short(await space.until_bound(name)) for name in train.members}
+    assert nodes == {"a0", "a1"}
+    assert await space.bus.group_orders(train.uid) == [order]
+    assert len([name for name in await space.pods() if name.startswith("old-")]) == 4 * NODES
