@@ -22,7 +22,7 @@ from forked_command import ENVIRONMENT, run_forked
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
-from makeway.cli.connect.nats import Way, installed, reachable
+from makeway.cli.connect.nats import Endpoint, installed, reachable
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
 from nats_operator import Identity
@@ -300,7 +300,7 @@ async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
     async with reachable("nats://me:secret@nats.ns:4333", Path("/k"), None) as way:
-        assert way == Way("nats://me:secret@127.0.0.1:4711", tls_hostname="nats.ns")
+        assert way == Endpoint("nats://me:secret@127.0.0.1:4711", tls_hostname="nats.ns")
 
     assert (tmp_path / "called").read_text() == "--kubeconfig=/k port-forward -n ns svc/nats :4333\n"
 
@@ -308,7 +308,7 @@ async def test_a_service_out_of_reach_is_reached_by_a_forwarded_port(
 async def test_an_address_that_is_no_service_is_taken_as_it_is() -> None:
     for url in ("nats://10.0.0.1:4222", "nats://nats.example.com:4222,nats://other:4222", "localhost"):
         async with reachable(url, None, None) as given:
-            assert given == Way(url)
+            assert given == Endpoint(url)
 
 
 def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ class NatsAddress:
 
 
 @dataclass(frozen=True)
-class Way:
+class Endpoint:
     """How an address is reached from here. `tls_hostname`: whose certificate it has, where not the URL's."""
 
     url: str
@@ -233,7 +233,7 @@ def _tls(keys: _Keys) -> Callable[[], ssl.SSLContext] | None:
 
 
 @asynccontextmanager
-async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> AsyncIterator[Way]:
+async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> AsyncIterator[Endpoint]:
     """Return the address where it can be reached from here; else one of a port that kubectl forwards.
 
     An address that names no Service is given as it is too: whoever connects says what is wrong. Through a
@@ -245,7 +245,7 @@ async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> 
     first = urlsplit(urls.split(",", maxsplit=1)[0].strip())
     service = _SERVICE.fullmatch(first.hostname or "")
     if service is None or _is_address(first.hostname or "") or await _answers(first):
-        yield Way(urls)
+        yield Endpoint(urls)
         return
     port = first.port or _PORT
     options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
@@ -258,7 +258,7 @@ async def reachable(urls: str, kubeconfig: Path | None, context: str | None) -> 
         raise BusUnavailable(f"{first.hostname} cannot be reached from here; {advice}")
     async with _forwarded([kubectl, *options, *forward, f":{port}"], advice) as local:
         user = f"{first.netloc.rpartition('@')[0]}@" if "@" in first.netloc else ""
-        yield Way(f"{first.scheme or 'nats'}://{user}127.0.0.1:{local}", first.hostname or "")
+        yield Endpoint(f"{first.scheme or 'nats'}://{user}127.0.0.1:{local}", first.hostname or "")
 
 
 @asynccontextmanager

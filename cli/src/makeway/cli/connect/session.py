@@ -44,7 +44,7 @@ from makeway.bus.subjects import Subjects
 from makeway.bus.user_key import key_login
 from makeway.cli.connect import nats as connect_nats
 from makeway.cli.connect.context import context_namespace
-from makeway.cli.connect.nats import NatsAddress, Way
+from makeway.cli.connect.nats import Endpoint, NatsAddress
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
 from makeway.runtime import logs
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable, ConfigurationError
@@ -195,7 +195,7 @@ class Installation:
             finally:
                 await bus.close()
 
-    async def _open(self, way: Way, address: NatsAddress) -> Bus:
+    async def _open(self, way: Endpoint, address: NatsAddress) -> Bus:
         try:
             return await Bus.connect(
                 way.url,

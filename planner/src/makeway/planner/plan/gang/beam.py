@@ -30,7 +30,7 @@ def _none() -> Ints:
 
 
 @dataclass(slots=True)
-class Layer:
+class Beginnings:
     """Beginnings after one node. `states`: int64[n, C + A]; `came`, `did`: int64[n], from where and how.
 
     `rest`: complex[n], the bound of what is left.
@@ -42,9 +42,9 @@ class Layer:
     came: Ints = field(default_factory=_none)
     did: Ints = field(default_factory=_none)
 
-    def take(self, places: Ints | Flags) -> Layer:
+    def take(self, places: Ints | Flags) -> Beginnings:
         """Return some of them."""
-        return Layer(
+        return Beginnings(
             self.states[places], self.costs[places], self.rest[places], self.came[places], self.did[places]
         )
 
@@ -71,8 +71,8 @@ class Beam:
         self._left, self._missing = left, missing
 
     def on(
-        self, layer: Layer, one: Options, ahead: Ahead, *, ceiling: np.complex128, width: int
-    ) -> Generator[None, None, tuple[Layer, bool]]:
+        self, layer: Beginnings, one: Options, ahead: Ahead, *, ceiling: np.complex128, width: int
+    ) -> Generator[None, None, tuple[Beginnings, bool]]:
         """Return the best beginnings after one more node, and whether others were left out for the width.
 
         Pauses now and then.
@@ -89,7 +89,7 @@ class Beam:
         whole = found[0]
         if len(found) > 1:
             yield
-            whole = Layer(
+            whole = Beginnings(
                 np.concatenate([one.states for one in found]),
                 np.concatenate([one.costs for one in found]),
                 np.concatenate([one.rest for one in found]),
@@ -101,7 +101,9 @@ class Beam:
         whole = whole.take(self._undominated(whole.states, whole.costs))
         return whole.take(np.arange(min(width, whole.costs.size))), cut or whole.costs.size > width
 
-    def _after(self, layer: Layer, came: Ints, one: Options, ahead: Ahead, ceiling: np.complex128) -> Layer:
+    def _after(
+        self, layer: Beginnings, came: Ints, one: Options, ahead: Ahead, ceiling: np.complex128
+    ) -> Beginnings:
         """Return all that can come of some beginnings on a node and be cheaper than the ceiling."""
         classes = self._left.size
         adds = np.concatenate([one.members, one.effects], axis=1)
@@ -114,7 +116,7 @@ class Beam:
         fits &= costs + rest < ceiling
         self._work.spend(4 * CALLS + fits.size * 4 + int(fits.sum()) * (adds.shape[1] + 4))
         came, did = came[fits], did[fits]
-        found = Layer(layer.states[came] + adds[did], costs[fits], rest[fits], came, did)
+        found = Beginnings(layer.states[came] + adds[did], costs[fits], rest[fits], came, did)
         if not self._effects.columns:
             return found
         enough = np.ones(came.size, np.bool_)
@@ -126,7 +128,7 @@ class Beam:
         fine = self._settle(found.states[:, classes:], ahead.more, ahead.less)
         return found.take(fine & (found.costs + found.rest < ceiling))
 
-    def _best(self, layer: Layer, most: int) -> tuple[Layer, bool]:
+    def _best(self, layer: Beginnings, most: int) -> tuple[Beginnings, bool]:
         """Return the cheapest of those that are alike, so many of them, and whether others were left out."""
         mixed = layer.states @ MIXERS[: layer.states.shape[1]]
         order = np.lexsort((layer.costs.imag, layer.costs.real, mixed))

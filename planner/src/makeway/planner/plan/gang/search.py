@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.gang.beam import Ahead, Beam, Layer
+from makeway.planner.plan.gang.beam import Ahead, Beam, Beginnings
 from makeway.planner.plan.gang.draft import Draft, Placing, gone, holds, price_of
 from makeway.planner.plan.gang.effects import Effects, leasts_of
 from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
@@ -290,7 +290,7 @@ class _Search:
         """Take the best end that holds; return whether beginnings were left out for the width."""
         state = np.concatenate([np.zeros(self.left.size, np.int64), sets.start])[None]
         paid = self.beam.beyond(state[:, self.left.size :]) + self.effects.base_cost(sets.base)
-        layers, cut = [Layer(state, np.asarray(paid, np.complex128))], False
+        layers, cut = [Beginnings(state, np.asarray(paid, np.complex128))], False
         for one, then in zip(sets.options, ahead[1:], strict=True):
             layer, was_cut = yield from self.beam.on(layers[-1], one, then, ceiling=self.ceiling, width=width)
             cut |= was_cut
@@ -323,7 +323,7 @@ class _Search:
         return more, less
 
     def _conclude(
-        self, base: Draft, layers: list[Layer], options: list[Options]
+        self, base: Draft, layers: list[Beginnings], options: list[Options]
     ) -> Generator[None, None, None]:
         """Take the best of the ends that holds and is better than the best."""
         last = layers[-1]
