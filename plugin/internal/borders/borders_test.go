@@ -2,8 +2,10 @@
 package borders
 
 import (
+	"bytes"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,6 +29,8 @@ var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nat
 
 var borders = map[string]border{
 	"wire":                {never: []string{"k8s.io", "github.com/nats-io"}},
+	"tracing":             {},
+	"internal/failpoints": {},
 	"internal/goroutines": {},
 	"internal/minor":      {},
 	"natsbus":             {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
@@ -56,18 +60,21 @@ func TestEachPackageImportsWhatItsBorderAllows(t *testing.T) {
 	}
 }
 
-// imports are what the files of a package import, but for its tests, each with a file that does.
-func imports(t *testing.T, name string) map[string]string {
+// sources are the files of a package, but for its tests.
+func sources(t *testing.T, name string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("../..", name, "*.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files: %v", len(files), err)
 	}
+	return slices.DeleteFunc(files, func(at string) bool { return strings.HasSuffix(at, "_test.go") })
+}
+
+// imports are what the files of a package import, each with a file that does.
+func imports(t *testing.T, name string) map[string]string {
+	t.Helper()
 	found := map[string]string{}
-	for _, at := range files {
-		if strings.HasSuffix(at, "_test.go") {
-			continue
-		}
+	for _, at := range sources(t, name) {
 		file, err := parser.ParseFile(token.NewFileSet(), at, nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
@@ -81,4 +88,28 @@ func imports(t *testing.T, name string) map[string]string {
 		}
 	}
 	return found
+}
+
+// Bounds of a package with a border, tests and generated files not counted.
+const (
+	mostFiles = 15
+	mostLines = 450
+)
+
+func TestPackagesAndFilesStaySmall(t *testing.T) {
+	for name := range borders {
+		files := sources(t, name)
+		if len(files) > mostFiles {
+			t.Errorf("%s has %d files, at most %d are meant to be", name, len(files), mostFiles)
+		}
+		for _, at := range files {
+			text, err := os.ReadFile(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines := bytes.Count(text, []byte("\n")); lines > mostLines && !strings.HasSuffix(at, "_gen.go") {
+				t.Errorf("%s has %d lines, at most %d are meant to be", at, lines, mostLines)
+			}
+		}
+	}
 }
