@@ -338,7 +338,7 @@ class TestScheduler:
     async def test_it_preempts_by_itself_as_kube_scheduler_does(self, scheduler: StolenToken) -> None:
         await scheduler.mark("a")
 
-        await scheduler.delete("a", version=False)
+        await scheduler.delete("a", uid=False, version=False)
 
         assert (await scheduler.pod("a")).metadata.deletion_grace_period_seconds == GRACE
 
