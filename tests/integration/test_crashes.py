@@ -17,13 +17,16 @@ from integration.space import Space
 
 VICTIMS = 5
 
+_STORED = {False: "scheduler.after-publish", True: "nominator.after-commit"}
+"""Where a bridge is whose order has been stored, by whether it is the nominator."""
+
 
 @pytest.mark.parametrize(
     ("point", "hit"),
     [
         ("evictor.after-delete", 3),
         ("planner.before-reply", 1),
-        ("writer.after-publish", 1),
+        ("bridge.stored", 1),
     ],
 )
 @pytest.mark.both_forms
@@ -32,9 +35,7 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
 ) -> None:
     await full_nodes(crash_space, 1, VICTIMS)
 
-    if crash_cluster.external and point == "writer.after-publish":
-        pytest.skip("the planner stores these orders: test_external_preemption ends it right behind that")
-    point = point.replace("writer", "nominator" if crash_cluster.external else "scheduler")
+    point = point.replace("bridge.stored", _STORED[crash_cluster.external])
     async with Crashes(crash_cluster, point.partition(".")[0]).at(point, KILL, hit=hit):
         pod = await taker(crash_space, "p", VICTIMS)
 
@@ -47,8 +48,6 @@ async def test_a_crash_in_the_midst_of_a_preemption_leaves_nobody_stuck(
 async def test_an_order_survives_the_loss_of_all_that_nats_has_stored(
     crash_cluster: RunningCluster, crash_space: Space
 ) -> None:
-    if crash_cluster.external:
-        pytest.skip("known: the order is stored twice under its id once all streams are lost")
     await full_nodes(crash_space, 1, VICTIMS)
     async with crash_cluster.without("evictor"):
         pod = await taker(crash_space, "p", VICTIMS)

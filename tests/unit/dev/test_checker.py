@@ -609,6 +609,23 @@ def test_an_order_published_again_after_a_loss_is_one_order_unless_it_says_somet
     assert Streams(orders=(other,)).joined(before).orders == (order, other)
 
 
+@pytest.mark.parametrize(("later", "node", "once"), [(9, "", True), (-1, "", False), (9, "another", False)])
+def test_an_order_stored_again_may_be_stored_later_than_before_and_is_else_the_same(
+    later: float, node: str, once: bool
+) -> None:
+    (lost,) = made_room().orders
+    store_by = lost.at + timedelta(seconds=2)
+    lost = replace(lost, message=msgspec.structs.replace(lost.message, store_by=store_by))
+    changed = msgspec.structs.replace(
+        lost.message, store_by=store_by + timedelta(seconds=later), node=node or lost.message.node
+    )
+    again = replace(lost, at=lost.at + timedelta(seconds=4), sequence=1, message=changed)
+
+    found = Streams(orders=(again,)).joined(Streams(orders=(lost,))).orders
+
+    assert found == ((lost,) if once else (lost, again))
+
+
 def test_a_pod_that_runs_was_bound_though_nobody_was_left_to_hear_of_it() -> None:
     released = pending().deleted("victim", 2.2).ended(order_of(), 2.3).removed("victim", 3)
 

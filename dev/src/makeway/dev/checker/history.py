@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
+import msgspec
+
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.dev.audit_log import AuditEvent
 
@@ -48,9 +50,9 @@ class Streams:
     def joined(self, lost: Streams) -> Streams:
         """Add what was read before the streams were lost; what both have counts once.
 
-        So does an order that the lost stream held and that was published again as it was: it is the same
-        order, stored first where it was before. Its outcome may have been lost with it before any reader
-        had read it; then it has another one, which must tell the same end.
+        So does an order that the lost stream held and that was published again as it was, but for a later
+        `storeBy`: it is the same order, stored first where it was before. Its outcome may have been lost with
+        it before any reader had read it; then it has another one, which must tell the same end.
         """
         ended = {(stored.message.order_id, stored.message.result) for stored in lost.outcomes}
         outcomes = tuple(
@@ -87,8 +89,15 @@ def _once(orders: tuple[StoredRecord[EvictionOrder], ...]) -> tuple[StoredRecord
     return tuple(
         stored
         for stored in orders
-        if stored is (known := first[stored.message.order_id]) or stored.message != known.message
+        if stored is (known := first[stored.message.order_id]) or not _is_again(stored.message, known.message)
     )
+
+
+def _is_again(order: EvictionOrder, known: EvictionOrder) -> bool:
+    """Report whether an order is a known one, stored again; that takes a later `storeBy` where it has one."""
+    if order.store_by is None or known.store_by is None or order.store_by < known.store_by:
+        return order == known
+    return msgspec.structs.replace(order, store_by=known.store_by) == known
 
 
 @dataclass(frozen=True)
