@@ -7,7 +7,7 @@ import pytest_asyncio
 from integration.builders import make_node
 from integration.cluster import RunningCluster
 from integration.configuring import policy
-from integration.preempting import EVICTOR_USER, run_victims, sized
+from integration.preempting import EVICTOR_USER, first_decision, run_victims, sized
 from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import until
@@ -68,3 +68,18 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
     for choice in ("makeway", "default"):
         victims = "makeway_planner_compared_victims_total"
         assert after.total(victims, choice=choice) - before.total(victims, choice=choice) == 4
+
+
+async def test_the_policys_limit_of_victims_does_not_bind_the_schedulers_own_preemption(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await space.add_nodes(make_node("n1").cpu("500m"))
+    await run_victims(space, sized("one", "low", 250).on("n1"), sized("two", "low", 250).on("n1"))
+
+    async with policy(cluster, mode="observe", limits={"victimsPerOrder": 1}):
+        (pod,) = await space.create(sized("urgent", "high", 500))
+        decision = await first_decision(space, pod)
+        assert await space.until_bound("urgent") == "n1"
+
+    assert decision.diagnosis is not None
+    assert not {"one", "two"} & (await space.pods()).keys()
