@@ -49,8 +49,9 @@ async def test_default_preemption_acts_and_every_choice_is_compared_with_makeway
         assert theirs is not None
         # One after the other: of two that wait, kube-scheduler may bind one to the room made for the other.
         assert await space.until_bound(pod.metadata.name) == space.short(theirs.node)
-        assert comparison.nominated_after_microseconds >= 0
         comparisons.append(comparison)
+    # 0 where the nomination was seen before the plan was made: nothing waits for plans in mode observe.
+    assert any(one.nominated_after_microseconds > 0 for one in comparisons)
     taken = {
         victim.name
         for one in comparisons
