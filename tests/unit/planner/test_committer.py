@@ -134,7 +134,7 @@ async def test_a_commit_that_is_asked_again_meanwhile_is_judged_once() -> None:
     await asyncio.sleep(0.01)
     assert (world.live(), world.ledger.reserved()) == (["ord-1"], frozenset({"ord-1"}))
     world.waits_for = ""
-    world.committer.changed()
+    world.committer.changed("urgent")
 
     answers = await asyncio.gather(*asking)
 
@@ -148,10 +148,26 @@ async def test_a_commit_is_judged_again_right_before_its_order_is_stored() -> No
     asking = asyncio.create_task(world.ask())
     await asyncio.sleep(0.01)
     world.verdict = SPARED
-    world.committer.changed()
+    world.committer.changed("urgent")
 
     assert (await asking).void == SPARED
     assert world.live() == []
+
+
+async def test_nominations_of_other_pods_have_no_commit_judged_again() -> None:
+    world = World()
+    world.waits_for = "the nomination"
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+    judged = world.judged
+    for number in range(100):
+        world.committer.changed(f"other-{number}")
+        await asyncio.sleep(0)
+
+    assert world.judged == judged
+    world.waits_for = ""
+    world.committer.changed("urgent")
+    assert (await asking).status == "stored"
 
 
 @pytest.mark.parametrize("missing", ["", "the streams have not been read"])
@@ -161,7 +177,7 @@ async def test_what_does_not_come_about_in_time_is_late(missing: str) -> None:
     asking = asyncio.create_task(world.ask())
     await asyncio.sleep(0.01)
     world.time += timedelta(seconds=6)
-    world.committer.changed()
+    world.committer.changed("urgent")
 
     reply = await asking
 

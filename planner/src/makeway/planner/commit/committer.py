@@ -33,7 +33,7 @@ STORED_WITHIN: Final = timedelta(seconds=5)
 """How long an order may take to be stored again."""
 
 LOOKS_AGAIN_SECONDS: Final = 0.25
-"""How long a commit waits for a change of the nominations before it is judged again all the same."""
+"""How long a commit waits for a change of its pod's nomination before it is judged again all the same."""
 
 _log = structlog.get_logger()
 
@@ -75,7 +75,7 @@ class CommitterSettings:
 
 
 class Committer:
-    """One planner's. `changed` is to be called when a nomination has changed."""
+    """One planner's. `changed` is to be called when a pod's nomination has changed."""
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class Committer:
         self._ledger = ledger
         self._writer = writer
         self._metrics = metrics
-        self._changed = asyncio.Event()
+        self._wakes: dict[str, asyncio.Event] = {}
         self._under_way: dict[str, asyncio.Task[CommitReply]] = {}
         self._restoring: set[asyncio.Task[None]] = set()
         self.leading = False
         """Whether this planner leads; set by the process, and no longer after `stop`."""
 
-    def changed(self) -> None:
-        """Judge again what waits."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def changed(self, uid: str) -> None:
+        """Have the commit for a pod judged again, where one waits."""
+        if (waiting := self._wakes.get(uid)) is not None:
+            waiting.set()
 
     async def handle(self, data: bytes, sender: str = "") -> bytes:
         """Answer one commit, whoever sent it; asked again meanwhile, both have one answer.
@@ -167,7 +167,7 @@ class Committer:
                 if left <= 0:
                     verdict = Void(reason=LATE, message=f"not seen in time: {verdict.waits_for}")
                     break
-                await self._next_change(left)
+                await self._change_of(commit.preemptor.uid, left)
             if isinstance(verdict, Accepted):
                 order = verdict.order
             elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
@@ -197,11 +197,17 @@ class Committer:
             self._ledger.withdraw(commit.order_id)
         return verdict
 
-    async def _next_change(self, left: float) -> None:
-        changed = self._changed
-        with contextlib.suppress(TimeoutError):
+    async def _change_of(self, uid: str, left: float) -> None:
+        """Wait until a pod's nomination changes, for a while; of several commits for it the last waits so."""
+        waiting = self._wakes[uid] = asyncio.Event()
+        try:
             async with asyncio.timeout(min(left, LOOKS_AGAIN_SECONDS)):
-                await changed.wait()
+                await waiting.wait()
+        except TimeoutError:
+            return
+        finally:
+            if self._wakes.get(uid) is waiting:
+                del self._wakes[uid]
 
     def _answered(self, commit: CommitRequest, stored: EvictionOrder) -> CommitReply:
         """Return the answer that what is stored behind the commit's message is."""

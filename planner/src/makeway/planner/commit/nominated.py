@@ -10,12 +10,13 @@ from makeway.core.k8s.objects import Pod
 class NominatedPods:
     """Follows the nominations of pods without a node; a handler of the pods' list-watch. O(1) a change.
 
-    `nodes`: by UID, where the pod is nominated to. `changed` is called when one of them has changed.
+    `nodes`: by UID, where the pod is nominated to. `changed` is called with the UID of a pod
+    for which this has changed.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, str] = {}
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: Callable[[str], None] = lambda _: None
 
     def put(self, item: Pod) -> None:
         """Note where a pod is nominated to."""
@@ -24,7 +25,7 @@ class NominatedPods:
             self._forget(uid)
         elif self.nodes.get(uid) != node:
             self.nodes[uid] = node
-            self.changed()
+            self.changed(uid)
 
     def drop(self, item: Pod) -> None:
         """Forget a pod that is gone."""
@@ -37,4 +38,4 @@ class NominatedPods:
 
     def _forget(self, uid: str) -> None:
         if self.nodes.pop(uid, None) is not None:
-            self.changed()
+            self.changed(uid)
