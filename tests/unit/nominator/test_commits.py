@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.client import Last
-from makeway.bus.commit import NOTHING, CommitReply, CommitRequest
+from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
 from makeway.bus.orders import voided
@@ -158,7 +158,7 @@ async def test_it_asks_behind_the_last_order_of_the_pod_or_the_void_in_its_place
 
 async def test_a_pod_with_a_live_order_is_not_nominated() -> None:
     now = datetime.now(UTC)
-    world = World(stored(), last=Last(replace(an_order("ord-0"), not_after=now + decide.ORDER_LIFE), 7, now))
+    world = World(stored(), last=Last(replace(an_order("ord-0"), not_after=now + ORDER_LIFE), 7, now))
 
     await world.commit()
 

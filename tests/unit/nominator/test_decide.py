@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.commit import CommitRequest
+from makeway.bus.commit import ORDER_LIFE, CommitRequest
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
     Awaited,
@@ -234,7 +234,7 @@ def test_until_it_is_stored_an_order_has_the_names_of_its_commit() -> None:
     )
 
     assert (order.order_id, order.writer, order.decision_id) == ("ord-1", "makeway/nominator/n", "dec-1")
-    assert order.not_after - order.created_at == decide.ORDER_LIFE
+    assert order.not_after - order.created_at == ORDER_LIFE
     assert order.victims == ()
     assert order.is_external
 

@@ -12,13 +12,12 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.commit import NOTHING, SUPERSEDED, CommitRequest, Offer, offered
+from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, CommitRequest, Offer, offered
 from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, Void
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.planner.commit.judge import (
-    ORDER_LIFE,
     Accepted,
     Circumstances,
     judge,

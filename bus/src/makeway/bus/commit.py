@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from makeway.bus.messages import (
     Fence,
     Message,
     PodRef,
+    Preemptor,
     Text,
     Time,
     Token,
@@ -27,6 +29,9 @@ from makeway.bus.messages import (
 )
 
 TYPE_OFFER: Final = "dev.makeway.offer.v1"
+
+ORDER_LIFE: Final = timedelta(seconds=60)
+"""How long after an order was written its effects may begin."""
 
 MOST_VICTIMS: Final = 4000
 """Victims that a commit may name; a plan names no more."""
@@ -98,6 +103,32 @@ class CommitRequest(Message, frozen=True):
     awaited: Annotated[
         tuple[Awaited, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)
     ] = ()
+
+
+def named_order(
+    commit: CommitRequest, *, decision_id: str, priority: int, scheduler_name: str, now: datetime
+) -> EvictionOrder:
+    """Return an order of a commit's names, without pods to evict. `priority`, ...: of the preemptor."""
+    return EvictionOrder(
+        order_id=commit.order_id,
+        kind="pod",
+        cluster_uid=commit.cluster_uid,
+        fence=commit.fence,
+        writer=commit.bridge,
+        created_at=now,
+        not_after=now + ORDER_LIFE,
+        preemptor=Preemptor(
+            namespace=commit.preemptor.namespace,
+            name=commit.preemptor.name,
+            uid=commit.preemptor.uid,
+            priority=priority,
+            scheduler_name=scheduler_name,
+        ),
+        node=commit.node,
+        node_uid=commit.node_uid,
+        decision_id=decision_id,
+        store_by=commit.store_by,
+    )
 
 
 class CommitReply(Message, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.commit import CommitRequest
+from makeway.bus.commit import CommitRequest, named_order
 from makeway.bus.messages import (
     API_VERSION,
     MAY_PASS,
@@ -22,14 +22,10 @@ from makeway.bus.messages import (
     NominationToClear,
     Outcome,
     PodRef,
-    Preemptor,
 )
 from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
 from makeway.core.policy.facts import annotations_read
 from makeway.nominator.pending import PendingPod
-
-ORDER_LIFE: Final = timedelta(seconds=60)
-"""How long an order is looked after that is not known to be stored, as long as a stored one may begin."""
 
 STORED_WITHIN: Final = timedelta(seconds=5)
 """How long after it was asked for an order may be stored."""
@@ -216,26 +212,14 @@ def order_of(
 
     `to_clear`: pods of lower priority nominated to its node.
     """
-    return EvictionOrder(
-        order_id=commit.order_id,
-        kind="pod",
-        cluster_uid=commit.cluster_uid,
-        fence=commit.fence,
-        writer=commit.bridge,
-        created_at=now,
-        not_after=now + ORDER_LIFE,
-        preemptor=Preemptor(
-            namespace=commit.preemptor.namespace,
-            name=commit.preemptor.name,
-            uid=commit.preemptor.uid,
-            priority=preemptor.spec.priority or 0,
-            scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
-        ),
-        node=commit.node,
-        node_uid=commit.node_uid,
+    order = named_order(
+        commit,
         decision_id=decision_id,
-        nominations_to_clear=to_clear[:MOST_NOMINATIONS],
+        priority=preemptor.spec.priority or 0,
+        scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
+        now=now,
     )
+    return msgspec.structs.replace(order, nominations_to_clear=to_clear[:MOST_NOMINATIONS])
 
 
 def has_its_place(pod: Pod, order: EvictionOrder) -> bool:

@@ -14,14 +14,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from makeway.bus.commit import NOTHING, CommitRequest, Offer
+from makeway.bus.commit import NOTHING, CommitRequest, Offer, named_order
 from makeway.bus.messages import (
     MOST_NOMINATIONS,
     Awaited,
     EvictionOrder,
     NodeSelection,
     NominationToClear,
-    Preemptor,
     Victim,
     Void,
 )
@@ -34,9 +33,6 @@ from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.plan.unfiltered import answer
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-
-ORDER_LIFE: Final = timedelta(seconds=60)
-"""How long after an order was written its effects may begin."""
 
 LONGEST_WAIT: Final = timedelta(seconds=30)
 """How far ahead of the planner's clock a commit's `store_by` may be."""
@@ -99,25 +95,12 @@ def draft(
     commit: CommitRequest, decision_id: str, preemptor: PodRecord | None, now: datetime
 ) -> EvictionOrder:
     """Return an order of a commit's names, without pods to evict."""
-    return EvictionOrder(
-        order_id=commit.order_id,
-        kind="pod",
-        cluster_uid=commit.cluster_uid,
-        fence=commit.fence,
-        writer=commit.bridge,
-        created_at=now,
-        not_after=now + ORDER_LIFE,
-        preemptor=Preemptor(
-            namespace=commit.preemptor.namespace,
-            name=commit.preemptor.name,
-            uid=commit.preemptor.uid,
-            priority=preemptor.priority if preemptor is not None else 0,
-            scheduler_name=(preemptor.scheduler_name if preemptor is not None else "") or UNKNOWN_SCHEDULER,
-        ),
-        node=commit.node,
-        node_uid=commit.node_uid,
+    return named_order(
+        commit,
         decision_id=decision_id,
-        store_by=commit.store_by,
+        priority=preemptor.priority if preemptor is not None else 0,
+        scheduler_name=(preemptor.scheduler_name if preemptor is not None else "") or UNKNOWN_SCHEDULER,
+        now=now,
     )
 
 
@@ -171,11 +154,12 @@ def judge(
         return Void(reason=NOTHING, message="every pod whose room is wanted leaves anyway")
     if around.limit is not None:
         return around.limit
-    order = _with_pods(
+    order = replace(
         draft(commit, offer.decision_id, preemptor, around.now),
-        tuple(victims),
-        counts_on,
-        _to_clear(snapshot, preemptor, commit.node, around),
+        victims=tuple(victims),
+        awaited=counts_on,
+        nominations_to_clear=_to_clear(snapshot, preemptor, commit.node, around),
+        pdb_violations=sum(one.pdb_violating for one in victims),
     )
     return Accepted(order, _waits_for(commit, counts_on, around))
 
@@ -277,21 +261,6 @@ def _waits_for(commit: CommitRequest, awaited: tuple[Awaited, ...], around: Circ
     if unstored := next((one.order_id for one in awaited if one.order_id in around.unstored), ""):
         return f"order {unstored}, which it counts on, in the stream"
     return ""
-
-
-def _with_pods(
-    order: EvictionOrder,
-    victims: tuple[Victim, ...],
-    awaited: tuple[Awaited, ...],
-    to_clear: tuple[NominationToClear, ...],
-) -> EvictionOrder:
-    return replace(
-        order,
-        victims=victims,
-        awaited=awaited,
-        nominations_to_clear=to_clear,
-        pdb_violations=sum(one.pdb_violating for one in victims),
-    )
 
 
 def _name(pod: PodRecord) -> str:
