@@ -34,7 +34,7 @@ type Breaker struct {
 	state    telemetry.BreakerState
 	failures int           // in a row, while closed
 	openFor  time.Duration // the length of the current or next while
-	until    time.Time     // when the next probe may go
+	until    time.Time     // when the next probe is due
 	cheap    bool          // the last failure cost nothing: no planner has subscribed to requests
 	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since; bounded for breakerLongest
 	lostAt   time.Time     // when that was

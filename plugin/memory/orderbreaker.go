@@ -55,7 +55,7 @@ type OrderBreaker struct {
 	failed  map[Futility]int // in a row
 	why     Futility         // it is open for; empty: it is closed
 	openFor time.Duration
-	until   time.Time // when the next probe may go
+	until   time.Time // when the next probe is due
 	probe   string    // the order that probes; empty: none
 	last    time.Time // when an order came to nothing last
 }
@@ -137,7 +137,7 @@ func (b *OrderBreaker) CarriedOut() (closed bool) {
 	return b.why == RefusedForAll && b.close()
 }
 
-// Undecided notes an order whose end says nothing of the evictors: where it was the probe, another one may go.
+// Undecided notes an order whose end says nothing of the evictors: where it was the probe, another one is due.
 func (b *OrderBreaker) Undecided(orderID string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,7 +6,7 @@ package orders
 
 //go:generate go test -run ^(TestTheDiagramsShowTheTable|TestTheExportedTableIsTheTable)$ . -update
 
-// Phase is where a preemptor stands. Of the table below, without what leaves the phase as it is, and what ends an order in
+// Phase is how far a preemptor has come. Of the table below, without what leaves the phase as it is, and what ends an order in
 // every phase: that another one takes its place, or that its pod needs no room any more:
 //
 // diagram: begin

@@ -16,14 +16,14 @@ type Budget struct {
 	free time.Time // when what was spent has been paid for
 }
 
-// OpensAt is from when on verification may go beyond its first candidates.
+// OpensAt is from when on verification looks beyond its first candidates.
 func (b *Budget) OpensAt() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.free
 }
 
-// IsOpen reports whether verification may go beyond its first candidates.
+// IsOpen reports whether verification looks beyond its first candidates.
 func (b *Budget) IsOpen(now time.Time) bool { return !now.Before(b.OpensAt()) }
 
 // Spent notes that a try has taken so long of the thread's time.

@@ -31,7 +31,7 @@ const (
 	RuleDaemonSetMultiple  = "daemonset-multiple"
 )
 
-// Victim is a pod that has to go.
+// Victim is a pod to evict.
 type Victim struct {
 	Pod       *v1.Pod
 	Rule      string

@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// removal is what goes together: a pod by itself, or the pods of a unit, on all their nodes.
+// removal is the pods that are removed together: a pod by itself, or the pods of a unit, on all their nodes.
 type removal struct {
 	victims []Victim
 	infos   []fwk.PodInfo
@@ -35,7 +35,7 @@ func (t *dryRun) add(ctx context.Context, info fwk.PodInfo) bool {
 	return t.isSuccess(t.Handle.RunPreFilterExtensionAddPod(ctx, t.state, t.Pod, info, t.node))
 }
 
-// removeAll removes what goes together. As upstream, pods on other nodes only leave the cycle's state: the filters look at the
+// removeAll takes out all pods of a removal. As upstream, pods on other nodes only leave the cycle's state: the filters look at the
 // candidate alone.
 func (t *dryRun) removeAll(ctx context.Context, together removal) bool {
 	for i, info := range together.infos {
@@ -102,7 +102,7 @@ func (t *dryRun) failure(ctx context.Context) Failure {
 	return Failure{Cause: CauseError}
 }
 
-// reprieve puts back what goes together and reports whether it may stay. ok is false where the trial is of no use any more.
+// reprieve puts back all pods of a removal and reports whether it may stay. ok is false where the trial is of no use any more.
 func (t *dryRun) reprieve(ctx context.Context, together removal) (stays, ok bool) {
 	if !t.addAll(ctx, together) {
 		return false, false

@@ -215,7 +215,7 @@ func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
 	return false
 }
 
-// byViolation returns what goes together, a pod by itself or all of a unit: those that violate a budget first, otherwise in the
+// byViolation returns removals, a pod by itself or all of a unit: those that violate a budget first, otherwise in the
 // planner's order.
 func byViolation(removable []wire.Removable) [][]wire.Removable {
 	var blocks [][]wire.Removable

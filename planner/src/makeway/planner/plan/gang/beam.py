@@ -1,6 +1,6 @@
 """The most promising beginnings of a plan, node by node.
 
-A beginning is how many members of each class are placed, what stands in the columns of `effects`, and its
+A beginning is how many members of each class are placed, the values in the columns of `effects`, and its
 cost. Those are kept for which the cost and a bound of what is left are least together.
 """
 

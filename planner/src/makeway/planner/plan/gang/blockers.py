@@ -138,7 +138,7 @@ def _whole(model: Model, found: Draft | None, places: Ints, most: int) -> Genera
 
 
 def _crowded(model: Model, base: Draft, most: int) -> Model | None:
-    """Return the question over the nodes with most of a set's pods alone; None where all of these may go.
+    """Return the question over the nodes with most of a set's pods alone; None where all are removable.
 
     As few nodes as leave no more of them than `most` on others, and those with as many. O(pods + nodes).
     """

@@ -95,7 +95,7 @@ def _only(model: Model, rules: list[AffinityRule], nodes: Flags) -> Model:
 def _may_begin_anew(model: Model, rules: list[AffinityRule], there: list[int]) -> bool:
     """Report whether the first member can come where no pod is left that members could be near.
 
-    All such pods may go then, and no other class counts as one.
+    All such pods are removable then, and no other class counts as one.
     """
     rule, classes = rules[0], [one.cls for one in rules]
     others = rule.take.sum() - rule.take[classes].sum()
