@@ -18,14 +18,14 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
-from makeway.evictor.events import Events
-from makeway.evictor.intake import take_forever
+from makeway.evictor.act.events import Events
+from makeway.evictor.act.records import BusRecords
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.records import BusRecords
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.service import Evictor, EvictorSettings
-from makeway.evictor.slots import Slots
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger

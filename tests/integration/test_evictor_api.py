@@ -30,9 +30,9 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.options import EVICTOR
 from makeway.dev.services import TEST_FENCE
-from makeway.evictor import decide
-from makeway.evictor.cluster import ApiCluster
-from makeway.evictor.events import CONTROLLER
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.events import CONTROLLER
+from makeway.evictor.judge import decide
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.brake import BrakeMetrics, BrakeReader

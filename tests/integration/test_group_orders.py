@@ -30,7 +30,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.options import EVICTOR
-from makeway.evictor import decide
+from makeway.evictor.judge import decide
 
 pytestmark = pytest.mark.skipif(KUBERNETES.name != "1.37", reason="groups preempt from Kubernetes 1.37 on")
 

@@ -30,7 +30,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOptions
-from makeway.evictor.breaker import OPENS_AT
+from makeway.evictor.limits.breaker import OPENS_AT
 
 POLL_SECONDS = 6
 """Within this time every part has read its keys anew."""

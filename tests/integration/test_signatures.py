@@ -29,8 +29,8 @@ from makeway.dev import signing_keys
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions
 from makeway.dev.services import TEST_FENCE
-from makeway.evictor.breaker import OPENS_AT
-from makeway.evictor.service import KEYS_BEHIND
+from makeway.evictor.intake.service import KEYS_BEHIND
+from makeway.evictor.limits.breaker import OPENS_AT
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from integration.configuring import policy
 from integration.preempting import run_victims, sized
 from integration.space import Space
 from integration.test_evictor_api import MESSAGE, as_victim, edge_to, the
-from makeway.evictor import decide
+from makeway.evictor.judge import decide
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import ApiError
 

@@ -13,7 +13,7 @@ from makeway.core.k8s import objects
 from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.pod_groups import GroupKey, PodGroup, group_record
 from makeway.core.policy.toleration_record import parse_record
-from makeway.evictor.verdicts import Refused
+from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.offline.manifests import NewPod
 from makeway.planner.offline.quotas import lowered
 from makeway.planner.offline.simulation import Simulation

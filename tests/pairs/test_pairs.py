@@ -52,13 +52,13 @@ DEFECTS: dict[str, tuple[str, Any]] = {
         "makeway.planner.plan.constraints.queues.QueueConstraints.kept",
         lambda self, batch, removable: np.zeros_like(removable),
     ),
-    "the evictor counts no victims": ("makeway.evictor.rates.Evictions.over", lambda *asked: None),
+    "the evictor counts no victims": ("makeway.evictor.limits.rates.Evictions.over", lambda *asked: None),
     "the policy protects no pod": (
         "makeway.core.policy.protection.exemption_of",
         lambda victim, protection: NOT_EXEMPT,
     ),
     "a quota takes no group with pods elsewhere": (
-        "makeway.evictor.quota.QuotaExecution._bar_of",
+        "makeway.evictor.act.quota.QuotaExecution._bar_of",
         lambda self, unit, pod: self._queue_guard.bar_of(self.order, pod),
     ),
 }

@@ -7,17 +7,17 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy
-from makeway.evictor.cluster import ApiCluster
-from makeway.evictor.control import FollowingControl
-from makeway.evictor.events import Events
-from makeway.evictor.intake import take_forever
-from makeway.evictor.live_orders import StreamOrders
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.events import Events
+from makeway.evictor.act.records import BusRecords
+from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.intake.live_orders import StreamOrders
+from makeway.evictor.intake.repair import MarkRepair
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.records import BusRecords
-from makeway.evictor.repair import MarkRepair
-from makeway.evictor.service import Evictor, EvictorSettings
-from makeway.evictor.slots import Slots
 from protocol.cluster import CLUSTER, Cluster, ClusterApi
 from protocol.loop import Process
 from protocol.streams import SUBJECTS, Nats, Orders, SimulatedBus

@@ -26,12 +26,13 @@ from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
 from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.core.policy.rules import PreemptorFacts
-from makeway.evictor import decide, execution
-from makeway.evictor.cluster import ApiCluster
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.rollback import RollbackReport, RollbackRun
-from makeway.evictor.service import Evictor
-from makeway.evictor.verdicts import Cancelled, Proceed
+from makeway.evictor.act import execution
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.rollback import RollbackReport, RollbackRun
+from makeway.evictor.intake.service import Evictor
+from makeway.evictor.judge import decide
+from makeway.evictor.judge.verdicts import Cancelled, Proceed
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.planner.commit.committer import Committer
 from makeway.planner.commit.judge import Accepted
 from makeway.planner.service.orders.repair import RepairProposer

@@ -6,8 +6,8 @@ from functools import cache
 
 from makeway.bus.codec import unwrap_order, wrap
 from makeway.bus.messages import EvictionOrder
-from makeway.evictor.decide import admit
-from makeway.evictor.fences import Fences
+from makeway.evictor.judge.decide import admit
+from makeway.evictor.judge.fences import Fences
 from makeway.planner.offline.replaying import differences
 from referee.kept import Kept, Reply, answered, decided_in, load
 

@@ -17,9 +17,9 @@ from makeway.core.k8s.selector import Selector
 from makeway.core.policy.document import DaemonSets, Policy, Protection
 from makeway.core.policy.facts import MIRROR, NEVER_EVICT
 from makeway.core.policy.rules import PreemptorFacts
-from makeway.evictor import decide
-from makeway.evictor.groups import membership_of
-from makeway.evictor.verdicts import Delete
+from makeway.evictor.judge import decide
+from makeway.evictor.judge.groups import membership_of
+from makeway.evictor.judge.verdicts import Delete
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan
 from makeway.planner.snapshot.changes import (

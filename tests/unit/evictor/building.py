@@ -7,7 +7,7 @@ import msgspec
 
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, OutcomeResult, Preemptor, Victim
 from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
-from makeway.evictor import patches
+from makeway.evictor.act import patches
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 CLUSTER = "cluster-1"

@@ -16,13 +16,12 @@ from makeway.core.k8s.objects import Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
-from makeway.evictor.awaiting import Awaiting
-from makeway.evictor.cluster import Deleted
-from makeway.evictor.intake import OrderDelivery
-from makeway.evictor.members import GroupMember, Members, add_members
-from makeway.evictor.queue_guard import QueueGuard
+from makeway.evictor.act.awaiting import Awaiting
+from makeway.evictor.act.records import OrderDelivery
+from makeway.evictor.judge.members import GroupMember, Members, add_members
+from makeway.evictor.judge.verdicts import Deleted, Epoch
+from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.verdicts import Epoch
 from makeway.runtime.config import Config
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.pod_group_api import PodGroupApi

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import Outcome, VictimOutcome
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.breaker import LASTS, Trip, data_of, parse_breaker
-from makeway.evictor.breaker import OPENS_AT, SKEWED_READINGS, Breaker
-from makeway.evictor.breaker_store import BreakerStore
+from makeway.evictor.intake.breaker_store import BreakerStore
+from makeway.evictor.intake.probe import ahead_of
+from makeway.evictor.intake.wasted import WastedVictims, in_vain
+from makeway.evictor.limits.breaker import OPENS_AT, SKEWED_READINGS, Breaker
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.probe import ahead_of
-from makeway.evictor.wasted import WastedVictims, in_vain
 from makeway.runtime.kube import ApiError
 from typed_calls import FakeApis
 from unit.evictor.building import NODE, NOW, a_pod, make_order, make_outcome, make_preemptor, preemptor_pod

@@ -17,7 +17,7 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy import exemption
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE
 from makeway.core.queues.quota_order import NOT_IN_QUEUE, NOT_LIMITED
-from makeway.evictor.breaker import NEVER_VICTIMS, OPENS_AT, Breaker
+from makeway.evictor.limits.breaker import NEVER_VICTIMS, OPENS_AT, Breaker
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import a_pod, changed, make_order, make_victim

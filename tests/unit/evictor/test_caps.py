@@ -12,8 +12,8 @@ from msgspec import structs
 from makeway.bus.messages import Awaited, VictimOutcome
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.rates import Rates, rates_of
-from makeway.evictor.caps import MOST_AWAITING
-from makeway.evictor.rates import (
+from makeway.evictor.limits.caps import MOST_AWAITING
+from makeway.evictor.limits.rates import (
     MINUTE,
     TEN_MINUTES,
     Evictions,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from makeway.bus.messages import ClosedDomain, EvictionOrder, Victim
 from makeway.core.k8s.objects import Metadata, Node
 from makeway.core.policy.document import CrossNode, Policy
-from makeway.evictor.breaker import NEVER_ORDERED
+from makeway.evictor.limits.breaker import NEVER_ORDERED
 from unit.evictor.building import changed, make_order, make_victim
 from unit.evictor.test_group_orders import VICTIMS, GroupWorld, group_order, on, running
 from unit.evictor.test_quota_orders import quota_order

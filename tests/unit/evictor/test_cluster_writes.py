@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import NOW, make_victim
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.evictor.cluster import ApiCluster, Deleted
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.judge.verdicts import Deleted
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.kube import api_error

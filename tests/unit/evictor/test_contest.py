@@ -10,7 +10,7 @@ import pytest
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
-from makeway.evictor.contest import CHANGING, SAME, Contest, basis_of
+from makeway.evictor.judge.contest import CHANGING, SAME, Contest, basis_of
 from unit.evictor.building import NOW, a_pod, changed, make_order, make_victim
 from unit.evictor.test_group_orders import GroupWorld, group_order, on
 from unit.evictor.test_hard_budgets import hard

@@ -20,9 +20,9 @@ from makeway.bus.messages import ControlState
 from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.policy.mode import Mode
-from makeway.evictor.control import FollowingControl
+from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
 from unit.evictor.building import CLUSTER, NOW
 
 _ROOT = Path(__file__).parents[3]

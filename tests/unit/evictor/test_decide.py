@@ -9,8 +9,8 @@ from makeway.bus.messages import EvictionOrder, Fence, NominationToClear
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.rules import PreemptorFacts, rules_in_force
-from makeway.evictor import decide
-from makeway.evictor.verdicts import (
+from makeway.evictor.judge import decide
+from makeway.evictor.judge.verdicts import (
     Await,
     Cancelled,
     Delete,

@@ -8,9 +8,9 @@ import pytest
 from makeway.bus.codec import source
 from makeway.bus.messages import EvictionOrder, Fence
 from makeway.core.k8s.objects import Metadata, PriorityClass
-from makeway.evictor import decide
-from makeway.evictor.fences import Fences
-from makeway.evictor.verdicts import Epoch, Proceed, Refused
+from makeway.evictor.judge import decide
+from makeway.evictor.judge.fences import Fences
+from makeway.evictor.judge.verdicts import Epoch, Proceed, Refused
 from unit.evictor.building import CLUSTER, EPOCH, NOW, make_node, make_order, preemptor_pod
 
 NOMINATORS = Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=EPOCH)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from makeway.bus.messages import Fence
-from makeway.evictor.fences import Fences
+from makeway.evictor.judge.fences import Fences
 from unit.evictor.building import EPOCH, make_order
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, running

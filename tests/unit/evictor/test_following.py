@@ -13,9 +13,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.core.k8s.pod_groups import GroupKey
-from makeway.evictor import following
-from makeway.evictor.following import MOST_FOLLOWED, UNUSED_SECONDS, FollowedMembers
-from makeway.evictor.members import Members
+from makeway.evictor.act import following
+from makeway.evictor.act.following import MOST_FOLLOWED, UNUSED_SECONDS, FollowedMembers
+from makeway.evictor.judge.members import Members
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.runtime.kube import ApiError
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from makeway.core.k8s.objects import Metadata, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord
-from makeway.evictor import patches
-from makeway.evictor.gang import reads_last
+from makeway.evictor.act import patches
+from makeway.evictor.judge.gang import reads_last
 from makeway.evictor.retry import PermanentError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import a_pod, changed

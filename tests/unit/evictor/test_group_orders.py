@@ -24,19 +24,20 @@ from makeway.bus.messages import (
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor import gang, service
-from makeway.evictor.breaker import NEVER_ORDERED, Breaker
-from makeway.evictor.execution import CHECK_LASTS
-from makeway.evictor.group_execution import GroupExecution
-from makeway.evictor.members import Members
+from makeway.evictor.act.execution import CHECK_LASTS
+from makeway.evictor.act.group_execution import GroupExecution
+from makeway.evictor.act.progress import VictimProgress
+from makeway.evictor.act.report import summarise
+from makeway.evictor.act.rollback import RollbackReport
+from makeway.evictor.intake import service
+from makeway.evictor.intake.wasted import WastedVictims, group_in_vain
+from makeway.evictor.judge import gang
+from makeway.evictor.judge.members import Members
+from makeway.evictor.judge.verdicts import Exempt, Proceed, Refused
+from makeway.evictor.limits.breaker import NEVER_ORDERED, Breaker
+from makeway.evictor.limits.slots import AT_ONCE
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.progress import VictimProgress
-from makeway.evictor.report import summarise
 from makeway.evictor.retry import PermanentError
-from makeway.evictor.rollback import RollbackReport
-from makeway.evictor.slots import AT_ONCE
-from makeway.evictor.verdicts import Exempt, Proceed, Refused
-from makeway.evictor.wasted import WastedVictims, group_in_vain
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NOW, PodBuilder, a_pod, changed, make_order, make_preemptor, make_victim
 from unit.evictor.fakes import UNAVAILABLE

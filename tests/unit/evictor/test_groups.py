@@ -15,11 +15,11 @@ from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, Protection
-from makeway.evictor import execution
-from makeway.evictor.breaker import NEVER_VICTIMS
-from makeway.evictor.execution import CHECK_LASTS, PROOF_LASTS
-from makeway.evictor.groups import groups_in
-from makeway.evictor.members import Members
+from makeway.evictor.act import execution
+from makeway.evictor.act.execution import CHECK_LASTS, PROOF_LASTS
+from makeway.evictor.judge.groups import groups_in
+from makeway.evictor.judge.members import Members
+from makeway.evictor.limits.breaker import NEVER_VICTIMS
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.pod_group_api import PodGroupApi
 from unit.evictor.building import NODE, NOW, a_pod, changed, make_order, make_outcome, make_victim

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from makeway.bus.messages import EvictionOrder
-from makeway.evictor import hand
-from makeway.evictor.hand import (
+from makeway.evictor.act.holds import NAMESPACE_SHARE
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.limits import hand
+from makeway.evictor.limits.hand import (
     GIVE_BACK_SECONDS,
     MAX_IN_HAND,
     MOST_DELIVERIES,
@@ -16,8 +18,6 @@ from makeway.evictor.hand import (
     SHARE,
     places_of,
 )
-from makeway.evictor.holds import NAMESPACE_SHARE
-from makeway.evictor.intake import take_forever
 from unit.evictor.building import make_order
 from unit.evictor.fakes import SERVER_ERROR, FakeDelivery
 from unit.evictor.test_service import World, no_slots, running

@@ -11,7 +11,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor.holds import MOST_A_LOOK, Holds, TellingOfHolds
+from makeway.evictor.act.holds import MOST_A_LOOK, Holds, TellingOfHolds
 from makeway.evictor.retry import TemporaryError
 from unit.evictor.building import NOW, awaiting, changed, make_order
 from unit.evictor.test_caps import SECOND

@@ -9,12 +9,12 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
-from makeway.evictor.events import Events
+from makeway.evictor.act.events import Events
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import Evictor, EvictorSettings
-from makeway.evictor.slots import Slots
 from unit.evictor.building import CLUSTER, NODE, a_pod, make_order
 from unit.evictor.fakes import (
     FORBIDDEN,

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from makeway.core.k8s.objects import Pod, PodCondition
-from makeway.evictor.late_members import MOST_UNITS, REFUSALS, REMEMBERED, LateMembers
-from makeway.evictor.members import member_of
+from makeway.evictor.judge.late_members import MOST_UNITS, REFUSALS, REMEMBERED, LateMembers
+from makeway.evictor.judge.members import member_of
 from unit.evictor.building import NODE, NOW, changed
 from unit.evictor.test_groups import UNIT, member, unit_order, world_of
 from unit.evictor.test_service import World

@@ -15,7 +15,7 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
-from makeway.evictor.live_orders import StreamOrders
+from makeway.evictor.intake.live_orders import StreamOrders
 from unit.evictor.building import NOW, make_order
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.act.cluster import ApiCluster
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import AnswerTooLong, Api

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.messages import ControlState
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.pod_count import ALWAYS_BELIEVED, DOUBLES_SECONDS, believed
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.pod_count import ALWAYS_BELIEVED, DOUBLES_SECONDS, believed
 
 LIE = 10**9
 

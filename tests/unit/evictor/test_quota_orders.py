@@ -11,7 +11,7 @@ from makeway.core.k8s.objects import OwnerReference
 from makeway.core.k8s.selector import Selector
 from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.mode import Mode
-from makeway.evictor import decide
+from makeway.evictor.judge import decide
 from makeway.runtime.config import ConfigContent
 from unit.evictor.building import (
     CLUSTER,

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, RepairProposal
 from makeway.core.policy.mode import Mode
+from makeway.evictor.intake.repair import MarkRepair
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import PermanentError, TemporaryError
 from unit.evictor.building import CLUSTER, PodBuilder, a_pod
 from unit.evictor.fakes import FakeCluster, VirtualClock

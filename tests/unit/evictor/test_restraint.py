@@ -13,9 +13,9 @@ from makeway.bus.messages import MAY_PASS, ControlState, Limits, NominationToCle
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
-from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import Api, ApiError
 from unit.evictor.building import NODE, a_pod, make_order

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import MAY_PASS
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.evictor import cluster
-from makeway.evictor.cluster import ApiCluster
+from makeway.evictor.act import cluster
+from makeway.evictor.act.cluster import ApiCluster
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import (
     RIGHTS_SECONDS,

@@ -14,21 +14,21 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
-from makeway.evictor.events import Events
-from makeway.evictor.fences import Fences
-from makeway.evictor.intake import take_forever
-from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.queue_guard import QueueGuard
-from makeway.evictor.retry import PermanentError, TemporaryError
-from makeway.evictor.service import (
+from makeway.evictor.act.events import Events
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.intake.service import (
     QUARANTINE_AFTER_DEFECTS,
     QUARANTINE_AFTER_DELIVERIES,
     Evictor,
     EvictorSettings,
 )
-from makeway.evictor.slots import Slots
-from makeway.evictor.verdicts import Refused
+from makeway.evictor.judge.fences import Fences
+from makeway.evictor.judge.verdicts import Refused
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.queue_guard import QueueGuard
+from makeway.evictor.limits.slots import Slots
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.runtime.config import Config, ConfigContent
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.queues_config import QUEUES

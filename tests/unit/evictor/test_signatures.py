@@ -12,9 +12,9 @@ from makeway.bus.messages import EvictionOrder
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
-from makeway.evictor.breaker import OPENS_AT, Breaker
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.breaker import OPENS_AT, Breaker
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.service import Evictor, EvictorSettings
 from unit.evictor.building import CLUSTER, NOW, make_order
 from unit.evictor.fakes import UNAVAILABLE, FakeDelivery
 from unit.evictor.test_service import World, running

@@ -18,16 +18,16 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor import intake
-from makeway.evictor.cluster import Deleted
-from makeway.evictor.events import Events
-from makeway.evictor.intake import take_forever
+from makeway.evictor.act.events import Events
+from makeway.evictor.act.nominations import clear_listed
+from makeway.evictor.act.rollback import LONGEST, RollbackRun
+from makeway.evictor.intake import deliveries
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.judge.verdicts import Deleted
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.slots import AT_ONCE, Slots, Turn
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.nominations import clear_listed
-from makeway.evictor.rollback import LONGEST, RollbackRun
-from makeway.evictor.service import Evictor, EvictorSettings
-from makeway.evictor.slots import AT_ONCE, Slots, Turn
 from unit.evictor.building import (
     CLUSTER,
     NOW,
@@ -122,14 +122,14 @@ class Running:
         self.taking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def taking_orders(self, drain_seconds: float = intake.DRAIN_SECONDS) -> AsyncIterator[None]:
+    async def taking_orders(self, drain_seconds: float = deliveries.DRAIN_SECONDS) -> AsyncIterator[None]:
         """Take orders during the block; its end waits so long, in real time, for those that are under way."""
         self.taking = asyncio.create_task(take_forever(self.stream, self.evictor.handle, self.slots))
         try:
             yield
         finally:
             self.taking.cancel()
-            with patch.object(intake, "DRAIN_SECONDS", drain_seconds):
+            with patch.object(deliveries, "DRAIN_SECONDS", drain_seconds):
                 await asyncio.wait([self.taking])
 
 

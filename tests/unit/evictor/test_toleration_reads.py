@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from makeway.core.policy.toleration_record import TolerationRecord
+from makeway.evictor.act.toleration_reads import TolerationReads
 from makeway.evictor.retry import TemporaryError
-from makeway.evictor.toleration_reads import TolerationReads
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 

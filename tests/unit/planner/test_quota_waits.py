@@ -10,7 +10,7 @@ import pytest
 from makeway.bus.messages import ControlState, EvictionOrder, Outcome
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor.verdicts import Refused
+from makeway.evictor.judge.verdicts import Refused
 from makeway.planner.snapshot.changes import Enforce
 from unit.evictor.building import a_pod
 from unit.planner.quota_world import DELAY, PATH, Enforcing, pod_in_a

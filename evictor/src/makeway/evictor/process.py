@@ -16,30 +16,30 @@ from makeway.bus.signing import SigningKind
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
-from makeway.evictor.breaker import Breaker
-from makeway.evictor.breaker_store import BreakerStore
-from makeway.evictor.caps import Caps
-from makeway.evictor.cluster import ApiCluster
-from makeway.evictor.control import FollowingControl
-from makeway.evictor.events import Events
-from makeway.evictor.fences import Fences
-from makeway.evictor.following import FollowedMembers
-from makeway.evictor.holds import TellingOfHolds
-from makeway.evictor.intake import take_forever
-from makeway.evictor.live_orders import StreamOrders
+from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.events import Events
+from makeway.evictor.act.following import FollowedMembers
+from makeway.evictor.act.holds import TellingOfHolds
+from makeway.evictor.act.records import BusRecords
+from makeway.evictor.act.toleration_reads import TolerationReads
+from makeway.evictor.intake.breaker_store import BreakerStore
+from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.intake.deliveries import take_forever
+from makeway.evictor.intake.live_orders import StreamOrders
+from makeway.evictor.intake.outcomes import FollowingOutcomes
+from makeway.evictor.intake.probe import ApiProbe
+from makeway.evictor.intake.repair import MarkRepair
+from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.intake.wasted import WastedVictims
+from makeway.evictor.judge.fences import Fences
+from makeway.evictor.limits.breaker import Breaker
+from makeway.evictor.limits.caps import Caps
+from makeway.evictor.limits.mode_guard import ModeGuard
+from makeway.evictor.limits.queue_guard import QueueGuard
+from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.mode_guard import ModeGuard
-from makeway.evictor.outcomes import FollowingOutcomes
-from makeway.evictor.probe import ApiProbe
-from makeway.evictor.queue_guard import QueueGuard
-from makeway.evictor.records import BusRecords
-from makeway.evictor.repair import MarkRepair
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.service import Evictor, EvictorSettings
-from makeway.evictor.slots import Slots
 from makeway.evictor.status import EvictorStatus
-from makeway.evictor.toleration_reads import TolerationReads
-from makeway.evictor.wasted import WastedVictims
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.messages import API_VERSION
-from makeway.evictor.mode_guard import ModeGuard
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.runtime.process import version
 
 

@@ -9,7 +9,7 @@ import typer
 
 from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
-from makeway.evictor.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
+from makeway.evictor.judge.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
 from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
 

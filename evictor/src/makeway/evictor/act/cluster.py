@@ -1,0 +1,463 @@
+"""The evictor's edge to the API server: reads, and the few writes it makes.
+
+Every call raises `TemporaryError` or `PermanentError`; what means "that pod is not there any more"
+(404, another UID) is None. Nothing is retried here. Measured against kube-apiserver 1.36.3: a
+delete whose preconditions do not hold answers 409, a status patch with another UID in its
+metadata 422, with an outdated resourceVersion 409. So 409 and 422 are explained by reading again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from prometheus_client import Counter
+
+from makeway.bus.messages import PodRef, Victim
+from makeway.core.k8s.authorship import EVICTOR
+from makeway.core.k8s.daemonset_owner import DaemonSetOwner, daemonset_owner
+from makeway.core.k8s.objects import Node, Pod, PriorityClass
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_record
+from makeway.core.policy.brake import Brake
+from makeway.core.policy.toleration_record import TolerationRecord
+from makeway.evictor.act import answers, patches
+from makeway.evictor.act.toleration_reads import unread_record
+from makeway.evictor.judge.members import GroupMember, Members, add_members
+from makeway.evictor.judge.verdicts import Deleted, Epoch
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify, is_failed_test
+from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
+from makeway.runtime.kube import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_MERGE_PATCH,
+    AnswerTooLong,
+    Api,
+    ApiError,
+    ApiUnavailable,
+)
+from makeway.runtime.paging import PAGE_BYTES, Paging
+from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
+
+CALL_TIMEOUT_SECONDS = 10.0
+"""One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
+
+LIST_SECONDS = 1.0
+"""One list of a node's pods, where reading them one by one is the other way."""
+
+GROUP_API_SECONDS = 60.0
+"""How long it is taken for granted which pod groups the API server serves."""
+
+EVENT_TIMEOUT_SECONDS = 5.0
+"""One Event: they are best effort."""
+
+
+class Cluster(Protocol):
+    """What the service needs of the API server; the tests' fake is the other implementation."""
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod under this name now, straight from the server's storage."""
+
+    async def get_node(self, name: str) -> Node | None:
+        """The node's metadata; that it exists, and as which incarnation, is all that is asked of it."""
+
+    async def get_priority_class(self, name: str) -> PriorityClass | None:
+        """The PriorityClass."""
+
+    async def read_tolerations(self) -> TolerationRecord:
+        """What is on record of PriorityClasses that are gone."""
+
+    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
+        """What of the DaemonSet under this name proves that it controls a pod."""
+
+    async def pod_group_api(self) -> PodGroupApi:
+        """Which pod groups are served, as it was a minute ago at the most."""
+
+    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
+        """The PodGroup or CompositePodGroup under this name."""
+
+    async def members(self, namespace: str) -> Members:
+        """Pods of a namespace by the PodGroup that they name, straight from storage."""
+
+    async def followed_members(self, namespace: str, since: int) -> Members | None:
+        """The same with all changes up to a resourceVersion, or with 0 as it is known; None: list them."""
+
+    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
+        """Pods of a namespace on a node now, or without one (""), the first so many by name, as `get_pod`.
+
+        TemporaryError where it takes longer than `LIST_SECONDS`, or more than `most_bytes`.
+        """
+
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
+        """`leaseTransitions` of a Lease, and since when."""
+
+    async def read_brake(self) -> Brake:
+        """The brake as it is now, or was a second ago; what this reads the `ModeGuard` knows of.
+
+        Raises no PermanentError.
+        """
+
+    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read.
+
+        Here and below: without a `resource_version` it may have changed, as long as it is the same pod.
+        """
+
+    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+        """Delete this incarnation, with its own grace period. TemporaryError as `mark`."""
+
+    async def evict(self, victim: Victim, resource_version: str) -> bool:
+        """Delete this incarnation if its disruption budget allows it; False where it is gone.
+
+        TemporaryError as `mark`, and with reason `budget` where the budget allows no more now.
+        """
+
+    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+        """Ask for a delete, or an eviction, that has no effect; whether the pod is there."""
+
+    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
+        """Set or remove a condition of the pod as it was read; TemporaryError where it has changed."""
+
+    async def clear_mark(self, pod: Pod) -> None:
+        """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
+
+    async def clear_nomination(self, pod: Pod) -> None:
+        """Remove `nominatedNodeName` from the pod as it was read; TemporaryError where it has changed."""
+
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
+        """Write one Event."""
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+@lru_cache(maxsize=1024)
+def _pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+class ApiCluster:
+    """`Cluster` over a connection to the API server."""
+
+    def __init__(
+        self,
+        api: Api,
+        metrics: EvictorMetrics,
+        brake: Callable[[], Awaitable[Brake]],
+        followed: Callable[[str, int], Awaitable[Members | None]] | None = None,
+        tolerations: Callable[[], Awaitable[TolerationRecord]] = unread_record,
+    ) -> None:
+        """`followed`: `FollowedMembers.members`; None: no namespace is followed.
+
+        `tolerations`: `TolerationReads.read`.
+        """
+        self._api = api
+        self._tolerations = tolerations
+        self._followed = followed
+        self._brake = brake
+        self._metrics = metrics
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._rights = MissingRights()
+        self._nodes = SharedReads(self._read_node)
+        self._priority_classes = SharedReads(self._read_priority_class)
+        self._leases = SharedReads(self._read_lease)
+        self._daemonsets = SharedReads(self._read_daemonset)
+        self._groups = SharedReads(self._read_group)
+        self._members = SharedReads(self._read_members, LONG_PATIENCE_SECONDS)
+        self._group_api: PodGroupApi | None = None
+        self._group_api_at = 0.0
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
+        body = await self._read("get_pod", _pod_path(namespace, name))
+        return None if body is None else answers.pod(body)
+
+    async def get_node(self, name: str) -> Node | None:
+        """The metadata of the node under this name now, read once for all who ask before the read begins."""
+        return await self._nodes(name)
+
+    async def get_priority_class(self, name: str) -> PriorityClass | None:
+        """The PriorityClass under this name now, read as nodes are."""
+        return await self._priority_classes(name)
+
+    async def read_tolerations(self) -> TolerationRecord:
+        """What is on record of PriorityClasses that are gone, read as nodes are."""
+        return await self._tolerations()
+
+    async def pod_group_api(self) -> PodGroupApi:
+        """Which pod groups are served; asked again where the answer is older than a minute."""
+        now = time.monotonic()
+        if self._group_api is None or now - self._group_api_at > GROUP_API_SECONDS:
+            try:
+                self._group_api = await pod_group_api(self._api)
+            except (ApiError, ApiUnavailable) as error:
+                raise self._failure("pod_group_api", error) from error
+            self._rights.allowed("pod_group_api")
+            self._group_api_at = now
+        return self._group_api
+
+    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
+        """The group under this name now, read as nodes are. Raises PermanentError without the right to."""
+        return await self._groups((api, key))
+
+    async def _read_group(self, asked: tuple[PodGroupApi, GroupKey]) -> GroupRecord | None:
+        api, key = asked
+        body = await self._read("get_pod_group", api.path(key))
+        return None if body is None else group_record(answers.pod_group(body), composite=key.composite)
+
+    async def members(self, namespace: str) -> Members:
+        """Pods of a namespace by the PodGroup that they name, read as nodes are, in pages."""
+        return await self._members(namespace)
+
+    async def followed_members(self, namespace: str, since: int) -> Members | None:
+        """The same, without a list where the namespace is followed and that far."""
+        return None if self._followed is None else await self._followed(namespace, since)
+
+    async def _read_members(self, namespace: str) -> Members:
+        members: defaultdict[GroupKey, list[GroupMember]] = defaultdict(list)
+        base = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        paging = Paging(lambda query: self._list_pods(f"{base}?{urlencode(query)}", PAGE_BYTES))
+        token = ""
+        while True:
+            try:
+                page = answers.grouped_pods(await paging.page(token))
+            except AnswerTooLong as error:
+                raise classify(error) from error
+            add_members(members, page.items)
+            if not page.metadata.continue_:
+                return members
+            token = page.metadata.continue_
+
+    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
+        """Pods of a namespace on a node now, the first so many by name.
+
+        Without a resourceVersion the list is as new as a read from storage. kube-apiserver serves it from its
+        cache, which knows the pods of each node: its cost is that of what it returns.
+        """
+        selector = quote(f"spec.nodeName={node}", safe="")
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?fieldSelector={selector}&limit={limit}"
+        try:
+            return answers.pods(await self._list_pods(path, most_bytes, LIST_SECONDS)).items
+        except AnswerTooLong as error:
+            raise classify(error) from error
+
+    async def _list_pods(
+        self, path: str, most_bytes: int, timeout_seconds: float = CALL_TIMEOUT_SECONDS
+    ) -> bytes:
+        """Return a list of pods as it came. Raises AnswerTooLong besides."""
+        body = await self._read("list_pods", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes)
+        return body or b"{}"
+
+    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
+        """`leaseTransitions` of a Lease, read as nodes are; 0 before the first takeover, None without it."""
+        return await self._leases((namespace, name))
+
+    async def read_brake(self) -> Brake:
+        """The brake, read anew where the last answer is older than a second; one read for all who ask.
+
+        Raises TemporaryError whatever the answer is, also where the right to read it is missing: no victim
+        is at fault, and rights are repaired.
+        """
+        try:
+            return await self._brake()
+        except (ApiError, ApiUnavailable) as error:
+            raise TemporaryError("unavailable", f"the brake cannot be read: {error}") from error
+
+    async def _read_node(self, name: str) -> Node | None:
+        path = f"/api/v1/nodes/{quote(name, safe='')}"
+        body = await self._read("get_node", path, accept=METADATA_ONLY)
+        return None if body is None else answers.node(body)
+
+    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
+        """The DaemonSet under this name now, read as nodes are."""
+        return await self._daemonsets((namespace, name))
+
+    async def _read_daemonset(self, key: tuple[str, str]) -> DaemonSetOwner | None:
+        namespace, name = key
+        path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
+        body = await self._read("get_daemonset", path)
+        return None if body is None else daemonset_owner(answers.daemonset(body))
+
+    async def _read_priority_class(self, name: str) -> PriorityClass | None:
+        classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        body = await self._read("get_priority_class", f"{classes}/{quote(name, safe='')}")
+        return None if body is None else answers.priority_class(body)
+
+    async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
+        namespace, name = key
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        body = await self._read("get_lease", f"{leases}/{quote(name, safe='')}")
+        if body is None:
+            return None
+        spec = answers.lease(body).spec
+        return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
+
+    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
+        """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`.
+
+        Without a version it is a JSON patch, and a test of it that does not hold is a conflict.
+        """
+        if resource_version:
+            mark = patches.set_mark(victim.uid, resource_version, message, now)
+            body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
+            return None if body is None else answers.pod(body)
+        read = await self._read("get_pod", _pod_path(victim.namespace, victim.name))
+        if read is None:
+            return None
+        conditions = answers.with_conditions(read).status.conditions
+        by_uid = patches.set_mark_by_uid(victim.uid, conditions, message, now)
+        try:
+            body = await self._patch_status("mark", victim, by_uid, JSON_PATCH)
+        except PermanentError as error:
+            if not is_failed_test(error.__cause__):
+                raise
+            raise TemporaryError("conflict", str(error)) from error
+        return None if body is None else answers.pod(body)
+
+    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
+        """Delete with UID and resourceVersion as preconditions; without a version, the UID."""
+        delete = self._api.core.delete_namespaced_pod
+        body = await self._write("delete", delete, victim, self._as_read(victim, resource_version))
+        if body is None:
+            return None
+        metadata = answers.delete_answer(body).metadata
+        return Deleted((metadata.deletion_grace_period_seconds if metadata is not None else None) or 0)
+
+    async def evict(self, victim: Victim, resource_version: str) -> bool:
+        """Ask the eviction API, which counts the budget and deletes in one; preconditions as `delete`.
+
+        It puts its own reason into the DisruptionTarget condition. Pods that are pending or have ended it
+        deletes without asking their budget.
+        """
+        evict = self._api.core.create_namespaced_pod_eviction
+        body = self._eviction(victim, self._as_read(victim, resource_version))
+        return await self._write("evict", evict, victim, body, field_manager=EVICTOR) is not None
+
+    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
+        """Ask what `delete`, or `evict`, would be answered: admission and budgets count, nothing is done."""
+        options = self._as_read(victim, resource_version, dry_run=True)
+        if eviction:
+            call, body = self._api.core.create_namespaced_pod_eviction, self._eviction(victim, options)
+        else:
+            call, body = self._api.core.delete_namespaced_pod, options
+        return await self._write("dry_run", call, victim, body, dry_run="All") is not None
+
+    def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> Any:
+        """Delete a pod as it was read, and no other; its own grace period stands, as none is given.
+
+        `dry_run`: the API server reads it here of a delete, and of an eviction in the query.
+        """
+        models = self._api.models
+        read = models.V1Preconditions(uid=victim.uid, resource_version=resource_version or None)
+        return models.V1DeleteOptions(preconditions=read, dry_run=["All"] if dry_run else None)
+
+    def _eviction(self, victim: Victim, options: Any) -> Any:
+        models = self._api.models
+        named = models.V1ObjectMeta(name=victim.name, namespace=victim.namespace)
+        head = {"api_version": "policy/v1", "kind": "Eviction", "metadata": named}
+        return models.V1Eviction(**head, delete_options=options)
+
+    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
+        """Set a condition by its type, or remove it, as a compare-and-set as `clear_mark`."""
+        patch = patches.set_condition(pod.metadata.uid, pod.metadata.resource_version, condition)
+        await self._patch_status("condition", _ref(pod), patch, STRATEGIC_MERGE_PATCH)
+
+    async def clear_mark(self, pod: Pod) -> None:
+        """Remove DisruptionTarget, as a compare-and-set on the resourceVersion that was read."""
+        patch = patches.clear_mark(pod.metadata.uid, pod.metadata.resource_version)
+        await self._patch_status("clear_mark", _ref(pod), patch, STRATEGIC_MERGE_PATCH)
+
+    async def clear_nomination(self, pod: Pod) -> None:
+        """Remove `nominatedNodeName`, as a compare-and-set on the resourceVersion that was read."""
+        patch = patches.clear_nomination(pod.metadata.uid, pod.metadata.resource_version)
+        await self._patch_status("clear_nomination", _ref(pod), patch, MERGE_PATCH)
+
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
+        """Write one Event, once."""
+        sent = self._api.call(
+            self._api.events.create_namespaced_event,
+            namespace,
+            body,
+            field_manager=EVICTOR,
+            timeout_seconds=EVENT_TIMEOUT_SECONDS,
+        )
+        await self._called("event", sent)
+
+    async def _patch_status(
+        self, operation: str, pod: PodRef | Victim, body: object, content_type: str
+    ) -> bytes | None:
+        options = {"_content_type": content_type, "field_manager": EVICTOR}
+        return await self._write(operation, self._api.core.patch_namespaced_pod_status, pod, body, **options)
+
+    async def _write(
+        self, operation: str, call: Any, pod: PodRef | Victim, body: object, **options: str
+    ) -> bytes | None:
+        """Write to a pod, once; None where it is not this one any more."""
+        sent = self._api.call(
+            call, pod.name, pod.namespace, body=body, timeout_seconds=CALL_TIMEOUT_SECONDS, **options
+        )
+        return await self._called(operation, sent, pod)
+
+    async def _read(
+        self,
+        operation: str,
+        path: str,
+        *,
+        accept: str = "",
+        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+        most_bytes: int | None = None,
+    ) -> bytes | None:
+        """Read; None where there is no such object. Raises AnswerTooLong besides."""
+        sent = self._api.request(
+            "GET", path, accept=accept, timeout_seconds=timeout_seconds, most_bytes=most_bytes
+        )
+        return await self._called(operation, sent)
+
+    async def _called(
+        self, operation: str, sent: Awaitable[bytes], incarnation: PodRef | Victim | None = None
+    ) -> bytes | None:
+        """One call's answer; None where its object is not there, or is not `incarnation` any more."""
+        try:
+            answer = await sent
+        except AnswerTooLong:
+            self._count(operation, "temporary")
+            raise
+        except (ApiError, ApiUnavailable) as error:
+            if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
+                self._count(operation, "gone")
+                return None
+            failure = self._failure(operation, error)
+            self._count(operation, "temporary" if isinstance(failure, TemporaryError) else "permanent")
+            raise failure from error
+        self._rights.allowed(operation)
+        self._count(operation, "ok")
+        return answer
+
+    def _failure(self, operation: str, error: ApiError | ApiUnavailable) -> TemporaryError | PermanentError:
+        if isinstance(error, ApiError) and self._rights.may_return(operation, error, time.monotonic()):
+            return TemporaryError("unauthorized", str(error))
+        return classify(error)
+
+    def _count(self, operation: str, result: str) -> None:
+        """Count a request; looking a counter up by its labels costs as much as the rest of this module."""
+        counter = self._counters.get((operation, result))
+        if counter is None:
+            counter = self._metrics.api_requests.labels(operation=operation, result=result)
+            self._counters[operation, result] = counter
+        counter.inc()
+
+    async def _means_gone(self, error: ApiError, incarnation: PodRef | Victim | None) -> bool:
+        """Whether a refusal only says that the pod is not there, or is another one by now."""
+        if error.status == 404:
+            return True
+        if error.status not in (409, 422) or incarnation is None:
+            return False
+        now = await self.get_pod(incarnation.namespace, incarnation.name)
+        return now is None or now.metadata.uid != incarnation.uid

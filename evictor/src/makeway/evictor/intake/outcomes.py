@@ -1,0 +1,47 @@
+"""Following the outcomes of all evictors: what was evicted lately counts wherever it was evicted.
+
+So the caps hold across restarts, and for several evictors: what an earlier process, or another one, evicted
+in the last ten minutes is read before the first order is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from makeway.bus.client import Bus
+from makeway.bus.errors import Malformed
+from makeway.bus.follow import Start
+from makeway.evictor.limits.caps import Caps
+from makeway.evictor.limits.rates import TEN_MINUTES
+from makeway.evictor.retry import Clock
+
+_log = structlog.get_logger()
+
+
+class FollowingOutcomes:
+    """Tells `Caps` of each outcome of this cluster."""
+
+    def __init__(self, bus: Bus, cluster_uid: str, caps: Caps, clock: Clock) -> None:
+        self._bus = bus
+        self._cluster_uid = cluster_uid
+        self._caps = caps
+        self._clock = clock
+        self.read = asyncio.Event()
+        """Set when those of the last ten minutes have been read."""
+
+    async def follow_forever(self) -> None:
+        """Follow until the process ends."""
+        since = Start.at_time(self._clock.now() - TEN_MINUTES)
+        stream = self._bus.subjects.outcomes_stream
+        async for message in self._bus.follow(stream, start=since, caught_up=self.read):
+            try:
+                outcome = self._bus.signatures.outcome(message.data, message.subject)
+            except Malformed as error:
+                _log.warning(
+                    "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason
+                )
+                continue
+            if outcome.cluster_uid == self._cluster_uid:
+                self._caps.ended(outcome, self._clock.now())

@@ -1,0 +1,1 @@
+"""May this order, and each of its victims, be carried out? Pure."""

@@ -1,0 +1,1 @@
+"""What bounds the evictor: modes, caps, the breaker, slots and places."""

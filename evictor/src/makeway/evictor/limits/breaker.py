@@ -1,0 +1,231 @@
+"""The evictor's circuit breaker: deletes stop where what is ordered goes wrong again and again.
+
+While it is open, orders are refused or stop where they are, as under the brake; rollbacks finish. What opens
+it, and for whom, is chosen so that no author of pods can open it for others:
+
+* `mismatches`: orders that no planner and no plugin writes, such as for a victim of a higher priority. It
+  opens everywhere. What pods and their owners can bring about (a victim or a preemptor that is gone, a
+  label that protects) is no mismatch.
+* `signatures`: orders whose signature does not hold; everywhere.
+* `wasted-victims`: victims whose preemptor did not get the place; for the preemptor's namespace alone, which
+  its own pods can bring about. It closes by itself after ten minutes.
+* `clock-skew`: this process's clock is not the API server's; for this process alone, until they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.core.policy.breaker import Cause, Trip
+from makeway.evictor.judge.verdicts import Refused
+from makeway.evictor.limits.rates import TEN_MINUTES, SlidingWindow
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.retry import Clock
+
+OPENS_AT: Final[dict[Cause, int]] = {"mismatches": 20, "signatures": 10, "wasted-victims": 20}
+"""So many in ten minutes. Of victims, at least half must have been wasted as well."""
+
+SKEW: Final = timedelta(seconds=10)
+"""How far this clock may be from the API server's: `notAfter` lies a minute ahead and is read by this one."""
+
+SKEWED_READINGS: Final = 3
+"""So many in a row open the breaker: one may come from a server that was stopped for a while."""
+
+MOST_NAMESPACES: Final = 1000
+"""For which evidence is kept; more are not watched until some of it is old."""
+
+NEVER_ORDERED: Final = frozenset({"invalid-name", "named-twice", "incomplete-order", "not-after-too-far"})
+"""Reasons to refuse an order that no writer of this project can have written."""
+
+NEVER_VICTIMS: Final = frozenset(
+    {"lower-priority", "higher-priority", "system-critical", "is-preemptor", "on-another-node"}
+)
+"""Reasons to spare a victim that do not change while it lives, so that no planner overlooks them.
+
+Where an author may have changed what they rest on, `decide` names another: `pod-group` for the priority of a
+group, `daemonset-not-proven` for a DaemonSet that lets equal priorities go.
+"""
+
+_NOTHING: Final = SlidingWindow(TEN_MINUTES)
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class _Evidence:
+    """Of a namespace: victims that were evicted for it, and those in vain."""
+
+    evicted: SlidingWindow = _NOTHING
+    wasted: SlidingWindow = _NOTHING
+
+
+class Breaker:
+    """One evictor's."""
+
+    def __init__(self, clock: Clock, metrics: EvictorMetrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._listeners: list[Callable[[], None]] = []
+        self._open: dict[str, Trip] = {}
+        self._stored: set[str] = set()  # keys of `_open` that the ConfigMap has, or had
+        self._counts: dict[Cause, SlidingWindow] = {}
+        self._namespaces: dict[str, _Evidence] = {}
+        self._skewed = 0
+        self._reset_at: datetime | None = None  # the last reset that was taken
+        self._show()
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after it has opened or closed."""
+        self._listeners.append(listener)
+
+    # ------------------------------------------------------------------------------- evidence
+
+    def report(self, cause: Cause, detail: str) -> None:
+        """Count one of what no pod can bring about, and open everywhere where it is one too many."""
+        now = self._clock.now()
+        window = self._counts.get(cause, _NOTHING).adding(1, now, now)
+        self._counts[cause] = window
+        self._metrics.breaker_evidence.labels(cause).inc()
+        if window.total(now) >= OPENS_AT[cause]:
+            self._trip(cause, "", f"{window.total(now)} in ten minutes, the last one: {detail}")
+
+    def ended(self, outcome: Outcome) -> None:
+        """Look at an order's end for what no right order comes to."""
+        spared = [one.reason for one in outcome.victims if one.result == "spared"]
+        if outcome.reason in NEVER_ORDERED or any(reason in NEVER_VICTIMS for reason in spared):
+            self.report("mismatches", f"order {outcome.order_id}: {outcome.message}")
+
+    def placed(self, namespace: str, victims: int, *, wasted: bool) -> None:
+        """Count the victims of an order that succeeded: whether its preemptor got the place is known."""
+        now = self._clock.now()
+        if namespace not in self._namespaces and len(self._namespaces) >= MOST_NAMESPACES:
+            self._forget(now)
+            if len(self._namespaces) >= MOST_NAMESPACES:
+                return
+        known = self._namespaces.setdefault(namespace, _Evidence())
+        known.evicted = known.evicted.adding(victims, now, now)
+        if not wasted:
+            return
+        known.wasted = known.wasted.adding(victims, now, now)
+        self._metrics.breaker_evidence.labels("wasted-victims").inc(victims)
+        lost, all_ = known.wasted.total(now), known.evicted.total(now)
+        if lost >= OPENS_AT["wasted-victims"] and 2 * lost >= all_:
+            self._trip(
+                "wasted-victims", namespace, f"{lost} of {all_} victims of ten minutes made room in vain"
+            )
+
+    def clock_read(self, ahead: timedelta) -> None:
+        """Take a reading of how far this clock is ahead of the API server's; negative: behind."""
+        if abs(ahead) <= SKEW:
+            self._skewed = 0
+            self._close("clock-skew")
+            return
+        self._skewed += 1
+        self._metrics.breaker_evidence.labels("clock-skew").inc()
+        if self._skewed >= SKEWED_READINGS:
+            word = "ahead of" if ahead > timedelta(0) else "behind"
+            seconds = abs(ahead).total_seconds()
+            self._trip("clock-skew", "", f"this evictor's clock is {seconds:.0f} s {word} the API server's")
+
+    # ------------------------------------------------------------------------------- what holds
+
+    def open(self) -> tuple[Trip, ...]:
+        """Return for what it is open now, what holds everywhere first."""
+        now = self._clock.now()
+        for key, trip in tuple(self._open.items()):
+            if not trip.holds(now):
+                self._close(key)
+        return tuple(sorted(self._open.values(), key=lambda one: one.key))
+
+    def refusal_of(self, order: EvictionOrder) -> Refused | None:
+        """Return why no effect of an order may begin now; None where it may."""
+        if not self._open:
+            return None
+        for trip in self.open():
+            if not trip.namespace:
+                return Refused("breaker-open", trip.describe())
+            if order.room_for is not None and order.room_for.namespace == trip.namespace:
+                return Refused("breaker-open-namespace", trip.describe())
+        return None
+
+    def describe(self) -> str:
+        """Return for what it is open, for a person; empty where it is closed."""
+        return "; ".join(trip.describe() for trip in self.open())
+
+    def everywhere(self) -> str:
+        """Return why nothing at all is deleted; empty where something may be."""
+        return next((trip.describe() for trip in self.open() if not trip.namespace), "")
+
+    # ------------------------------------------------------------------------------- the ConfigMap
+
+    def unstored(self) -> tuple[Trip, ...]:
+        """Return what the ConfigMap has to be told: of what other processes cannot see for themselves."""
+        return tuple(
+            trip for key, trip in self._open.items() if key not in self._stored and trip.cause != "clock-skew"
+        )
+
+    def now(self) -> datetime:
+        """Return the time by which it opens and closes."""
+        return self._clock.now()
+
+    def take(self, found: dict[str, Trip], reset_at: datetime | None) -> None:
+        """Go by what the ConfigMap says: what was there and is gone was reset, as is what is older.
+
+        A new reset forgets the evidence as well, also where it had opened nothing yet.
+        """
+        now = self._clock.now()
+        if reset_at is not None and reset_at != self._reset_at:
+            self._reset_at = reset_at
+            self._counts.clear()
+            self._namespaces.clear()
+        for key, trip in tuple(self._open.items()):
+            reset = key in self._stored and key not in found
+            if trip.cause != "clock-skew" and (reset or (reset_at is not None and trip.since <= reset_at)):
+                self._close(key)
+                self._clear(trip)
+        for key, trip in found.items():
+            if trip.holds(now) and trip.cause != "clock-skew":
+                self._stored.add(key)
+                if key not in self._open:
+                    self._opened(trip)
+
+    # ------------------------------------------------------------------------------- inner work
+
+    def _trip(self, cause: Cause, namespace: str, detail: str) -> None:
+        trip = Trip(cause, namespace, self._clock.now(), detail)
+        if trip.key not in self._open:
+            self._stored.discard(trip.key)
+            self._opened(trip)
+
+    def _opened(self, trip: Trip) -> None:
+        self._open[trip.key] = trip
+        _log.error("breaker_opened", cause=trip.cause, namespace=trip.namespace, detail=trip.detail)
+        self._show()
+
+    def _close(self, key: str) -> None:
+        trip = self._open.pop(key, None)
+        self._stored.discard(key)
+        if trip is not None:
+            _log.warning("breaker_closed", cause=trip.cause, namespace=trip.namespace)
+            self._show()
+
+    def _clear(self, trip: Trip) -> None:
+        """Forget the evidence, so that a reset is not undone by the next order."""
+        self._counts.pop(trip.cause, None)
+        self._namespaces.pop(trip.namespace, None)
+
+    def _forget(self, now: datetime) -> None:
+        self._namespaces = {name: one for name, one in self._namespaces.items() if one.evicted.total(now)}
+
+    def _show(self) -> None:
+        everywhere = sum(not trip.namespace for trip in self._open.values())
+        self._metrics.breaker.labels("cluster").set(everywhere)
+        self._metrics.breaker.labels("namespaces").set(len(self._open) - everywhere)
+        for listener in self._listeners:
+            listener()
