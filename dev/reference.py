@@ -19,7 +19,6 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 import makeway.bus.metrics  # noqa: F401 - registers the bus's metrics
 from makeway.cli import examples
-from makeway.cli.apiserver.metrics import AskMetrics
 from makeway.cli.main import SUB_COMMANDS, load
 from makeway.core.policy.document import PolicyDocument
 from makeway.core.queues.document import QueuesFile
@@ -103,14 +102,11 @@ def metrics_page() -> str:
     EvictorMetrics(evictor)
     nominator = CollectorRegistry()
     NominatorMetrics(nominator)
-    apiserver = CollectorRegistry()
-    AskMetrics(apiserver)
     sections = {
         "makeway-scheduler, on kube-scheduler's own /metrics": own,
         "makeway planner": _families(planner),
         "makeway evictor": _families(evictor),
         "makeway nominator": _families(nominator),
-        "makeway apiserver": _families(apiserver),
         "Configuration, in planner and evictor": _families(configuration),
         "Bus client, in planner and evictor": [
             row for row in _families(REGISTRY) if row[0].startswith("makeway_bus_")

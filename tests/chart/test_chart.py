@@ -48,7 +48,6 @@ INSTALLATIONS = {
         "scheduler.namespaces[0]=team-a",
         "ui.enabled=true",
         "ui.from[0].namespaceSelector.matchLabels.name=ingress",
-        "apiserver.enabled=true",
     ),
     "on an existing NATS": (
         "bridge=plugin",
@@ -155,7 +154,7 @@ def test_every_service_listens_on_the_port_that_its_probes_ask(run: Run) -> None
         for parameter in load(name).params
         if parameter.name == "listen"
     }
-    assert set(asked) == {"planner", "evictor", "nominator", "apiserver", "ui-server"}
+    assert set(asked) == {"planner", "evictor", "nominator", "ui-server"}
     assert asked == listens
 
 
@@ -271,7 +270,7 @@ def test_only_the_evictor_and_a_fallback_may_delete_pods_and_none_without_a_brid
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("with everything", 8),
+        ("with everything", 7),
         ("with planner and NATS beside the scheduler", 3),
         ("with planner and NATS beside the cluster's scheduler", 3),
     ],

@@ -20,7 +20,6 @@ EVERYTHING: Mapping[str, Any] = {
     "nominator": {"besidePlugin": True, "verify": "shadow"},
     "shadow": {"profile": {"plugins": {"multiPoint": {"enabled": [{"name": "Theirs"}]}}}},
     "ui": {"enabled": True},
-    "apiserver": {"enabled": True},
 }
 LOGINS = {
     "planner": "planner",
@@ -30,7 +29,6 @@ LOGINS = {
     "shadow": "shadow",
     "streams": "streams",
     "ui": "viewer",
-    "apiserver": "viewer",
 }
 """Each component with pods that connect to NATS, and as whom."""
 CONFIGURED = ("scheduler", "shadow")

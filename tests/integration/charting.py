@@ -7,7 +7,6 @@ service account is put into a kubeconfig.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import re
@@ -187,29 +186,6 @@ class Release:
         ready = http_ok(f"{url}/readyz")
         listen = [f"--listen=127.0.0.1:{port}"]
         return self._start(component, executable, ready, more=listen, extra=environment), url
-
-    async def start_apiserver(self) -> tuple[Process, int]:
-        """Run the aggregated API server, and have its Service lead to it; gives its TLS port too."""
-        port, health = self._ports.take(), self._ports.take()
-        environment = {
-            "MAKEWAY_LISTEN": f"127.0.0.1:{health}",
-            "MAKEWAY_SECURE_LISTEN": f"127.0.0.1:{port}",
-            "KUBECONFIG": str(self._token("makeway-apiserver")),
-        }
-        executable = str(self._makeway)
-        ready = http_ok(f"http://127.0.0.1:{health}/readyz")
-        process = await asyncio.to_thread(
-            lambda: self._start("apiserver", executable, ready, extra=environment)
-        )
-        # What kube-proxy would do.
-        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "makeway-apiserver"}}
-        service["metadata"]["namespace"] = NAMESPACE  # type: ignore[index] # it is a dict
-        registered = self.get("APIService", "v1.ask.makeway.dev")
-        registered["spec"]["service"]["port"] = port
-        await self._cluster.kubectl("delete", "service", "makeway-apiserver", "-n", NAMESPACE)
-        await self._kubectl([{**service, "spec": {"type": "ExternalName", "externalName": "localhost"}}])
-        await self._kubectl([registered])
-        return process, port
 
     def start(self, program: Program) -> Process:
         """Run something beside the components, and wait until it is ready."""

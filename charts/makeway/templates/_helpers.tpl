@@ -68,9 +68,6 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if eq (include "makeway.scheduler" .) "second" -}}
 {{- $components = append $components "scheduler" -}}
 {{- end -}}
-{{- if .Values.apiserver.enabled -}}
-{{- $components = append $components "apiserver" -}}
-{{- end -}}
 {{- $components | toJson -}}
 {{- end }}
 
@@ -355,25 +352,6 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: MAKEWAY_NATS_TLS_KEY
   value: /etc/makeway/nats-client/tls.key
 {{- end }}
-{{- end }}
-{{- end }}
-
-{{/* Fills .Values.apiserverPair with the serving certificate of the aggregated API server, once a rendering: what the
-     cluster has is kept. */}}
-{{- define "makeway.apiserverPair" -}}
-{{- if not (hasKey .Values "apiserverPair") }}
-{{- $pair := dict }}
-{{- range $key, $value := (lookup "v1" "Secret" .Release.Namespace "makeway-apiserver").data }}
-{{- $_ := set $pair $key ($value | b64dec) }}
-{{- end }}
-{{- if not (and (hasKey $pair "tls.crt") (hasKey $pair "tls.key") (hasKey $pair "ca.crt")) }}
-{{- $days := int .Values.apiserver.days }}
-{{- $ca := genCAWithKey "makeway-apiserver" $days (genPrivateKey "ecdsa") }}
-{{- $name := printf "makeway-apiserver.%s.svc" .Release.Namespace }}
-{{- $made := genSignedCertWithKey $name list (list $name) $days $ca (genPrivateKey "ecdsa") }}
-{{- $pair = dict "ca.crt" $ca.Cert "tls.crt" $made.Cert "tls.key" $made.Key }}
-{{- end }}
-{{- $_ := set .Values "apiserverPair" $pair }}
 {{- end }}
 {{- end }}
 

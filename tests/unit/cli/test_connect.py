@@ -204,6 +204,16 @@ async def test_what_stands_in_the_way_is_one_line_and_an_exit_code(
     assert len(err.splitlines()) == 1
 
 
+async def test_why_names_other_ways_to_a_user_who_may_not_read_where_nats_is(tmp_path: Path) -> None:
+    refusal = {"kind": "Status", "reason": "Forbidden", "message": "you may not"}
+    async with api_server(403, refusal) as url:
+        got, out, err = await makeway("why", "shop/cart-0", KUBECONFIG=kubeconfig(tmp_path, url))
+
+    assert (got, out) == (3, "")
+    assert err.startswith("makeway: no permission: you may not; ")
+    assert "kubectl describe pod" in err
+
+
 async def test_an_api_server_out_of_reach_is_exit_code_3(tmp_path: Path) -> None:
     code, _, err = await makeway("queues", "--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:9"))
 

@@ -18,9 +18,6 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             "behind an Ingress of that name",
         ),
     ),
-    "apiserver": (
-        ("apiserver --tls-cert tls.crt --tls-key tls.key", "as the chart runs it with apiserver.enabled"),
-    ),
     "streams": (("streams --wait 60 --keep", "set the streams up once NATS answers, and keep them so"),),
     "check": (
         ("check", "is all well? If not, what is to be done"),

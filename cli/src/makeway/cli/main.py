@@ -58,9 +58,6 @@ SUB_COMMANDS = {
         "makeway.cli.services.nominator", "Run a nominator: preempt beside a scheduler without the plugin."
     ),
     "ui-server": SubCommand("makeway.ui.service", "Run the page in a cluster: for users with a token."),
-    "apiserver": SubCommand(
-        "makeway.cli.services.apiserver", "Run the aggregated API: answer tenants about their own pods."
-    ),
     "streams": SubCommand("makeway.cli.streams", "Set up the streams on NATS."),
     "check": SubCommand(
         "makeway.cli.check.command",

@@ -4,7 +4,7 @@ from makeway.dev import audit_policy
 from makeway.dev.api import AdminApi
 from makeway.dev.probes import http_ok, unverified
 from makeway.dev.processes import Program
-from makeway.dev.site import FRONT_PROXY, Site
+from makeway.dev.site import Site
 
 SERVICE_RANGE = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -54,14 +54,6 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             f"--tls-private-key-file={site.serving.key}",
             f"--client-ca-file={site.authority}",
             "--authorization-mode=RBAC",
-            # By what an aggregated API server knows this one, whose word it takes for who asks.
-            f"--requestheader-client-ca-file={site.authority}",
-            f"--requestheader-allowed-names={FRONT_PROXY}",
-            f"--proxy-client-cert-file={site.front_proxy.certificate}",
-            f"--proxy-client-key-file={site.front_proxy.key}",
-            "--requestheader-username-headers=X-Remote-User",
-            "--requestheader-group-headers=X-Remote-Group",
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={site.token_key}",
             f"--service-account-signing-key-file={site.token_key}",

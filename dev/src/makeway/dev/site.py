@@ -36,8 +36,6 @@ _PORTS = (
 )
 
 
-FRONT_PROXY = "front-proxy-client"
-"""The common name by which aggregated API servers know kube-apiserver."""
 API_LINE = "api"
 """The end of a process's line to the API server; the others are the nats-servers."""
 
@@ -83,8 +81,6 @@ class Site:
     serving: KeyPair
     """What every TLS server of the cluster presents."""
     admin: KeyPair
-    front_proxy: KeyPair
-    """By what aggregated API servers know the API server."""
     token_key: Path
     """Signs service account tokens."""
     nats_identities: NatsIdentities | None
@@ -172,7 +168,6 @@ def prepare(directory: Path, options: ClusterOptions, built: Mapping[str, Path],
         authority=authority.certificate,
         serving=authority.serving("serving"),
         admin=authority.client("makeway-dev-admin", "system:masters"),
-        front_proxy=authority.client(FRONT_PROXY),
         token_key=authority.signing_key("service-account"),
         nats_identities=_nats_identities(directory, options) if options.known_nats_clients else None,
     )

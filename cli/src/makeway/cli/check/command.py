@@ -25,7 +25,6 @@ from makeway.cli.check.minors import judge_api_server, judge_schedulers
 from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.priority_classes import class_result
-from makeway.cli.check.questions import questions_results
 from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
 from makeway.cli.check.unplanned import unplanned_result
@@ -135,8 +134,6 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         yield await keys_result(api, namespace)
         if form.evicts:
             yield await admission_result(api, namespace)
-        for result in await questions_results(api):
-            yield result
     async for result in _bus_results(installation, form, cluster_uid, minor, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))

@@ -19,7 +19,6 @@ _BEGINNINGS: Final = (
     ("your rights", _KUBERNETES),
     ("admission policies", _KUBERNETES),
     ("pod groups", _KUBERNETES),
-    ("tenants' questions", _KUBERNETES),
     ("priority classes", _CONFIGURATION),
     ("clocks", _KUBERNETES),
     ("policy", _CONFIGURATION),

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from makeway.bus.reasons import reason_of
-from makeway.cli.connect.asking import asked
 from makeway.cli.connect.session import Installation, NamespaceOption, connected
 from makeway.cli.errors import fail
 from makeway.cli.offline.dry_run import DryRun
@@ -34,7 +31,7 @@ from makeway.planner.offline.quotas import lowered, not_enforced
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
 from makeway.planner.offline.simulation import Simulation
 from makeway.planner.offline.world import World
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)
@@ -112,9 +109,6 @@ async def simulate(
     affinity, taints, pod affinity and anti-affinity, topology spread, claims, queues. What else a pod asks
     for is told as not judged.
 
-    A user who may not list the cluster is answered by the API ask.makeway.dev, where it is served, about pods
-    of one namespace.
-
     Exit code 0 whatever the answer; 1 where a file cannot be used.
     """
     if not files and not queues:
@@ -132,17 +126,9 @@ async def simulate(
             if found:
                 new = applied(world, found, namespace or _DEFAULT)
         else:
-            try:
-                async with installation.api() as api:
-                    world = await read_world(api, settings, admission=True)
-                    new = await _created(api, world, found, installation.namespace(namespace))
-            except ApiError as error:
-                if error.status != HTTPStatus.FORBIDDEN or policy or queues:
-                    raise
-                objects = [one for texts, _ in found for one in texts]
-                space = installation.namespace(namespace)
-                _show(await _as_tenant(installation, printer, objects, space, error), printer)
-                return
+            async with installation.api() as api:
+                world = await read_world(api, settings, admission=True)
+                new = await _created(api, world, found, installation.namespace(namespace))
         if policy:
             configuring.enforce(world, _text(policy), policy)
         before = world.snapshot.queues.tree
@@ -184,19 +170,6 @@ def _show(
         return
     for line in lines(report, of_quotas=of_quotas, all_candidates=all_candidates):
         printer.line(joined(line))
-
-
-async def _as_tenant(
-    installation: Installation,
-    printer: Printer,
-    objects: list[Manifest],
-    namespace: str,
-    instead: ApiError,
-) -> SimulationReport:
-    """Ask as a user who may not list the cluster. Raises ApiError, ApiUnavailable."""
-    body = msgspec.json.encode({"kind": "List", "items": objects})
-    answer = await asked(installation, printer, f"{namespace}/simulations", body=body, instead=instead)
-    return msgspec.json.decode(answer, type=SimulationReport)
 
 
 async def _created(

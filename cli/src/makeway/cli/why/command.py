@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import quote
 
 import msgspec
 import typer
 
 from makeway.bus.client import Bus
 from makeway.cli.connect import completion
-from makeway.cli.connect.asking import asked
 from makeway.cli.connect.rights import may_pods
 from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOption, connected
 from makeway.cli.errors import UNREACHABLE, fail
@@ -57,8 +55,7 @@ async def why(
     else was considered, and what spared the others. Of a pending pod: why it cannot preempt, with counts and
     the nearest nodes, and the smallest changes that would unblock it, each checked by planning again with it.
     Of a pod, a user who may not list pods everywhere sees no name of another namespace, and nothing is
-    planned again; ids of orders and decisions are for administrators. A user who may not read makeway's
-    namespace is answered by the API ask.makeway.dev, where it is served, which plans again.
+    planned again; ids of orders and decisions are for administrators.
 
     Of a PodGroup: who had to go for all its members, where they go, what that costs term by term, and what
     other topology domains, and other orders of the policy's terms, would have cost; or why there is no room,
@@ -87,7 +84,11 @@ async def why(
                         )
                 redaction = None if everything else Redaction(answer, space)
     except MayNotRead as error:
-        answer = await _as_tenant(installation, printer, namespace, what, error)
+        fail(
+            f"no permission: {error.message}; conditions and Events of the pod say the same in counts "
+            "(kubectl describe pod), or give --nats-url and a login",
+            UNREACHABLE,
+        )
     except NotKept as error:
         fail(str(error))
     if printer.data:
@@ -95,23 +96,6 @@ async def why(
         return
     for line in _lines(answer):
         printer.line(joined(safe(line if redaction is None else redaction.text(line))))
-
-
-async def _as_tenant(
-    installation: Installation, printer: Printer, namespace: str, what: str, instead: MayNotRead
-) -> Explanation:
-    """Ask as a tenant, of a pod. Raises ApiError, ApiUnavailable."""
-    if what.startswith(("ord-", "dec-")):
-        fail(
-            f"no permission: {instead.message}; orders and decisions are for administrators: name a pod",
-            UNREACHABLE,
-        )
-    kind, space, name = _object(what)
-    if kind == "podgroup":
-        fail(f"no permission: {instead.message}; PodGroups are for administrators: name a pod", UNREACHABLE)
-    space = space or installation.namespace(namespace)
-    answer = await asked(installation, printer, f"{space}/explanations/{quote(name)}", instead=instead)
-    return msgspec.json.decode(answer, type=Explanation)
 
 
 _KINDS: Final = {"pod": "pod", "pods": "pod", "podgroup": "podgroup", "podgroups": "podgroup"}
