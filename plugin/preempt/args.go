@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
@@ -178,7 +179,7 @@ func defaultArgs() MakeWayArgs {
 
 		QueuesConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-queues"},
 		ExemptNamespaces: []string{metav1.NamespaceSystem},
-		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: brakeName},
+		BrakeConfigMap:   ConfigMapReference{Namespace: "makeway-system", Name: control.BrakeName},
 		PolicyConfigMap:  ConfigMapReference{Namespace: "makeway-system", Name: "makeway-policy"},
 		Signatures:       streams.SignaturesOff,
 		KeysConfigMap:    ConfigMapReference{Namespace: "makeway-system", Name: "makeway-keys"},

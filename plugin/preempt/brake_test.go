@@ -1,9 +1,6 @@
 package preempt
 
 import (
-	"encoding/json"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,41 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 func brakeOf(data map[string]string) *v1.ConfigMap {
-	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: brakeName}, Data: data}
-}
-
-func TestTheBrakeIsUnderstoodAsThePlannerAndTheEvictorUnderstandIt(t *testing.T) {
-	data, err := os.ReadFile("../testdata/brake/cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cases []struct {
-		Name       string
-		Data       map[string]string
-		Everywhere bool
-		Namespaces []string
-	}
-	if err := json.Unmarshal(data, &cases); err != nil || len(cases) == 0 {
-		t.Fatal(err, len(cases))
-	}
-	for _, test := range cases {
-		found := parseBrake(test.Data)
-		if found.everywhere != test.Everywhere || !slices.Equal(found.namespaces, test.Namespaces) && len(found.namespaces)+len(test.Namespaces) > 0 {
-			t.Errorf("%s: %+v", test.Name, found)
-		}
-		if found.holds("another") != test.Everywhere {
-			t.Errorf("%s: holds another namespace: %t", test.Name, found.holds("another"))
-		}
-		for _, namespace := range test.Namespaces {
-			if !found.holds(namespace) {
-				t.Errorf("%s: does not hold %s", test.Name, namespace)
-			}
-		}
-	}
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: control.BrakeName}, Data: data}
 }
 
 func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T) {
@@ -58,7 +26,7 @@ func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T
 		t.Fatal(err)
 	}
 	e := w.plugin.engine
-	w.eventually("it is seen", func() bool { return e.control.brake.Load() != nil })
+	w.eventually("it is seen", func() bool { return e.control.Brake() != nil })
 
 	if _, status := w.cycle(p); !strings.Contains(status.Message(), "mode off; nothing is evicted without a plan: the brake is set") || status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Errorf("status %v", status)
@@ -70,10 +38,10 @@ func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T
 		t.Errorf("status %+v", status)
 	}
 
-	if err := configmaps.Delete(w.ctx, brakeName, metav1.DeleteOptions{}); err != nil {
+	if err := configmaps.Delete(w.ctx, control.BrakeName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("its release is seen", func() bool { return e.control.brake.Load() == nil })
+	w.eventually("its release is seen", func() bool { return e.control.Brake() == nil })
 	if _, status := w.cycle(p); strings.Contains(status.Message(), "mode off") {
 		t.Errorf("after the release: %v", status)
 	}
@@ -85,10 +53,10 @@ func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T
 func TestABrakeForANamespaceHoldsItAndNoOther(t *testing.T) {
 	w, _, _ := simple(t, setup{objects: []runtime.Object{brakeOf(map[string]string{"mode": "off", "namespaces": "other, batch"})}}, nil)
 	e := w.plugin.engine
-	w.eventually("it is seen", func() bool { return e.control.brake.Load() != nil })
+	w.eventually("it is seen", func() bool { return e.control.Brake() != nil })
 
 	for namespace, want := range map[string]string{"default": wire.ModeEnforce, "other": wire.ModeOff, "batch": wire.ModeOff} {
-		if got := e.control.mode(wire.ModeEnforce, namespace); got != want {
+		if got := e.control.Mode(wire.ModeEnforce, namespace); got != want {
 			t.Errorf("%s: %s, want %s", namespace, got, want)
 		}
 	}
@@ -100,7 +68,7 @@ func TestABrakeForANamespaceHoldsItAndNoOther(t *testing.T) {
 
 func TestAControlStateDoesNotLiftTheBrake(t *testing.T) {
 	w, p, _ := simple(t, setup{objects: []runtime.Object{brakeOf(map[string]string{"mode": "off"})}}, nil)
-	w.eventually("it is seen", func() bool { return w.plugin.engine.control.brake.Load() != nil })
+	w.eventually("it is seen", func() bool { return w.plugin.engine.control.Brake() != nil })
 
 	w.tells(enforcing(1, func(s *wire.ControlState) { s.NamespaceModes = map[string]string{"default": wire.ModeEnforce} }), at(1))
 
@@ -119,11 +87,11 @@ func TestAConfigMapOfAnotherNameIsNoBrake(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	w.eventually("the brake is seen", func() bool { return w.plugin.engine.control.brake.Load().scope() == "a" })
+	w.eventually("the brake is seen", func() bool { return w.plugin.engine.control.Brake().Scope() == "a" })
 }
 
 func TestABrakeThatMayNotBeReadIsTold(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, brakeName, nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, control.BrakeName, nil)
 	w, _, _ := simple(t, setup{unlistable: forbidden}, nil)
 
 	w.eventually("it is told", func() bool {

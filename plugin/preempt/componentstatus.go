@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -23,7 +24,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Identity:   e.identity,
 		Version:    wire.Version,
 		At:         wire.At(e.clock.Now()),
-		Mode:       e.control.mode(own, ""),
+		Mode:       e.control.Mode(own, ""),
 		OwnMode:    own,
 		Trouble:    e.trouble(),
 		Signatures: e.store.Signatures.Describe(),
@@ -33,20 +34,20 @@ func (e *engine) status() *wire.ComponentStatus {
 	if uid, err := e.clusterUID(); err == nil {
 		status.ClusterUID = uid
 	}
-	brake := e.control.brake.Load()
-	status.Brake = brake.scope()
-	named := slices.Clone(brake.names())
-	if current := e.control.current.Load(); current != nil {
-		status.Revision = current.state.Revision
-		status.PolicyRevision = current.state.PolicyRevision
-		status.ToldPolicyRevision = current.state.PolicyRevision
-		status.QueuesRevision = current.state.QueuesRevision
-		named = slices.AppendSeq(named, maps.Keys(current.state.NamespaceModes))
+	brake := e.control.Brake()
+	status.Brake = brake.Scope()
+	named := slices.Clone(brake.Names())
+	if state := e.control.State(); state != nil {
+		status.Revision = state.Revision
+		status.PolicyRevision = state.PolicyRevision
+		status.ToldPolicyRevision = state.PolicyRevision
+		status.QueuesRevision = state.QueuesRevision
+		named = slices.AppendSeq(named, maps.Keys(state.NamespaceModes))
 	}
 	if len(named) > 0 {
 		status.NamespaceModes = map[string]string{}
 		for _, namespace := range named {
-			status.NamespaceModes[namespace] = e.control.mode(own, namespace)
+			status.NamespaceModes[namespace] = e.control.Mode(own, namespace)
 		}
 	}
 	return status
@@ -57,7 +58,7 @@ func (e *engine) addProfile(handle fwk.Handle, mode string) {
 	if mode == wire.ModeEnforce {
 		e.profiles.gating.Store(handle.ProfileName(), handle)
 	}
-	if before := e.profiles.ownMode.Load(); before == nil || moreRestrictive(*before, mode) == *before {
+	if before := e.profiles.ownMode.Load(); before == nil || control.MoreRestrictive(*before, mode) == *before {
 		e.profiles.ownMode.Store(&mode)
 	}
 }
@@ -78,8 +79,8 @@ func (e *engine) queueGates() []string {
 
 // trouble is what stands in the way of preempting, or of stopping to.
 func (e *engine) trouble() string {
-	if unread := e.control.brakeTrouble.Load(); unread != nil {
-		return *unread
+	if unread := e.control.BrakeTrouble(); unread != "" {
+		return unread
 	}
 	if e.store.Signatures.Incomplete() {
 		return "signatures are required: " + e.store.Signatures.Describe()

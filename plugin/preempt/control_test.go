@@ -1,10 +1,8 @@
 package preempt
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
@@ -39,15 +38,14 @@ func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data})
+	w.plugin.engine.control.Take(w.ctx, natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data})
 }
 
 func (w *world) revision() int64 {
-	current := w.plugin.engine.control.current.Load()
-	if current == nil {
-		return 0
+	if state := w.plugin.engine.control.State(); state != nil {
+		return state.Revision
 	}
-	return current.state.Revision
+	return 0
 }
 
 func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
@@ -72,34 +70,8 @@ func TestAControlStateOfTheFarFutureDoesNotKeepOutTheNext(t *testing.T) {
 	w.tells(enforcing(math.MaxInt64, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), at(1))
 	w.tells(enforcing(6, func(s *wire.ControlState) { s.Mode = wire.ModeObserve }), at(1))
 
-	if current := w.plugin.engine.control.current.Load().state; current.Revision != 6 || current.Mode != wire.ModeObserve {
+	if current := w.plugin.engine.control.State(); current.Revision != 6 || current.Mode != wire.ModeObserve {
 		t.Errorf("in force is %+v", current)
-	}
-}
-
-func TestRevisionsThatNoPlannerCanHaveGivenAreThoseOfThePlannersTable(t *testing.T) {
-	data, err := os.ReadFile("../testdata/revisions/cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table struct {
-		Cases []struct {
-			Name     string    `json:"name"`
-			Now      time.Time `json:"now"`
-			Revision int64     `json:"revision"`
-			Refused  bool      `json:"refused"`
-		} `json:"cases"`
-	}
-	if err := json.Unmarshal(data, &table); err != nil {
-		t.Fatal(err)
-	}
-	if len(table.Cases) == 0 {
-		t.Fatal("no cases")
-	}
-	for _, c := range table.Cases {
-		if isAhead(c.Revision, c.Now) != c.Refused {
-			t.Errorf("%s: %d at %s: refused is %t", c.Name, c.Revision, c.Now, !c.Refused)
-		}
 	}
 }
 
@@ -116,7 +88,7 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 			}), stream)
 		},
 		"not understood": func(w *world) {
-			w.plugin.engine.takeControl(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
+			w.plugin.engine.control.Take(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
 		},
 		"a revision that leaves no room for another": func(w *world) {
 			w.tells(enforcing(math.MaxInt64, func(s *wire.ControlState) { s.Mode = wire.ModeOff }), stream)
@@ -132,7 +104,7 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 
 		tell(w)
 
-		if current := w.plugin.engine.control.current.Load().state; current.Revision != 5 || current.Mode != wire.ModeObserve {
+		if current := w.plugin.engine.control.State(); current.Revision != 5 || current.Mode != wire.ModeObserve {
 			t.Errorf("%s: in force is %+v", name, current)
 		}
 	}
@@ -146,32 +118,6 @@ func TestAStreamThatWasMadeAnewMayBeginAtAnyRevision(t *testing.T) {
 
 	if w.revision() != 1 {
 		t.Errorf("revision %d", w.revision())
-	}
-}
-
-func TestTheMoreRestrictiveModeHolds(t *testing.T) {
-	state := func(mode string, namespaces map[string]string) *control {
-		c := &control{}
-		c.current.Store(&controlSnapshot{state: &wire.ControlState{Mode: mode, NamespaceModes: namespaces}})
-		return c
-	}
-	for _, test := range []struct {
-		control *control
-		own     string
-		want    string
-	}{
-		{&control{}, wire.ModeEnforce, wire.ModeEnforce},
-		{&control{}, wire.ModeOff, wire.ModeOff},
-		{state(wire.ModeObserve, nil), wire.ModeEnforce, wire.ModeObserve},
-		{state(wire.ModeEnforce, nil), wire.ModeObserve, wire.ModeObserve},
-		{state(wire.ModeOff, nil), wire.ModeObserve, wire.ModeOff},
-		{state(wire.ModeObserve, map[string]string{"ns": wire.ModeEnforce}), wire.ModeEnforce, wire.ModeEnforce},
-		{state(wire.ModeEnforce, map[string]string{"ns": wire.ModeOff}), wire.ModeEnforce, wire.ModeOff},
-		{state(wire.ModeEnforce, map[string]string{"other": wire.ModeOff}), wire.ModeEnforce, wire.ModeEnforce},
-	} {
-		if got := test.control.mode(test.own, "ns"); got != test.want {
-			t.Errorf("own %s, control %+v: %s, want %s", test.own, test.control.current.Load(), got, test.want)
-		}
 	}
 }
 
@@ -267,7 +213,7 @@ func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
 		<-w.plugin.engine.gate.Decided()
 		w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 
-		again := w.plugin.engine.findQueues(w.ctx)
+		again := w.plugin.engine.control.FindQueues(w.ctx)
 
 		if again != test.again || w.gateShut() != test.shut {
 			t.Errorf("%s: again %t, shut %t", name, again, w.gateShut())
@@ -308,11 +254,11 @@ func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *test
 	p := pod("p", "", 100, large).Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("v", "n1", 1, large).Obj())
 	e := w.plugin.engine
-	e.takeBrake(w.ctx, parseBrake(nil))
+	e.control.SetBrake(w.ctx, control.ParseBrake(nil))
 	w.tells(enforcing(1, func(s *wire.ControlState) { s.Mode, s.PolicyRevision = wire.ModeOff, "same" }), at(1))
 	w.cycle(p)
 
-	e.takeBrake(w.ctx, nil)
+	e.control.SetBrake(w.ctx, nil)
 	w.eventually("the plugin's own watch wakes it", func() bool { return w.activator.of(p.UID) == 1 })
 	w.cycle(p) // the control state says off still
 	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "same" }), at(1))
@@ -323,41 +269,4 @@ func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *test
 		}
 	}
 	t.Error("mode enforce is in force, and the pod is not tried again")
-}
-
-func TestQueuesHoldPodsInModeEnforceButThoseThatAClusterNeedsToStart(t *testing.T) {
-	mode := func(mode string, namespaces map[string]string) *wire.ControlState {
-		return &wire.ControlState{Mode: mode, NamespaceModes: namespaces}
-	}
-	for name, test := range map[string]struct {
-		state     *wire.ControlState
-		own       string // the profile's mode
-		priority  int32
-		namespace string
-		want      bool
-	}{
-		"a pod":                                     {nil, wire.ModeEnforce, 0, "default", true},
-		"the profile only observes":                 {nil, wire.ModeObserve, 0, "default", false},
-		"the policy only observes":                  {mode(wire.ModeObserve, nil), wire.ModeEnforce, 0, "default", false},
-		"the policy only observes the namespace":    {mode(wire.ModeEnforce, map[string]string{"default": wire.ModeObserve}), wire.ModeEnforce, 0, "default", false},
-		"a system priority":                         {nil, wire.ModeEnforce, systemPriority, "default", false},
-		"just below":                                {nil, wire.ModeEnforce, systemPriority - 1, "default", true},
-		"makeway's own namespace":                   {nil, wire.ModeEnforce, 0, "makeway-system", false},
-		"a system namespace":                        {nil, wire.ModeEnforce, 0, "kube-system", false},
-		"a namespace that the policy exempts":       {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "cni", false},
-		"one that only the arguments exempt":        {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "kube-system", true},
-		"makeway's own, that the policy leaves out": {enforcing(1, exempting("cni")), wire.ModeEnforce, 0, "makeway-system", false},
-	} {
-		c := &control{ownNamespace: "makeway-system", exempt: []string{"kube-system"}}
-		if test.state != nil {
-			c.current.Store(&controlSnapshot{state: test.state})
-		}
-		if got := c.holds(test.own, test.priority, test.namespace); got != test.want {
-			t.Errorf("%s: held %t", name, got)
-		}
-	}
-}
-
-func exempting(namespaces ...string) func(*wire.ControlState) {
-	return func(s *wire.ControlState) { s.ExemptNamespaces = namespaces }
 }

@@ -25,7 +25,7 @@ func (pl *MakeWay) ineligible(pod *v1.Pod, statuses fwk.NodeToStatusReader, node
 		return &preemptResult{kind: endOff, message: "mode off"}
 	}
 	if ended := excluded(pod); ended != nil {
-		if ended.kind == endPodGroup && pl.engine.control.holdsGroups() {
+		if ended.kind == endPodGroup && pl.engine.control.HoldsGroups() {
 			return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pods of a scheduling group"}
 		}
 		if ended.kind != endNever {

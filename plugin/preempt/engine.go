@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/telemetry"
@@ -52,7 +53,7 @@ type engine struct {
 	store      *streams.Store
 	leadership *streams.Leadership
 	memory     *memory.Memory
-	control    *control
+	control    *control.Control
 	gate       queueGate
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
@@ -157,16 +158,18 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		placements: orders.NewPlacements(),
 		store:      &streams.Store{Bus: bus, Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
-		control:    &control{ownNamespace: args.QueuesConfigMap.Namespace, exempt: args.ExemptNamespaces},
 	}
-	e.control.policy.at, e.control.policy.key = args.PolicyConfigMap, policyKey
-	e.control.policy.toldBy = func(state *wire.ControlState) string { return state.PolicyRevision }
-	e.control.queues.at, e.control.queues.key = args.QueuesConfigMap, queuesKey
-	e.control.queues.toldBy = func(state *wire.ControlState) string { return state.QueuesRevision }
+	e.control = control.New(control.Options{
+		Client: handle.ClientSet(), Clock: clock,
+		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
+		Exempt:     args.ExemptNamespaces,
+		Stream:     control.Stream{Records: records, Subjects: subjects, Verify: e.verifyControl, Ignored: e.controlIgnored},
+		ClusterUID: e.clusterUID, ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
+	})
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
 	e.addProfile(handle, args.Mode)
 	e.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
-	e.gate = queuegate.New(clock, e.cluster.pods, e.control.holds)
+	e.gate = queuegate.New(clock, e.cluster.pods, e.control.QueuesHold)
 	e.inflight.Holds = e.gate
 	return e
 }
@@ -174,6 +177,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 // start registers informer handlers and starts the goroutines.
 func (e *engine) start(ctx context.Context) error {
 	e.life, e.cluster.started = ctx, e.clock.Now()
+	e.control.UseLimits(e.gate)
 	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { e.podChanged(ctx, object) },
@@ -201,10 +205,7 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.watchDependencies(ctx); err != nil {
 		return err
 	}
-	if err := e.watchBrake(ctx); err != nil {
-		return err
-	}
-	if err := e.watchStored(ctx); err != nil {
+	if err := e.control.Watch(ctx); err != nil {
 		return err
 	}
 	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
@@ -218,8 +219,8 @@ func (e *engine) start(ctx context.Context) error {
 		e.awaitKeys(ctx)
 		goroutines.KeepRunning(ctx, "keys", e.keepKeys)
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
-		goroutines.KeepRunning(ctx, "control", e.followControl)
-		goroutines.KeepRunning(ctx, "control", e.runControl)
+		goroutines.KeepRunning(ctx, "control", e.control.Follow)
+		goroutines.KeepRunning(ctx, "control", e.control.Run)
 		e.gate.Run(ctx, gateProcess{e})
 		goroutines.KeepRunning(ctx, "waker", e.runActivator)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
@@ -386,6 +387,28 @@ func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
 		return pod
 	}
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
+}
+
+// verifyControl returns an error where the signature of a control state does not hold.
+func (e *engine) verifyControl(envelope *wire.Envelope) error {
+	return e.store.Signatures.Verify(envelope, wire.SigningControl, e.store.Subjects.Control)
+}
+
+// controlIgnored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
+func (e *engine) controlIgnored(ctx context.Context, r natsbus.Record, err error) {
+	if streams.Unverified(err) {
+		e.store.Signatures.Refused.Store(&r)
+	}
+	e.reportIgnored(ctx, "control_not_understood", r, err)
+}
+
+// controlChanged has what waited for a change of modes or policy looked at again.
+func (e *engine) controlChanged(policy bool) {
+	if policy {
+		e.memory.Retries.PolicyChanged()
+	}
+	e.gate.Reconsider()
+	e.inflight.Notify()
 }
 
 // clusterUID is the UID of namespace kube-system, which names the cluster.

@@ -136,7 +136,7 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case a.mode == wire.ModeOff:
 		e.memory.Retries.ModeHeld(a.one(), looked)
 		return &preemptResult{kind: endOff, message: "mode off"}, nil
-	case e.control.holdsGroups():
+	case e.control.HoldsGroups():
 		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
 	case a.group.Composite:
 		e.memory.Retries.ModeHeld(a.one(), looked)

@@ -28,6 +28,6 @@ func (e *engine) awaitKeys(ctx context.Context) {
 func (e *engine) readKeys(ctx context.Context) {
 	e.store.Signatures.Read(ctx)
 	if waiting := e.store.Signatures.Refused.Swap(nil); waiting != nil {
-		e.takeControl(ctx, *waiting)
+		e.control.Take(ctx, *waiting)
 	}
 }

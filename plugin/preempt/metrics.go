@@ -109,26 +109,6 @@ var (
 		Help: "Pods that are kept to be tried again when a time or an object they depend on comes.",
 	})
 
-	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
-		Help: "Revision of the control state in force; 0 where none has been read.",
-	})
-
-	controlPublished = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_published_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "Unix time at which the control state in force was published; its age is the time since. 0 where none has been read.",
-	})
-
-	controlMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_mode", StabilityLevel: metrics.ALPHA,
-		Help: "1 for the mode of the control state in force, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
-	}, []string{"mode"})
-
-	brakeGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "brake", StabilityLevel: metrics.ALPHA,
-		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
-	}, []string{"scope"})
-
 	spansTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "spans_total", StabilityLevel: metrics.ALPHA,
 		Help: "Spans of traces, by result: exported, failed (the collector did not take them), dropped (too many waited). None where no endpoint is configured.",
@@ -167,7 +147,6 @@ var registerMetrics = sync.OnceFunc(func() {
 	legacyregistry.MustRegister(
 		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, natsErrors, repliesRefused, executionsTotal, executionDuration,
-		controlRevision, controlPublished, controlMode, brakeGauge,
 		unplannedTotal,
 	)
 })

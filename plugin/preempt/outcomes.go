@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/memory"
@@ -244,6 +245,7 @@ const (
 func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
 	var malformed *wire.MalformedError
 	var misrouted *misroutedError
+	var misplaced *control.MisplacedError
 	var failure *streams.SignatureError
 	reason := "other"
 	switch {
@@ -253,6 +255,8 @@ func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Reco
 		reason = malformed.Reason
 	case errors.As(err, &misrouted):
 		reason = misrouted.reason
+	case errors.As(err, &misplaced):
+		reason = misplaced.Reason
 	}
 	messagesIgnored.WithLabelValues(reason).Inc()
 	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)

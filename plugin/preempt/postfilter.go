@@ -305,5 +305,5 @@ func (e *engine) attempted(pod *v1.Pod, keptOut bool, end preemptResult) {
 
 // mode is the one in force for a preemptor.
 func (pl *MakeWay) mode(pod *v1.Pod) string {
-	return pl.engine.control.mode(pl.args.Mode, pod.Namespace)
+	return pl.engine.control.Mode(pl.args.Mode, pod.Namespace)
 }

@@ -11,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
@@ -18,11 +19,15 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// queueGate keeps queues at or below their max. Besides quotaReserver and queueLimits it is what a pod's
+// queueGate keeps queues at or below their max. Besides quotaReserver and control.Limits it is what a pod's
 // way through the scheduler asks and tells it.
 type queueGate interface {
 	orders.QuotaReserver
-	queueLimits
+	control.Limits
+	// Decided is closed once it is known whether there are limits.
+	Decided() <-chan struct{}
+	// Reconsider lets pods that wait be looked at again: modes have changed.
+	Reconsider()
 
 	// Admit reports why a pod is not to come to a cycle now; nil where it may.
 	Admit(pod *v1.Pod, profileMode string) *queuegate.Rejection
@@ -79,7 +84,7 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 		return trial.PreFilter(pod)
 	}
 	pl.engine.leadership.Leads.Store(true)
-	if pl.engine.control.holds(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
+	if pl.engine.control.QueuesHold(pl.args.Mode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		awaitDecision(ctx, pl.engine.gate)
 	}
 	if rejected := pl.engine.gate.Check(state, pod, pl.args.Mode); rejected != nil {
@@ -90,14 +95,14 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 }
 
 // awaitDecision lets the first cycle of a process wait until it is known whether there are limits: see
-// runControl, which decides in less than that. A standby knows before it leads.
-func awaitDecision(ctx context.Context, gate queueLimits) {
+// control.Run, which decides in less than that. A standby knows before it leads.
+func awaitDecision(ctx context.Context, gate queueGate) {
 	select {
 	case <-gate.Decided():
 		return
 	default:
 	}
-	timer := time.NewTimer(decisionWait)
+	timer := time.NewTimer(control.DecisionWait)
 	defer timer.Stop()
 	select {
 	case <-gate.Decided():

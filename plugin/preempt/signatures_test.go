@@ -199,7 +199,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.plugin.engine.takeControl(w.ctx, natsbus.Record{Subject: subject, Stream: start, Data: keys.signed(data, wire.SigningControl, wire.SigningControl, subject)})
+	w.plugin.engine.control.Take(w.ctx, natsbus.Record{Subject: subject, Stream: start, Data: keys.signed(data, wire.SigningControl, wire.SigningControl, subject)})
 	if w.revision() != 0 {
 		t.Fatal("a key that is not known counted")
 	}

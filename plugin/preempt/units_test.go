@@ -159,8 +159,7 @@ func TestPodsOfAGangAreHeldWhereThePolicySaysSo(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	minortest.JoinGroup(p, "g")
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", low, large).Obj())
-	state := &wire.ControlState{Mode: wire.ModeEnforce, GroupPreemptors: wire.GroupPreemptorsHold}
-	w.plugin.engine.control.current.Store(&controlSnapshot{state: state})
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.GroupPreemptors = wire.GroupPreemptorsHold }), at(1))
 
 	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "groups.preemptors") {
 		t.Errorf("got %s %q, want it held", status.Code(), status.Message())

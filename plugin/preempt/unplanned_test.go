@@ -1,6 +1,8 @@
 package preempt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -15,8 +17,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -48,7 +50,7 @@ func tolerant(name string, annotations map[string]string) *schedulingv1.Priority
 }
 
 func TestWhatRestrictsPreemptionAndForWhom(t *testing.T) {
-	const system = systemPriority
+	const system = control.SystemPriority
 	protecting := []string{"protection.namespaces", "hardBudgetNamespaces"}
 	for name, test := range map[string]struct {
 		told     wire.Unplanned
@@ -67,7 +69,7 @@ func TestWhatRestrictsPreemptionAndForWhom(t *testing.T) {
 		"protected pods, though fallback is": {told: wire.Unplanned{Protecting: protecting, Default: wire.WhenUnplannedFallback}, why: "pods are protected by"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := restrictions{Unplanned: test.told}.of(test.priority)
+			found := unplannedOf(control.Restrictions{Unplanned: test.told}, test.priority)
 
 			if test.why == "" && found != leftToOthers || test.why != "" && (found.result != unplannedRestricted || !strings.Contains(found.why, test.why)) {
 				t.Errorf("got %+v", found)
@@ -77,11 +79,12 @@ func TestWhatRestrictsPreemptionAndForWhom(t *testing.T) {
 }
 
 func TestWhatIsKnownOfRestrictionsWithAndWithoutAPlannersWord(t *testing.T) {
-	policy, queues := stored("makeway-policy", policyKey, "protection: {}"), stored("makeway-queues", queuesKey, "partitions: []")
-	steady := tolerant("steady", map[string]string{tolerationSeconds: "-1"})
+	policy, queues := stored("makeway-policy", "policy.yaml", "protection: {}"), stored("makeway-queues", "queues.yaml", "partitions: []")
+	steady := tolerant("steady", map[string]string{"preemption-toleration.scheduling.x-k8s.io/toleration-seconds": "-1"})
+	digest := sha256.Sum256([]byte("protection: {}"))
 	current := func(change func(*wire.ControlState)) *wire.ControlState {
 		return enforcing(1, func(s *wire.ControlState) {
-			s.PolicyRevision = revisionOf("protection: {}")
+			s.PolicyRevision = "sha256:" + hex.EncodeToString(digest[:])[:16]
 			change(s)
 		})
 	}
@@ -129,16 +132,16 @@ func TestWhatIsKnownOfRestrictionsWithAndWithoutAPlannersWord(t *testing.T) {
 					t.Fatal(err)
 				}
 				test.objects = append(test.objects, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "makeway-system", Name: plannerLease, Annotations: map[string]string{unplannedAnnotation: string(text)},
+					Namespace: "makeway-system", Name: "makeway-planner", Annotations: map[string]string{"makeway.dev/unplanned": string(text)},
 				}})
 			}
 			w, p, _ := simple(t, setup{objects: test.objects, args: test.args}, nil)
-			w.plugin.engine.readLease(w.ctx)
+			w.plugin.engine.control.ReadLease(w.ctx)
 			if test.told != nil {
 				w.tells(test.told, at(1))
 			}
 			w.eventually("the PriorityClasses are looked at", func() bool {
-				return len(test.objects) == 0 || test.objects[0] != runtime.Object(steady) || w.plugin.engine.control.tolerating.Load() != nil
+				return len(test.objects) == 0 || test.objects[0] != runtime.Object(steady) || len(w.plugin.engine.control.Restrictions().Restricting) > 0
 			})
 
 			if found := w.plugin.withoutPlan(p.Namespace, high); found.result != test.result || !strings.Contains(found.why, test.why) {
@@ -157,7 +160,7 @@ func TestAChangeIsKnownBeforeAPlannerTellsOfIt(t *testing.T) {
 		t.Fatal("something restricts preemption")
 	}
 
-	if _, err := policies.Create(w.ctx, stored("makeway-policy", policyKey, "protection: {}"), metav1.CreateOptions{}); err != nil {
+	if _, err := policies.Create(w.ctx, stored("makeway-policy", "policy.yaml", "protection: {}"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the policy holds", func() bool { return result() == unplannedUnknown })
@@ -165,7 +168,7 @@ func TestAChangeIsKnownBeforeAPlannerTellsOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("it is gone", func() bool { return result() == unplannedLeft })
-	if _, err := classes.Create(w.ctx, tolerant("steady", map[string]string{minimumPreemptablePriority: "5"}), metav1.CreateOptions{}); err != nil {
+	if _, err := classes.Create(w.ctx, tolerant("steady", map[string]string{"preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority": "5"}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the class holds", func() bool { return result() == unplannedRestricted })
@@ -184,25 +187,6 @@ func TestWhatCannotBeReadHolds(t *testing.T) {
 		found := w.plugin.withoutPlan(p.Namespace, high)
 		return found.result == unplannedUnknown && strings.Contains(found.why, "makeway-policy cannot be read")
 	})
-}
-
-func TestAClassMayExemptPodsByItsAnnotationsWhateverTheyMean(t *testing.T) {
-	for name, test := range map[string]struct {
-		annotations map[string]string
-		tolerates   bool
-	}{
-		"none":                    {},
-		"a delay":                 {annotations: map[string]string{memory.PreemptionDelay: "30s"}},
-		"no seconds":              {annotations: map[string]string{tolerationSeconds: "0"}},
-		"no seconds and a number": {annotations: map[string]string{tolerationSeconds: "0", minimumPreemptablePriority: "5"}},
-		"seconds":                 {annotations: map[string]string{tolerationSeconds: "60"}, tolerates: true},
-		"a number":                {annotations: map[string]string{minimumPreemptablePriority: "5"}, tolerates: true},
-		"no number":               {annotations: map[string]string{tolerationSeconds: "for ever"}, tolerates: true},
-	} {
-		if got := toleratesPreemption(tolerant(name, test.annotations)); got != test.tolerates {
-			t.Errorf("%s: %v, want %v", name, got, test.tolerates)
-		}
-	}
 }
 
 // The rows of docs/without-a-plan.md that a scheduler decides by itself. Each is left to the plugins after MakeWay where nothing restricts
@@ -238,7 +222,7 @@ func TestEachPodWithoutAPlanIsLeftToOthersOnlyWhereNothingRestrictsPreemption(t 
 				w.bus.plan = nil
 				w.tells(test.told, at(1))
 				if test.brake != nil {
-					w.plugin.engine.control.brake.Store(parseBrake(test.brake))
+					w.plugin.engine.control.SetBrake(w.ctx, control.ParseBrake(test.brake))
 				}
 
 				result, status := w.cycle(p)

@@ -6,6 +6,7 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	schedulinginformers "k8s.io/client-go/informers/scheduling/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
@@ -31,7 +32,9 @@ func (e *engine) watchDependencies(ctx context.Context) error {
 			e.memory.Retries.Changed(memory.KindPDB, object.Namespace, object.Name)
 		case *schedulingv1.PriorityClass:
 			e.planner.Seen.Take(ask.ResourcePriorityClasses, object)
-			e.priorityClassesChanged()
+			if all, err := e.cluster.classes.List(labels.Everything()); err == nil { // of a cache; it never fails
+				e.control.ClassesChanged(all)
+			}
 			e.memory.Retries.Changed(memory.KindPriorityClass, "", object.Name)
 		}
 	}

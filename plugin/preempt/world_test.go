@@ -195,9 +195,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	})
 	if given.unlistable == nil {
 		w.eventually("policy, queues and PriorityClasses are read", func() bool {
-			_, policy := engine.control.policy.read()
-			_, queues := engine.control.queues.read()
-			return policy == "" && queues == "" && engine.cluster.classesSynced()
+			return engine.control.Synced() && engine.cluster.classesSynced()
 		})
 	}
 	// A node that the engine hears of later would have the pods of a test tried again.

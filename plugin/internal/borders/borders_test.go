@@ -37,6 +37,7 @@ var borders = map[string]border{
 	// Quota is another feature than preemption, with another failure: the gate is to be enabled without it.
 	"queuegate": {},
 	"ask":       {own: []string{"natsbus", "tracing"}},
+	"control":   {own: []string{"natsbus"}, never: []string{"k8s.io/kubernetes", "k8s.io/kube-scheduler"}},
 	"streams":   {own: []string{"natsbus", "orders"}},
 	"shadow":    {own: []string{"ask", "natsbus", "verify"}},
 	"verify":    {never: without},

@@ -1,4 +1,4 @@
-package preempt
+package control
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -19,8 +21,7 @@ import (
 // watchConfigMap follows one ConfigMap: take gets it as it is there, nil where it is not any more. trouble is why it cannot be read, nil
 // where it can; a new one is logged as event. synced reports whether take has been called with what a first list had. The informer is the
 // plugin's own: the scheduler waits for those of its factory, so it would not start where it may not list this one.
-func (e *engine) watchConfigMap(ctx context.Context, at ConfigMapReference, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
-	client := e.handle.ClientSet()
+func watchConfigMap(ctx context.Context, client clientset.Interface, at types.NamespacedName, trouble *atomic.Pointer[string], take func(*v1.ConfigMap)) (synced cache.InformerSynced, err error) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String()
 	read := func(ctx context.Context, err error) {
 		if err == nil || ctx.Err() != nil {

@@ -1,4 +1,4 @@
-package preempt
+package control
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-const brakeName = "makeway-brake"
+// BrakeName is the default name of the ConfigMap of the brake.
+const BrakeName = "makeway-brake"
 
-// brake is what the ConfigMap of the brake says; nil where there is none. It is read as `makeway.core.policy.brake`
+// Brake is what the ConfigMap of the brake says; nil where there is none. It is read as `makeway.core.policy.brake`
 // reads it, and held to that by the same cases.
-type brake struct {
+type Brake struct {
 	everywhere bool
 	namespaces []string // sorted; those whose preemptors are braked, where not everywhere
 	since      string
@@ -27,9 +28,9 @@ type brake struct {
 // namespaceName is the form of a namespace's name.
 var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// parseBrake is what a ConfigMap that exists says. Whatever cannot be understood counts as set everywhere.
-func parseBrake(data map[string]string) *brake {
-	found := &brake{
+// ParseBrake is what a ConfigMap that exists says. Whatever cannot be understood counts as set everywhere.
+func ParseBrake(data map[string]string) *Brake {
+	found := &Brake{
 		since:  strings.TrimSpace(data["since"]),
 		by:     strings.TrimSpace(data["by"]),
 		reason: strings.TrimSpace(data["reason"]),
@@ -44,8 +45,8 @@ func parseBrake(data map[string]string) *brake {
 	return found
 }
 
-// holds reports whether the pods of a namespace are braked.
-func (b *brake) holds(namespace string) bool {
+// Holds reports whether the pods of a namespace are braked.
+func (b *Brake) Holds(namespace string) bool {
 	if b == nil {
 		return false
 	}
@@ -53,8 +54,8 @@ func (b *brake) holds(namespace string) bool {
 	return b.everywhere || named
 }
 
-// scope is what is braked, the same text from every component; empty where nothing is.
-func (b *brake) scope() string {
+// Scope is what is braked, the same text from every component; empty where nothing is.
+func (b *Brake) Scope() string {
 	switch {
 	case b == nil:
 		return ""
@@ -64,52 +65,51 @@ func (b *brake) scope() string {
 	return strings.Join(b.namespaces, ", ")
 }
 
-// names are the namespaces that are braked by name.
-func (b *brake) names() []string {
+// Names are the namespaces that are braked by name.
+func (b *Brake) Names() []string {
 	if b == nil {
 		return nil
 	}
 	return b.namespaces
 }
 
+// Brake is the brake as it is now; nil where it is not set.
+func (c *Control) Brake() *Brake { return c.brake.Load() }
+
+// BrakeTrouble is why the brake cannot be read; empty where it can.
+func (c *Control) BrakeTrouble() string {
+	if why := c.brakeTrouble.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
 // watchBrake follows the ConfigMap of the brake, so that it holds without NATS too. Without the right to, the scheduler goes by the
 // control state, says so in its status, and the evictors, which read the brake before each eviction, hold it.
-func (e *engine) watchBrake(ctx context.Context) error {
-	at := e.args.BrakeConfigMap
-	if at.Name == "" {
+func (c *Control) watchBrake(ctx context.Context) error {
+	if c.BrakeAt.Name == "" {
 		return nil
 	}
 	showBrake(nil)
-	_, err := e.watchConfigMap(ctx, at, &e.control.brakeTrouble, func(found *v1.ConfigMap) {
+	_, err := watchConfigMap(ctx, c.Client, c.BrakeAt, &c.brakeTrouble, func(found *v1.ConfigMap) {
 		if found == nil {
-			e.takeBrake(ctx, nil)
+			c.SetBrake(ctx, nil)
 			return
 		}
-		e.takeBrake(ctx, parseBrake(found.Data))
+		c.SetBrake(ctx, ParseBrake(found.Data))
 	})
 	return err
 }
 
-// takeBrake puts the brake in force, or takes it off: nil.
-func (e *engine) takeBrake(ctx context.Context, found *brake) {
-	before := e.control.brake.Swap(found)
+// SetBrake has the brake hold, or takes it off: nil.
+func (c *Control) SetBrake(ctx context.Context, found *Brake) {
+	before := c.brake.Swap(found)
 	showBrake(found)
 	switch {
 	case found != nil:
-		klog.FromContext(ctx).Info("brake_set", "scope", found.scope(), "since", found.since, "by", found.by, "reason", found.reason)
+		klog.FromContext(ctx).Info("brake_set", "scope", found.Scope(), "since", found.since, "by", found.by, "reason", found.reason)
 	case before != nil:
-		klog.FromContext(ctx).Info("brake_released", "scope", before.scope())
+		klog.FromContext(ctx).Info("brake_released", "scope", before.Scope())
 	}
-	e.memory.Retries.PolicyChanged()
-	e.gate.Reconsider()
-	e.inflight.Notify()
-}
-
-func showBrake(found *brake) {
-	everywhere := 0.0
-	if found != nil && found.everywhere {
-		everywhere = 1
-	}
-	brakeGauge.WithLabelValues("cluster").Set(everywhere)
-	brakeGauge.WithLabelValues("namespaces").Set(float64(len(found.names())))
+	c.Changed(true)
 }
