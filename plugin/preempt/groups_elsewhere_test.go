@@ -87,6 +87,22 @@ func TestAVictimOnANodeOfNoMemberGoesForTheRackThatItKeepsClosed(t *testing.T) {
 	}
 }
 
+func TestAVictimOnANodeOfAMemberKeepsTheDomainThatItGoesFor(t *testing.T) {
+	w, c, plan := rackWorld(t)
+	plan.Victims[0].Closes = plan.Victims[1].Closes
+
+	if _, status := w.gang(c); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+
+	w.show(c.group.Waiting[0], "n1")
+	for _, victim := range w.order(1).Victims {
+		if victim.Closes == nil {
+			t.Errorf("%s names no domain", victim.UID)
+		}
+	}
+}
+
 func TestAVictimOnANodeOfNoMemberThatClosesNothingIsOfferedBack(t *testing.T) {
 	w, c, plan := rackWorld(t)
 	plan.Victims = append(plan.Victims, wire.GroupVictim{UID: "v4", Node: "n2", Rule: verify.RuleLowerPriority, Closes: plan.Victims[1].Closes})

@@ -10,10 +10,10 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// closedBy returns the domain that a victim goes for which goes by itself and is on none of the plan's nodes; nil for any other. Its node
-// is in that domain, and so is one of the plan's.
+// closedBy returns the domain that a victim goes for which goes by itself; nil where it names none, which only one on the plan's nodes
+// need not. Its node is in that domain, and so is one of the plan's.
 func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
-	if v.Unit != "" || t.planned[v.Node] {
+	if v.Unit != "" || t.planned[v.Node] && v.Closes == nil {
 		return nil, nil
 	}
 	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {

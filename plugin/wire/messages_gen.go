@@ -419,7 +419,7 @@ type Preemptor struct {
 // Assumed marks a pod that the scheduler has placed but the API server does not show as bound.
 // Detail says in decision records why the rule chose it, with its numbers; orders leave it out. Unit:
 // the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
-// Closes: in an order for a group, why it goes though no member comes to its node: it is in this domain.
+// Closes: in an order for a group, why it goes though its node needs no member: it is in this domain.
 type Victim struct {
 	Namespace          string        `json:"namespace"`
 	Name               string        `json:"name"`

@@ -11,11 +11,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from makeway.bus.messages import ClosedDomain, EvictionOrder, Victim
-from makeway.core.k8s.objects import Metadata, Node
+from makeway.core.k8s.objects import (
+    Affinity,
+    LabelSelector,
+    Metadata,
+    Node,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+)
 from makeway.core.policy.document import CrossNode, Policy
 from makeway.evictor.limits.breaker import NEVER_ORDERED
 from unit.evictor.building import changed, make_order, make_victim
-from unit.evictor.test_group_orders import VICTIMS, GroupWorld, group_order, on, running
+from unit.evictor.test_group_orders import VICTIMS, GroupWorld, group_order, on, trainer
+from unit.evictor.test_group_orders import running as running_pod
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results
 
@@ -23,6 +32,19 @@ RACK = "example.com/rack"
 CLOSED = ClosedDomain(rule="podAntiAffinity", key=RACK, value="r1")
 BLOCKER = on("d", "n3", closes=CLOSED)
 ORDER = group_order(*VICTIMS, BLOCKER)
+OLD = {"job": "old"}
+
+
+def running(name: str, node: str) -> Pod:
+    """A pod that the group's anti-affinity keeps away from."""
+    return changed(running_pod(name, node), "metadata", labels=OLD)
+
+
+def keeps_away(pod: Pod, labels: dict[str, str] | None = None, **more: Any) -> Pod:
+    """The pod with anti-affinity by rack to pods with some labels, else to those of the old job."""
+    term = PodAffinityTerm(topology_key=RACK, label_selector=LabelSelector(match_labels=labels or OLD))
+    anti = PodAffinity(required=(replace(term, **more),))
+    return changed(pod, "spec", affinity=Affinity(pod_anti_affinity=anti))
 
 
 def rack(world: GroupWorld, name: str, value: str | None) -> None:
@@ -33,6 +55,8 @@ def rack(world: GroupWorld, name: str, value: str | None) -> None:
 def closed_world(*more: Any) -> GroupWorld:
     """Node n1, which a member waits for, and n3, where d runs, are in one rack; n2 is in another."""
     world = GroupWorld(running("d", "n3"), *more)
+    for number in (1, 2):
+        world.cluster.put(keeps_away(trainer(number)))
     for name, value in (("n1", "r1"), ("n2", "r2"), ("n3", "r1")):
         rack(world, name, value)
     return world
@@ -96,6 +120,100 @@ async def test_a_label_that_moves_before_the_first_delete_keeps_all() -> None:
 
     assert (outcome.result, outcome.reason) == ("cancelled", "members-missing")
     assert world.cluster.deletes() == []
+
+
+def without_label(world: GroupWorld) -> None:
+    world.cluster.put(changed(world.cluster.pods["d"], "metadata", labels={"job": "web"}))
+
+
+def of_another_namespace(world: GroupWorld) -> None:
+    for number in (1, 2):
+        world.cluster.put(keeps_away(trainer(number), namespaces=("elsewhere",)))
+
+
+def another_selector(world: GroupWorld) -> None:
+    world.cluster.put(keeps_away(trainer(1), {"job": "web"}))
+
+
+STILL: dict[str, Callable[[GroupWorld], None]] = {
+    "its label is gone": without_label,
+    "the members keep away from pods of another namespace": of_another_namespace,
+    "the member of its rack keeps away from other pods": another_selector,
+    "the member of its rack keeps away from none": lambda world: world.cluster.put(trainer(1)),
+}
+
+
+@pytest.mark.parametrize("change", STILL.values(), ids=STILL)
+async def test_a_pod_that_keeps_no_domain_closed_any_more_is_spared_and_the_outcome_says_why(
+    change: Callable[[GroupWorld], None],
+) -> None:
+    world = closed_world()
+    change(world)
+
+    outcome = await world.order(ORDER)
+
+    assert (outcome.result, outcome.reason) == ("refused", "victim-spared")
+    (spared,) = [one for one in outcome.victims if one.reason]
+    assert (spared.name, spared.reason) == ("d", "closes-nothing")
+    assert outcome.message.endswith("it does not keep example.com/rack=r1 closed to the group any more"), (
+        outcome.message
+    )
+    assert world.cluster.deletes() == []
+
+
+async def test_a_pod_that_is_relabelled_while_others_of_its_order_go_stays() -> None:
+    world = closed_world()
+    world.cluster.before("delete", "a", lambda: without_label(world))
+
+    outcome = await world.order(ORDER)
+
+    assert outcome.reason == "victim-spared"
+    assert (results(outcome)["a"], results(outcome)["d"]) == ("deleted", "spared")
+    assert "d" not in world.cluster.deletes()
+
+
+@pytest.mark.parametrize(("label", "result"), [("train", "succeeded"), ("web", "refused")])
+async def test_a_pod_with_anti_affinity_of_its_own_goes_as_long_as_that_keeps_a_member_away(
+    label: str, result: str
+) -> None:
+    world = closed_world()
+    world.cluster.put(keeps_away(running("d", "n3"), {"job": "train"}))
+    world.cluster.put(changed(trainer(1), "metadata", labels={"job": label}))
+    closes = replace(CLOSED, rule="existingPodAntiAffinity")
+
+    outcome = await world.order(group_order(*VICTIMS, replace(BLOCKER, closes=closes)))
+
+    assert outcome.result == result
+
+
+async def test_namespaces_that_a_term_selects_by_labels_count_as_they_did_for_the_plan() -> None:
+    world = closed_world()
+    chosen = LabelSelector(match_labels={"team": "a"})
+    world.cluster.put(keeps_away(trainer(1), namespace_selector=chosen))
+
+    outcome = await world.order(ORDER)
+
+    assert outcome.result == "succeeded"
+
+
+async def test_a_member_that_the_group_can_do_without_leaves_and_the_pod_in_its_place_still_goes() -> None:
+    world = closed_world()
+    world.cluster.put(keeps_away(trainer(3)))
+    del world.cluster.pods["train-3"]
+
+    outcome = await world.order(group_order(*VICTIMS, BLOCKER, count=3, must_place=2))
+
+    assert outcome.result == "succeeded"
+    assert results(outcome) == dict.fromkeys("abcd", "deleted")
+
+
+async def test_victims_for_closed_domains_on_nodes_of_members_are_not_bounded() -> None:
+    world = closed_world(running("e", "n1"))
+    world.policy = Policy(cross_node=CrossNode(most_victims=1))
+
+    outcome = await world.order(group_order(*VICTIMS, BLOCKER, on("e", "n1", closes=CLOSED)))
+
+    assert outcome.result == "succeeded"
 
 
 async def test_a_victim_for_a_closed_domain_is_judged_by_priority_as_any_other() -> None:

@@ -50,6 +50,17 @@ def test_all_pods_go_that_keep_a_rack_closed_and_the_plan_says_why() -> None:
     assert all(one.closes is None for one in found.victims if one.pod.node in nodes(found))
 
 
+def test_a_victim_says_why_it_goes_where_the_plan_can_do_without_the_members_of_its_node() -> None:
+    snapshot = racks(4)
+
+    found = plan_gang(snapshot, replace(exclusive(snapshot, 3), must_place=2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert sum(nodes(found).values()) == 3
+    closed = [one.closes for one in found.victims]
+    assert closed == [ClosedDomain(rule="podAntiAffinity", key=RACK, value="r1")] * 4
+
+
 def test_the_rack_is_taken_that_fewest_pods_keep_closed() -> None:
     snapshot = racks(5, 3, 4)
 

@@ -194,7 +194,7 @@ class Victim(Message, frozen=True):
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
     `detail` says in decision records why the rule chose it, with its numbers; orders leave it out. `unit`:
     the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
-    `closes`: in an order for a group, why it goes though no member comes to its node: it is in this domain.
+    `closes`: in an order for a group, why it goes though its node needs no member: it is in this domain.
     """
 
     namespace: Text

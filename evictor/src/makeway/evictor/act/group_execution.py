@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -62,6 +62,7 @@ class GroupExecution(Execution):
         self._read_lasts = gang.reads_last(len(order.victims))
         self._unit_look_lasts = 2 * self._read_lasts  # victims are read after it
         self._unlisted = set[tuple[str, str]]()  # namespaces and nodes
+        self._seen: tuple[Mapping[str, Pod | None], Mapping[str, Node | None]] = {}, {}  # members, nodes
         self._barrier_passed = False
         self._begun = False
 
@@ -219,7 +220,8 @@ class GroupExecution(Execution):
         members, nodes = await asyncio.gather(
             self._read_members(group.namespace), asyncio.gather(*(self._read_node(name) for name in names))
         )
-        unwanted = gang.unwanted(self.order, record, members, dict(zip(names, nodes, strict=True)))
+        self._seen = members, dict(zip(names, nodes, strict=True))
+        unwanted = gang.unwanted(self.order, record, *self._seen)
         if unwanted is not None:
             return unwanted
         found = membership(key, self._groups.get)
@@ -255,4 +257,7 @@ class GroupExecution(Execution):
         ):
             # The name says so; a plan may have been made before its owner made a group of that name anew.
             return Exempt(POD_GROUP, "the order names a pod of its own group as a victim")
-        return super()._judge(victim, pod)
+        verdict = super()._judge(victim, pod)
+        if not isinstance(verdict, Delete) or pod is None:
+            return verdict
+        return gang.closes_nothing(victim, pod, self.order, *self._seen) or verdict

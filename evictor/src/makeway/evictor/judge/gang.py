@@ -9,11 +9,12 @@ from math import ceil
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder, OrderMember, Victim
+from makeway.core.k8s.affinity import SelectorError, anti_affinity_terms
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod
 from makeway.core.k8s.pod_groups import GroupRecord, group_of
 from makeway.core.policy import external
 from makeway.evictor.judge.groups import first_of_units
-from makeway.evictor.judge.verdicts import Cancelled, Refused
+from makeway.evictor.judge.verdicts import Cancelled, Exempt, Refused
 
 READ_IN_A_SECOND: Final = 500
 """So many pods an evictor reads within a second, with a busy API server as well."""
@@ -103,6 +104,52 @@ def unwanted(
     if not record.lets_preempt(external.NEVER not in policies):
         return Refused("preemption-policy-never", "the group's preemptionPolicy is Never")
     return None
+
+
+def closes_nothing(
+    victim: Victim,
+    pod: Pod,
+    order: EvictionOrder,
+    members: Mapping[str, Pod | None],
+    nodes: Mapping[str, Node | None],
+) -> Exempt | None:
+    """Return that a victim stays, since its pod does not keep its domain closed any more; None where it does.
+
+    It has to keep away a member that is nominated to a node there, by the required anti-affinity that the
+    domain names, as InterPodAffinity has it. `members`, `nodes`: as of `unwanted`. An evictor reads no labels
+    of namespaces: a term with a namespaceSelector counts for any. None for a victim without a domain.
+    O(members · terms).
+    """
+    if (closes := victim.closes) is None:
+        return None
+    domain = {(closes.key, closes.value)}
+
+    def is_there(node: str) -> bool:
+        return _labelled([nodes.get(node)], [closes.key]) == domain
+
+    there = (members.get(one.uid) for one in order.members if is_there(one.node))
+    waiting = [one for one in there if one is not None and is_there(one.status.nominated_node_name or "")]
+    pairs = ((one, pod) if closes.rule == "podAntiAffinity" else (pod, one) for one in waiting)
+    if is_there(victim.node) and any(_keeps_away(*pair, closes.key) for pair in pairs):
+        return None
+    message = f"it does not keep {closes.key}={closes.value} closed to the group any more"
+    return Exempt("closes-nothing", message)
+
+
+def _keeps_away(pod: Pod, other: Pod, key: str) -> bool:
+    """Report whether a pod's required anti-affinity by a label keeps it away from another pod."""
+    try:
+        terms = anti_affinity_terms(pod)
+    except SelectorError:
+        return False
+    space, labels = other.metadata.namespace, other.metadata.labels or {}
+    return any(
+        term.selector is not None
+        and term.selector.matches(labels)
+        and (space in term.namespaces or term.namespace_selector is not None)
+        for term in terms
+        if term.topology_key == key
+    )
 
 
 def _labelled(nodes: Iterable[Node | None], keys: Iterable[str]) -> set[tuple[str, str]]:

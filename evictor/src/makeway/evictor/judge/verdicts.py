@@ -64,7 +64,7 @@ class Terminating:
 class Exempt:
     """The victim must not be deleted for this order.
 
-    `reason`: not-bound, on-another-node, is-preemptor, or the name of the rule that keeps it.
+    `reason`: not-bound, on-another-node, is-preemptor, closes-nothing, or the name of the rule that keeps it.
     """
 
     reason: str

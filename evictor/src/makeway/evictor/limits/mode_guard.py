@@ -157,7 +157,8 @@ class ModeGuard:
             return Refused(
                 "too-many-victims", f"{len(order.victims)} victims, the policy allows {limit} in an order"
             )
-        beside, most = sum(victim.closes is not None for victim in order.victims), self.most_cross_node()
+        comes, most = {member.node for member in order.members}, self.most_cross_node()
+        beside = sum(one.closes is not None and one.node not in comes for one in order.victims)
         if beside > most:
             return Refused(
                 "too-many-victims",

@@ -7,6 +7,7 @@ gone, or several, the same question is solved on what is left, and the cheapest 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -318,12 +319,17 @@ def _allowed(model: Model, own: dict[int, Ints], pods: list[Slot]) -> Flags:
 
 
 def closed_by(model: Model, draft: Draft) -> dict[Slot, ClosedDomain]:
-    """Return, of victims by themselves on nodes that no member comes to, which domain they keep closed.
+    """Return, of victims by themselves on nodes that need get no member, which domain they keep closed.
 
-    One to which a member comes; none of a pod that keeps none closed. O(rules · victims).
+    One to which a member comes; none of a pod that keeps none closed. A node needs none where enough members
+    come without those that it gets: these may be gone before the victim is. O(rules · victims).
     """
-    members = {node for (node, _), count in draft.members.items() if count}
-    beside = [slot for slot in draft.singles if slot[1] not in members]
+    members: Counter[int] = Counter()
+    for (place, _), count in draft.members.items():
+        members[place] += count
+    spare = draft.placed - model.must
+    needed = {place for place, count in members.items() if count > max(spare, 0)}
+    beside = [slot for slot in draft.singles if slot[1] not in needed]
     found: dict[Slot, ClosedDomain] = {}
     for rule in model.rooms if beside else ():
         if not rule.closes or rule.closing is None:
