@@ -74,8 +74,9 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 def as_preemptor(raw: bytes, *, for_filters: bool) -> bytes:
     """Return a v1.Pod as it is asked about: it may preempt, and has no environment, commands and the like.
 
-    They may hold secrets and make a question large (docs/decisions/0058). Its class says Never to the
-    scheduler; that it is opted in says that makeway may. `for_filters`: the scheduler's own filters read it
+    They may hold secrets and make a question large
+    (docs/decisions/planning-requests-and-candidates.md). Its class says Never to the scheduler; that it is
+    opted in says that makeway may. `for_filters`: the scheduler's own filters read it
     too, so annotations and volumes of all kinds stay. Raises msgspec.DecodeError.
     """
     pod: dict[str, Any] = msgspec.json.decode(raw)

@@ -1,4 +1,6 @@
-"""kubernetes-asyncio's client over a session of ours, for what its rest.py leaves out (docs/decisions/0104).
+"""kubernetes-asyncio's client over a session of ours, for what its rest.py leaves out.
+
+What that is: docs/decisions/runtime-kubernetes-client.md.
 
 Certificates are read again where they change, redirects are not followed, no write is sent twice, and no
 request looks for proxies or a `.netrc`.
