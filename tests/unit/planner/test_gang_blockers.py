@@ -222,3 +222,28 @@ def test_pods_that_a_spread_counts_on_nodes_without_members_stay_and_the_refusal
 
     assert isinstance(found, GangRefusal), found
     assert found.reason == "PlacesNotFound"
+
+
+@pytest.mark.parametrize(("skew", "awaited"), [(1, ["old"]), (2, [])])
+def test_a_pod_that_leaves_a_zone_is_awaited_where_a_spread_has_no_room_beside_it(
+    skew: int, awaited: list[str]
+) -> None:
+    labels = {"app": "gang"}
+    made = [node("x1", zone="x"), node("x2", zone="x"), node("y1", zone="y")]
+    kept = [pod(f"kept-{name}", name, cpu="3900m", priority=200) for name in ("x1", "y1")]
+    snapshot = cluster(*made, *kept)
+    snapshot.apply(PutPod(make_pod("old", "x1", 0, requests={"cpu": 100}, labels=labels)))
+    manifest = pod(
+        "m", priority=100, labels=labels, topologySpreadConstraints=[spread(ZONE, labels, maxSkew=skew)]
+    )
+    asked = members_of(snapshot, manifest, 1)
+    (one,) = asked.classes
+    asked = replace(
+        asked, classes=(replace(one, question=replace(one.question, in_flight={"old": "ord-1"})),)
+    )
+
+    found = plan_gang(snapshot, asked, NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert (nodes(found), found.victims) == ({"x2": 1}, ())
+    assert [one.pod.uid for one in found.awaited] == awaited

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.plan.gang.planner import plan_gang
@@ -99,3 +100,18 @@ def test_a_unit_frees_of_a_queue_what_all_its_pods_hold() -> None:
 
     assert isinstance(found, GangPlan)
     assert {one.pod.uid for one in found.victims} == {"u2", "u3"}
+
+
+@pytest.mark.parametrize(("most", "awaited"), [(500, ["leaving"]), (600, [])])
+def test_a_pod_that_leaves_the_queue_is_awaited_where_there_is_no_room_beside_it(
+    most: int, awaited: list[str]
+) -> None:
+    built = tree(queue("a", maximum={"cpu": most}), queue("b"))
+    held = [pod("leaving", "root.a", "n1", size=100), pod("b", "root.b", "n1", size=900, priority=HIGH)]
+    snapshot = snapshot_of(built, *held, nodes=2)
+
+    found = plan_gang(snapshot, gang(snapshot, 1, in_flight={"leaving": "ord-1"}), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert not found.victims
+    assert [one.pod.uid for one in found.awaited] == awaited

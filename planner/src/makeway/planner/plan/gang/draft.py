@@ -277,14 +277,19 @@ class Placing:
     def evenness(self, number: int, nodes: Ints) -> Ints:
         """Return int64[M], how many more pods than now the domains of some nodes may hold by a spread rule.
 
-        A member may come onto a node where it is not negative. A domain that holds the least does not lower
-        what it may hold.
+        A member may come onto a node where it is not negative.
+        """
+        domains = self.model.spreads[number].domains[nodes]
+        return np.where(domains < 0, MOST, self.more(number)[domains])
+
+    def more(self, number: int) -> Ints:
+        """Return int64[domains], how many more pods than now each may hold by a spread rule.
+
+        A domain that holds the least does not lower what it may hold.
         """
         rule, totals = self.model.spreads[number], self.spreads[number]
         least = np.zeros_like(totals) if rule.few else least_of_others(totals, rule.exists)
-        more = np.minimum(least + rule.slack - totals, MOST)
-        domains = rule.domains[nodes]
-        return np.where(domains < 0, MOST, more[domains])
+        return np.asarray(np.minimum(least + rule.slack - totals, MOST))
 
     def gate(self, cls: int, node: int) -> tuple[int, ...]:
         """Return what decides whether spread and affinity let a class onto a node: its domains."""

@@ -55,7 +55,7 @@ class RoomRule:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRule:
-    """A domain may hold at most the least of all plus `slack`; as `SpreadCounts`. Arrays as in RoomRule."""
+    """A domain may hold at most the least of all plus `slack`; as `SpreadCounts`. All else as in RoomRule."""
 
     cls: int
     domains: Ints
@@ -65,6 +65,7 @@ class SpreadRule:
     few: bool
     use: Ints
     take: Ints
+    leaving: Sequence[tuple[PodRecord, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)

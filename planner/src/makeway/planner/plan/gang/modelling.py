@@ -203,8 +203,9 @@ def _rules(
             totals = layer.spread.totals.copy()
             _in_flight(layer.use, part, domains, totals, snapshot=snapshot)
             counts = layer.spread
+            leaving = _leaving(layer.use, part, domains, snapshot=snapshot)
             spreads.append(
-                SpreadRule(cls, domains, totals, counts.exists, counts.slack, counts.few, use, take)
+                SpreadRule(cls, domains, totals, counts.exists, counts.slack, counts.few, use, take, leaving)
             )
             continue
         rooms.append(_room_rule(cls, layer, part, domains, use=use, take=take, snapshot=snapshot))
@@ -239,12 +240,7 @@ def _room_rule(
     inside = domains >= 0
     of_domain = np.full(max(1, int(domains.max(initial=-1)) + 1), MOST, np.int64)
     of_domain[domains[inside]] = room[inside]
-    leaving = [
-        (pod, int(domains[place]), taken)
-        for place, pods in part.awaited.items()
-        for pod in pods
-        if domains[place] >= 0 and (taken := _use_of(layer.use, snapshot, pod))
-    ]
+    leaving = _leaving(layer.use, part, domains, snapshot=snapshot)
     for _, domain, taken in leaving:
         of_domain[domain] += taken
     alone = bool(np.unique(domains[inside]).size == int(inside.sum()))
@@ -256,6 +252,18 @@ def _room_rule(
     key = layer.topology_key
     closing = _CLOSING.get(layer.reason.removesuffix(f" by {key}")) if key else None
     return RoomRule(cls, layer.reason, domains, of_domain, most, use, take, 0, alone, closing, key, leaving)
+
+
+def _leaving(
+    use: Weights, part: Part, domains: Ints, *, snapshot: Snapshot
+) -> list[tuple[PodRecord, int, int]]:
+    """Return the awaited pods that a rule counts, with domain and what they take. O(pods in flight)."""
+    return [
+        (pod, int(domains[place]), taken)
+        for place, pods in part.awaited.items()
+        for pod in pods
+        if domains[place] >= 0 and (taken := _use_of(use, snapshot, pod))
+    ]
 
 
 def _in_flight(use: Weights, part: Part, domains: Ints, totals: Ints, *, snapshot: Snapshot) -> None:

@@ -53,7 +53,7 @@ class Margin:
 def maxima_of(
     snapshot: Snapshot, gang: GangQuestion, assumed: Sequence[PodRecord]
 ) -> tuple[GangMaximum, ...]:
-    """Return the maxima that the group could go over. O(maxima of its queues · pods assumed and nominated).
+    """Return the maxima that the group could go over now. O(maxima of its queues · pods in flight).
 
     Nominated pods count as there, whatever their priority: the queue gate keeps the places of those that live
     orders make room for, and looks at the members of a group one by one.
@@ -97,7 +97,7 @@ def maxima_of(
                 for one, inside in zip(gang.classes, classes, strict=True)
                 if inside
             )
-            if asked and room < asked:
+            if asked and room - going < asked:
                 found.append(GangMaximum(queue, name, max(room, -MOST), most - coming, classes, leaving))
     return tuple(found)
 

@@ -26,7 +26,7 @@ from makeway.planner.plan.gang.draft import (
     price_of,
     trimmed,
 )
-from makeway.planner.plan.gang.model import Model
+from makeway.planner.plan.gang.model import Model, RoomRule, SpreadRule
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlacement, GangPlan
@@ -208,22 +208,26 @@ def _awaited(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Awaited
 def _awaited_elsewhere(model: Model, draft: Draft, names: Set[str]) -> Iterator[PodRecord]:
     """Yield pods that leave on other nodes than the members', without which a rule keeps members away.
 
-    Of a queue those that leave first. O(rules · (nodes + victims + members) + pods that leave).
+    Of a queue or an even spread those that leave first. O(rules · (nodes + victims + members) + pods that
+    leave).
     """
-    if not any(rule.leaving and not rule.alone for rule in model.rooms):
+    if not any(rule.leaving for rule in model.rooms) and not any(one.leaving for one in model.spreads):
         return
     placing = Placing(model)
     placing.remove(gone(model, draft))
     for (node, cls), count in draft.members.items():
         placing.place(cls, node, count)
-    found: dict[str, PodRecord] = {}
+    left: list[tuple[RoomRule | SpreadRule, Ints]] = []
     for rule, room in zip(model.rooms, placing.rooms, strict=True):
-        places = (node for (node, cls), count in draft.members.items() if count and cls == rule.cls)
         # A domain that pods close has no room to spare for any of them.
-        spare = {int(rule.domains[node]): 0 for node in places}
-        if rule.need:
-            spare = {domain: int(room[domain]) for domain in spare}
-        for pod, domain, taken in sorted(rule.leaving, key=lambda one: (-one[0].ends_micros, one[0].uid)):
+        left.append((rule, room if rule.need else 0 * room))
+    for number, spread in enumerate(model.spreads):
+        left.append((spread, placing.more(number) + spread.take[spread.cls]))
+    found: dict[str, PodRecord] = {}
+    for wide, more in left:
+        places = (node for (node, cls), count in draft.members.items() if count and cls == wide.cls)
+        spare = {int(wide.domains[node]): int(more[wide.domains[node]]) for node in places}
+        for pod, domain, taken in sorted(wide.leaving, key=lambda one: (-one[0].ends_micros, one[0].uid)):
             if domain not in spare or not pod.node or pod.node in names:
                 continue
             if taken <= spare[domain]:
