@@ -266,6 +266,13 @@ func (m *Victim) problem() string {
 		present("node", m.Node != ""),
 		present("rule", m.Rule != ""),
 		inside("closes", m.Closes),
+		inside("facts", m.Facts),
+	)
+}
+
+func (m *VictimFacts) problem() string {
+	return cmp.Or(
+		present("resourceVersion", m.ResourceVersion != ""),
 	)
 }
 

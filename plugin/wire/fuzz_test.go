@@ -142,6 +142,7 @@ var mayBeNull = map[string]bool{
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
 	"order.group": true, "decision.group": true, "groupPlan": true, "storeBy": true, "void": true,
+	"facts": true, "scheduledAt": true,
 }
 
 // A list of what protects pods that is null must not be read as a list that names nothing.

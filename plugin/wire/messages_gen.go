@@ -420,6 +420,8 @@ type Preemptor struct {
 // Detail says in decision records why the rule chose it, with its numbers; orders leave it out. Unit:
 // the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
 // Closes: in an order for a group, why it goes though its node needs no member: it is in this domain.
+// Facts: an evictor that judges by them as the writer did marks the pod as its first read of it; without
+// them it reads the pod first.
 type Victim struct {
 	Namespace          string        `json:"namespace"`
 	Name               string        `json:"name"`
@@ -433,6 +435,18 @@ type Victim struct {
 	Detail             string        `json:"detail,omitempty"`
 	Unit               string        `json:"unit,omitempty"`
 	Closes             *ClosedDomain `json:"closes,omitempty"`
+	Facts              *VictimFacts  `json:"facts,omitempty"`
+}
+
+// VictimFacts: What the writer of an order judged a victim by, besides its node and its priority.
+//
+// ResourceVersion: of the pod that it judged. PriorityClass: its PriorityClass. ScheduledAt: since
+// when it has been scheduled. NeverEvict: it carries that annotation.
+type VictimFacts struct {
+	ResourceVersion string `json:"resourceVersion"`
+	PriorityClass   string `json:"priorityClass,omitempty"`
+	ScheduledAt     *Time  `json:"scheduledAt,omitempty"`
+	NeverEvict      bool   `json:"neverEvict,omitempty"`
 }
 
 // Void: Why no order is stored under an id: a constant, and a sentence with the numbers.

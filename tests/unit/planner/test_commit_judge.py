@@ -13,13 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, CommitRequest, Offer, offered
-from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, Void
+from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, VictimFacts, Void
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
+from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
+from makeway.core.policy.facts import PodFacts
 from makeway.planner.commit.judge import (
     Accepted,
     Circumstances,
+    facts_for_evictors,
     judge,
     refused_by_itself,
 )
@@ -102,6 +105,34 @@ def test_an_order_has_the_words_of_the_snapshot_and_the_names_of_the_commit() ->
     assert (order.order_id, order.writer, order.decision_id) == ("ord-1", "makeway/nominator/n", "dec-1")
     assert (order.not_after, order.store_by) == (NOW + ORDER_LIFE, NOW + timedelta(seconds=5))
     assert order.nominations_to_clear == (NominationToClear(namespace="default", name="lower", uid="lower"),)
+
+
+def test_an_order_carries_the_version_and_the_facts_that_each_victim_was_judged_by() -> None:
+    tolerating = make_pod(
+        "a",
+        "n1",
+        LOW,
+        S,
+        facts=PodFacts(priority_class="batch", scheduled_micros=microseconds(NOW), never_evict=True),
+    )
+    around = changed(AROUND, versions={"a": "41", "b": "42"})
+
+    found = judged(commit("a", "b"), snapshot(a=tolerating), around)
+
+    assert isinstance(found, Accepted)
+    assert [one.facts for one in found.order.victims] == [
+        VictimFacts(resource_version="41", priority_class="batch", scheduled_at=NOW, never_evict=True),
+        VictimFacts(resource_version="42"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "facts", [PodFacts(daemon=True, daemonset_uid="ds", daemonset_name="logs"), PodFacts(mirror=True)]
+)
+def test_no_facts_are_written_of_a_pod_that_an_evictor_has_to_read_more_of(facts: PodFacts) -> None:
+    assert facts_for_evictors(make_pod("a", "n1", facts=facts), "41") is None
+    assert facts_for_evictors(make_pod("a", "n1"), "") is None
+    assert facts_for_evictors(make_pod("a", "n1"), "41") is not None
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
+from makeway.core.k8s.objects import Metadata, Pod, PodSpec, PodStatus
 from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.judge import Accepted, draft
+from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.ledger import Ledger
 from unit.bus.test_order_writer import Fault, Stream
@@ -263,3 +265,18 @@ async def test_a_leader_stores_orders_again_that_a_stream_made_anew_has_lost() -
 
     [again] = world.stored()
     assert (again.order_id, again.not_after) == (mine.order_id, mine.not_after)
+
+
+def test_versions_are_known_of_pods_that_have_a_node_until_these_are_gone() -> None:
+    def there(name: str, node: str | None) -> Pod:
+        metadata = Metadata(name=name, uid=name, resource_version=f"4{name}")
+        return Pod(metadata=metadata, spec=PodSpec(node_name=node), status=PodStatus())
+
+    versions = PodVersions()
+    for pod in (there("a", "n1"), there("b", "n1"), there("c", "n1"), there("waiting", None)):
+        versions.put(pod)
+
+    versions.drop(there("b", "n1"))
+    versions.retain({"a"})
+
+    assert versions.by_uid == {"a": "4a"}

@@ -188,6 +188,19 @@ class ClosedDomain(Message, frozen=True):
         return f"{whose} keeps {self.key}={self.value} closed to the group while it runs"
 
 
+class VictimFacts(Message, frozen=True):
+    """What the writer of an order judged a victim by, besides its node and its priority.
+
+    `resource_version`: of the pod that it judged. `priority_class`: its PriorityClass. `scheduled_at`: since
+    when it has been scheduled. `never_evict`: it carries that annotation.
+    """
+
+    resource_version: Text
+    priority_class: str = ""
+    scheduled_at: Time | None = None
+    never_evict: bool = False
+
+
 class Victim(Message, frozen=True):
     """A pod chosen for eviction, with the rule that made it removable.
 
@@ -195,6 +208,8 @@ class Victim(Message, frozen=True):
     `detail` says in decision records why the rule chose it, with its numbers; orders leave it out. `unit`:
     the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
     `closes`: in an order for a group, why it goes though its node needs no member: it is in this domain.
+    `facts`: an evictor that judges by them as the writer did marks the pod as its first read of it; without
+    them it reads the pod first.
     """
 
     namespace: Text
@@ -209,6 +224,7 @@ class Victim(Message, frozen=True):
     detail: str = ""
     unit: str = ""
     closes: ClosedDomain | None = None
+    facts: VictimFacts | None = None
 
 
 class Dependency(Message, frozen=True):

@@ -73,6 +73,7 @@ from makeway.bus.messages import (
     TopologyDomain,
     Unplanned,
     Victim,
+    VictimFacts,
     VictimOutcome,
     Void,
 )
@@ -117,6 +118,7 @@ _VICTIM_A: Final = Victim(
     priority=-100,
     grace_period_seconds=30,
     rule="lower-priority",
+    facts=VictimFacts(resource_version="90210", priority_class="batch", scheduled_at=_AT, never_evict=True),
 )
 _VICTIM_B: Final = Victim(
     namespace="batch",

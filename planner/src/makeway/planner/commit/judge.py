@@ -22,9 +22,12 @@ from makeway.bus.messages import (
     NodeSelection,
     NominationToClear,
     Victim,
+    VictimFacts,
     Void,
 )
+from makeway.core.k8s.importance import moment_of
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
@@ -48,7 +51,8 @@ class Circumstances:
     `now`: the time, UTC. `mode`: for the preemptor's namespace.
     `in_flight`: the pods that other preemptors' live orders remove,
     each with its order; `unstored`: those orders that are not stored yet. `leaving`: victims that have left
-    so lately that budgets may not show it. `nominated`: nodes of nominated pods, by UID. `busy`: another live
+    so lately that budgets may not show it. `nominated`: nodes of nominated pods, by UID. `versions`: the
+    resourceVersions of the snapshot's pods, by UID, where they are known. `busy`: another live
     order of the same preemptor. `limit`: why it may have no order now.
     """
 
@@ -59,6 +63,7 @@ class Circumstances:
     unstored: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     nominated: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     busy: str = ""
     limit: Void | None = None
 
@@ -141,7 +146,7 @@ def judge(
                 message=f"pod {pod.namespace}/{pod.name} may not be evicted for {_name(preemptor)} now",
             )
         else:
-            victims.append(_victim(removable[uid]))
+            victims.append(_victim(removable[uid], around.versions.get(uid, "")))
     if (why := _not_whole(removable, {one.uid for one in victims})) is not None:
         return why
     most = snapshot.exemptions.policy.limits.victims_per_order
@@ -216,7 +221,7 @@ def _removable(found: Plan | PlanRefusal, node: str) -> Mapping[str, RemovablePo
     }
 
 
-def _victim(removable: RemovablePod) -> Victim:
+def _victim(removable: RemovablePod, version: str) -> Victim:
     pod = removable.pod
     return Victim(
         namespace=pod.namespace,
@@ -228,6 +233,20 @@ def _victim(removable: RemovablePod) -> Victim:
         rule=removable.rule,
         pdb_violating=removable.pdb_violating,
         unit=removable.unit,
+        facts=facts_for_evictors(pod, version),
+    )
+
+
+def facts_for_evictors(pod: PodRecord, version: str) -> VictimFacts | None:
+    """Return what an evictor may judge a victim by; None where it has to read more than the pod for that."""
+    facts = pod.facts
+    if not version or pod.group or facts.daemonset_uid or facts.mirror:
+        return None
+    return VictimFacts(
+        resource_version=version,
+        priority_class=facts.priority_class,
+        scheduled_at=None if facts.scheduled_micros == NOT_SCHEDULED else moment_of(facts.scheduled_micros),
+        never_evict=facts.never_evict,
     )
 
 

@@ -18,6 +18,7 @@ from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode
 from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.nominated import NominatedPods
+from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.loop import ObserveLoop, OwnOrders
 from makeway.planner.observe.past import ShortPast
@@ -94,6 +95,7 @@ class ClusterState:
     coming: ComingNodes
     watch: Watch
     nominated: NominatedPods
+    versions: PodVersions
     in_flight: OrderFollower
     configuration: Configuration
 
@@ -214,7 +216,7 @@ def _seen(context: PlannerContext) -> ClusterState:
     configuration.brake.subscribe(enforce)
     follow_queues(configuration.queues, snapshot)
     coming = ComingNodes()
-    nominated = NominatedPods()
+    nominated, versions = NominatedPods(), PodVersions()
     seen = ClusterState(
         metrics=metrics,
         ledger=ledger,
@@ -232,11 +234,12 @@ def _seen(context: PlannerContext) -> ClusterState:
             snapshot,
             metrics,
             context.cluster_uid,
-            pods=(marks, observing, nominated),
+            pods=(marks, observing, nominated, versions),
             classes=(warnings, tolerations),
             coming=coming,
         ),
         nominated=nominated,
+        versions=versions,
         in_flight=OrderFollower(
             bus,
             ledger,
@@ -300,7 +303,12 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
             pod=seen.snapshot.pods.get,
         ),
         judge=CommitJudge(
-            seen.snapshot, seen.ledger, configuration, seen.nominated.nodes, context.mode
+            seen.snapshot,
+            seen.ledger,
+            configuration,
+            seen.nominated.nodes,
+            context.mode,
+            versions=seen.versions.by_uid,
         ).judge,
         ledger=seen.ledger,
         writer=OrderWriter(bus),

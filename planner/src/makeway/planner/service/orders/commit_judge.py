@@ -39,7 +39,10 @@ class PolicyInForce(Protocol):
 
 
 class CommitJudge:
-    """One planner's. `nominated`: where pods are nominated to, by UID. `own_mode`: nothing goes further."""
+    """One planner's. `nominated`: where pods are nominated to, by UID. `own_mode`: nothing goes further.
+
+    `versions`: of pods that have a node.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,10 @@ class CommitJudge:
         configuration: PolicyInForce,
         nominated: Mapping[str, str],
         own_mode: Mode,
+        *,
+        versions: Mapping[str, str] | None = None,
     ) -> None:
+        self._versions = {} if versions is None else versions
         self._snapshot = snapshot
         self._ledger = ledger
         self._configuration = configuration
@@ -71,6 +77,7 @@ class CommitJudge:
             unstored=ledger.reserved(),
             leaving=ledger.leaving(now),
             nominated=self._nominated,
+            versions=self._versions,
             busy=ledger.live_beside(uid, commit.order_id, now),
             limit=None if limit is None else Void(reason=limit.reason, message=limit.message),
         )
