@@ -66,6 +66,7 @@ nats://127.0.0.1:4222
     - --config-namespace={{ .Release.Namespace }}
     - --subject-prefix={{ .Values.subjectPrefix }}
     - --log-level={{ .Values.log.level }}
+    - --log-format={{ .Values.log.format }}
     {{- if eq $place "static" }}
     # It is in the network of the node. kubeadm's own parts listen there alone too.
     - --listen=127.0.0.1:9464

@@ -13,6 +13,48 @@ app.kubernetes.io/part-of: makeway
 {{- end }}
 {{- end }}
 
+{{/* Labels and annotations of an object. Give (list $ "component"), with further annotations and then labels, as two
+     dicts, where it has any. */}}
+{{- define "makeway.metadata" -}}
+{{- $ := index . 0 -}}
+{{- $more := concat (slice . 2) (list dict dict) -}}
+labels:
+  {{- include "makeway.labels" . | nindent 2 }}
+  {{- with index $more 1 }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (index $more 0) $.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of a component's pods. Give (list $ "component"), with further annotations where it has any. */}}
+{{- define "makeway.podMetadata" -}}
+{{- $values := include "makeway.componentValues" . | fromYaml -}}
+labels:
+  {{- include "makeway.labels" . | nindent 2 }}
+  {{- with $values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  kubectl.kubernetes.io/default-container: {{ index . 1 }}
+  {{- with merge dict ($values.podAnnotations | default dict) (index (append . dict) 2) (index . 0).Values.commonAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* A component's values, as YAML. Give (list $ "component"). */}}
+{{- define "makeway.componentValues" -}}
+{{- $values := (index . 0).Values -}}
+{{- ternary $values.nats.trial (index $values (index . 1)) (eq (index . 1) "nats") | toYaml -}}
+{{- end }}
+
+{{/* The name of a component's service account. Give (list $ "component"). */}}
+{{- define "makeway.account" -}}
+{{- dig "serviceAccount" "name" "" (include "makeway.componentValues" . | fromYaml) | default (printf "makeway-%s" (index . 1)) -}}
+{{- end }}
+
 {{/* What selects a component's pods. Give (list $ "component"). */}}
 {{- define "makeway.selectorLabels" -}}
 {{- $ := index . 0 -}}
@@ -71,14 +113,22 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- $components | toJson -}}
 {{- end }}
 
-{{/* An image by tag or digest. Give (list $ image). */}}
+{{/* An image by tag or digest, from `image.registry` where one is named. Give (list $ image). */}}
 {{- define "makeway.image" -}}
 {{- $ := index . 0 -}}
 {{- $image := index . 1 -}}
+{{- $repository := $image.repository -}}
+{{- with $.Values.image.registry -}}
+{{- $parts := splitList "/" $repository -}}
+{{- if and (gt (len $parts) 1) (regexMatch "[.:]|^localhost$" (first $parts)) -}}
+{{- $repository = rest $parts | join "/" -}}
+{{- end -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository -}}
+{{- end -}}
 {{- if $image.digest -}}
-{{ $image.repository }}@{{ $image.digest }}
+{{ $repository }}@{{ $image.digest }}
 {{- else -}}
-{{ $image.repository }}:{{ $image.tag | default $.Chart.AppVersion }}
+{{ $repository }}:{{ $image.tag | default $.Chart.AppVersion }}
 {{- end -}}
 {{- end }}
 
@@ -430,21 +480,21 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{ index ($tls.clientCertSecrets | default dict) (index . 1) | default $tls.clientCertSecret }}
 {{- end }}
 
-{{/* The service account of a component that asks the API server nothing. Give (list $ "component" values). */}}
+{{/* The service account of a component that asks the API server nothing, where the chart makes it.
+     Give (list $ "component"). */}}
 {{- define "makeway.idleAccount" -}}
 {{- $ := index . 0 -}}
+{{- $account := (include "makeway.componentValues" . | fromYaml).serviceAccount -}}
+{{- if $account.create -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: makeway-{{ index . 1 }}
+  name: {{ include "makeway.account" . }}
   namespace: {{ $.Release.Namespace }}
-  labels:
-    {{- include "makeway.labels" (list $ (index . 1)) | nindent 4 }}
-  {{- with dig "serviceAccount" "annotations" (dict) (index . 2) }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "makeway.metadata" (list $ (index . 1) $account.annotations) | nindent 2 }}
 automountServiceAccountToken: false
+---
+{{- end }}
 {{- end }}
 
 {{/* What a component's container has besides: environment and mounts; and its pod: volumes. Give the component's values. */}}
@@ -471,73 +521,96 @@ automountServiceAccountToken: false
 {{- $ := index . 0 -}}
 {{- range rest . }}
 - kind: ServiceAccount
-  serviceAccount: { namespace: {{ $.Release.Namespace }}, name: "makeway-{{ . }}" }
+  serviceAccount: { namespace: {{ $.Release.Namespace }}, name: {{ include "makeway.account" (list $ .) | quote }} }
 {{- end }}
 {{- end }}
 
-{{/* Pod security "restricted". */}}
+{{/* Of a pod: OpenShift gives each namespace users and groups of its own, and refuses a fixed one. */}}
 {{- define "makeway.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile: { type: RuntimeDefault }
+{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
+{{- range $key := list "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- if eq (get $context $key | default 65532 | int) 65532 -}}
+{{- $context = omit $context $key -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end }}
 
 {{- define "makeway.securityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: { drop: [ALL] }
+{{- toYaml .Values.securityContext -}}
 {{- end }}
 
-{{/* Replicas on different nodes and zones where there are any. Give (list $ "component"). */}}
-{{- define "makeway.spread" -}}
-{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-- maxSkew: 1
-  topologyKey: {{ $key }}
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- include "makeway.selectorLabels" $ | nindent 6 }}
-  matchLabelKeys: [pod-template-hash]
-{{- end }}
-{{- end }}
-
-{{/* Where pods may run. Give the component's values. */}}
-{{- define "makeway.placement" -}}
-{{- with .nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-
-{{/* Annotations of a component's service account, as in a manifest's metadata; empty for none. Give (list $ "component"). */}}
-{{- define "makeway.accountAnnotations" -}}
+{{/* What the pods of all components have alike: account, network, security, placement. Give (list $ "component"). */}}
+{{- define "makeway.podSpec" -}}
 {{- $ := index . 0 -}}
-{{- $account := dig "serviceAccount" (dict) (index $.Values (index . 1) | default (dict)) -}}
-{{- with $account.annotations }}
-{{- printf "  annotations:\n%s\n" (toYaml . | indent 4) }}
+{{- $component := . -}}
+{{- $values := include "makeway.componentValues" . | fromYaml -}}
+serviceAccountName: {{ include "makeway.account" . }}
+{{- if $.Values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with $.Values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" $.Values.hostNetwork) }}
+dnsPolicy: {{ . }}
+{{- end }}
+enableServiceLinks: false
+priorityClassName: {{ $.Values.priorityClassName }}
+terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+securityContext:
+  {{- include "makeway.podSecurityContext" $ | nindent 2 }}
+{{- with $.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with index $values $key }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- if $values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml $values.topologySpreadConstraints | nindent 2 }}
+{{- else if and (hasKey $values "replicas") (ne (index . 1) "streams") }}
+topologySpreadConstraints:
+  {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "makeway.selectorLabels" $component | nindent 8 }}
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* A file of rbac/ or admission/, in this release's namespace. Give (list $ "component" "directory/file"). The files are
-     plain manifests of namespace makeway-system, which `kubectl apply` takes as they are. */}}
+{{/* A file of rbac/ or admission/, in this release's namespace and with its service accounts. Give
+     (list $ "component" "directory/file"). The files are plain manifests of namespace makeway-system, which
+     `kubectl apply` takes as they are. */}}
 {{- define "makeway.manifests" -}}
 {{- $ := index . 0 -}}
-{{- $component := index . 1 -}}
-{{- $labels := include "makeway.labels" (list $ $component) | indent 4 -}}
-{{- $.Files.Get (printf "%s.yaml" (index . 2))
-    | replace "makeway-system" $.Release.Namespace
-    | replace "\nmetadata:\n" (printf "\nmetadata:\n  labels:\n%s\n" $labels)
-    | replace "kind: ServiceAccount\nmetadata:\n" (printf "kind: ServiceAccount\nmetadata:\n%s" (include "makeway.accountAnnotations" (list $ $component))) }}
+{{- $text := $.Files.Get (printf "%s.yaml" (index . 2)) -}}
+{{- $component := . -}}
+{{- $account := (include "makeway.componentValues" . | fromYaml).serviceAccount | default dict -}}
+{{- $kept := list -}}
+{{- range splitList "---\n" $text -}}
+{{- $own := regexMatch "(?m)^kind: ServiceAccount$" . -}}
+{{- if or (not $own) (ne (toString $account.create) "false") -}}
+{{- $metadata := include "makeway.metadata" (list $ (index $component 1) (ternary ($account.annotations | default dict) dict $own)) | indent 2 -}}
+{{- $kept = append $kept (replace "\nmetadata:\n" (printf "\nmetadata:\n%s\n" $metadata) .) -}}
+{{- end -}}
+{{- end -}}
+{{- $text = join "---\n" $kept -}}
+{{- range list "planner" "evictor" "nominator" "shadow" "scheduler" "ui" -}}
+{{- $name := include "makeway.account" (list $ .) -}}
+{{- $text = regexReplaceAll (printf "(kind: ServiceAccount\n *(metadata:\n(  [^n].*\n|    .*\n)*)? *name: )makeway-%s\n" .) $text (printf "${1}%s\n" $name) -}}
+{{- $text = replace (printf "serviceaccount:makeway-system:makeway-%s'" .) (printf "serviceaccount:makeway-system:%s'" $name) $text -}}
+{{- end -}}
+{{- replace "makeway-system" $.Release.Namespace $text }}
 {{- end }}
 
 {{/* The same of rbac/. Give (list $ "component" "file"). */}}

@@ -250,12 +250,12 @@ def granted(account: str) -> set[Right]:
 def test_what_is_missing_and_what_is_too_much_is_named() -> None:
     delete, read = Right("planner", "delete", "", "pods", wanted=False), Right("planner", "list", "", "nodes")
 
-    (missing,) = judge({delete: False, read: False}, "ns")
-    (beyond,) = judge({delete: True, read: True}, "ns")
+    (missing,) = judge({delete: False, read: False}, "ns", {})
+    (beyond,) = judge({delete: True, read: True}, "ns", {"planner": "reader"})
 
     assert (missing.state, beyond.state) == ("wrong", "warning")
     assert "system:serviceaccount:ns:makeway-planner may not: list nodes" in missing.detail
-    assert "may: delete pods" in beyond.detail
+    assert "system:serviceaccount:ns:reader may: delete pods" in beyond.detail
 
 
 def test_the_supported_minors_are_those_that_the_scheduler_is_built_from() -> None:

@@ -32,6 +32,13 @@ def test_the_bridge_says_which_parts_there_are(said: str, parts: tuple[str, ...]
     assert Form.parse(said).parts == parts
 
 
+async def test_the_installation_names_service_accounts_that_are_not_the_charts() -> None:
+    form = await form_of({"data": {"bridge": "none", "serviceAccounts": "evictor=deleter,planner=reader"}})
+
+    assert form.accounts == {"evictor": "deleter", "planner": "reader"}
+    assert not Form.parse("external").accounts
+
+
 async def test_the_installation_says_whether_a_shadow_verifies() -> None:
     form = await form_of({"data": {"bridge": "external", "verify": "shadow"}})
 

@@ -121,10 +121,10 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         yield CheckResult("bridge", "ok", form.describe())
         cluster_uid = await _cluster_uid(api)
         yield await own_result(api, namespace)
-        replaced = form.plugin and await replaces_the_scheduler(api, namespace)
-        for result in await rights_results(api, namespace, replaced=replaced, parts=form.parts):
+        replaced = form.plugin and await replaces_the_scheduler(api, namespace, form.accounts)
+        for result in await rights_results(api, namespace, form, replaced=replaced):
             yield result
-        for result in await pod_group_results(api, namespace, replaced=replaced, parts=form.parts):
+        for result in await pod_group_results(api, namespace, form, replaced=replaced):
             yield result
         async for result in pods_results(api, namespace):
             yield result

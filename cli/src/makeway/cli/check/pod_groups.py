@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import Right, allowed_by_all
-from makeway.cli.connect.form import PARTS
+from makeway.cli.connect.form import Form
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.pod_groups import GROUP, ONE_BY_ONE
 from makeway.core.policy.document import KEY, Policy, parse_policy
@@ -30,18 +30,16 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-async def pod_group_results(
-    api: Api, namespace: str, *, replaced: bool, parts: Collection[str] = PARTS["plugin"]
-) -> list[CheckResult]:
+async def pod_group_results(api: Api, namespace: str, form: Form, *, replaced: bool) -> list[CheckResult]:
     """Judge what becomes of pods of groups; nothing where the cluster has none.
 
-    `parts`: of which rights are asked about. Raises as `Api.request`.
+    `form`: whose rights are asked about. Raises as `Api.request`.
     """
     served = await pod_group_api(api)
     if not served.version:
         return []
-    rights = [right for right in GROUP_RIGHTS if right.account in parts]
-    missing = await allowed_by_all(api, rights, namespace, replaced=replaced)
+    rights = [right for right in GROUP_RIGHTS if right.account in form.parts]
+    missing = await allowed_by_all(api, rights, namespace, form.accounts, replaced=replaced)
     return list(judge(served, await _policy(api, namespace), missing))
 
 

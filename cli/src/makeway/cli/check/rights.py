@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.form import PARTS
+from makeway.cli.connect.form import Form
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.core.policy.toleration_record import CONFIGMAP as TOLERATIONS
@@ -147,31 +147,33 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-def _user(account: str, namespace: str, *, replaced: bool) -> str:
+def _user(account: str, namespace: str, accounts: Mapping[str, str], *, replaced: bool) -> str:
     if account == "scheduler" and replaced:
         return KUBE_SCHEDULER
-    return f"system:serviceaccount:{namespace}:makeway-{account}"
+    return f"system:serviceaccount:{namespace}:{accounts.get(account, f'makeway-{account}')}"
 
 
-async def replaces_the_scheduler(api: Api, namespace: str) -> bool:
-    """Whether makeway-scheduler runs as the cluster's own: the chart then makes no account for it.
+async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str, str]) -> bool:
+    """Report whether makeway-scheduler runs as the cluster's own: it has no service account then.
 
     Raises:
         ApiUnavailable: the API server did not answer.
     """
+    name = accounts.get("scheduler", "makeway-scheduler")
     try:
-        await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/makeway-scheduler")
+        await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}")
     except ApiError as error:
         return error.status == HTTPStatus.NOT_FOUND
     return False
 
 
 async def rights_results(
-    api: Api, namespace: str, *, replaced: bool = False, parts: Collection[str] = PARTS["plugin"]
+    api: Api, namespace: str, form: Form, *, replaced: bool = False
 ) -> list[CheckResult]:
     """Ask about every right; where we may not ask for others, say so.
 
-    `parts`: whose. `replaced`: makeway-scheduler runs as the cluster's own, as its user and with its Lease.
+    `form`: whose parts, and under which names. `replaced`: makeway-scheduler runs as the cluster's own, as
+    its user and with its Lease.
 
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
@@ -179,13 +181,14 @@ async def rights_results(
     asked = [
         replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right
         for right in RIGHTS
-        if right.account in parts and _FENCES.get(right.name, right.account) in parts
+        if right.account in form.parts and _FENCES.get(right.name, right.account) in form.parts
     ]
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(right: Right) -> bool:
         async with limit:
-            return await _allowed(api, right, namespace, _user(right.account, namespace, replaced=replaced))
+            user = _user(right.account, namespace, form.accounts, replaced=replaced)
+            return await _allowed(api, right, namespace, user)
 
     try:
         answers = await asyncio.gather(*(ask(right) for right in asked))
@@ -200,11 +203,11 @@ async def rights_results(
                 "ask an administrator, who may create subjectaccessreviews",
             )
         ]
-    return list(judge(dict(zip(asked, answers, strict=True)), namespace, replaced=replaced))
+    return list(judge(dict(zip(asked, answers, strict=True)), namespace, form.accounts, replaced=replaced))
 
 
 async def allowed_by_all(
-    api: Api, rights: Iterable[Right], namespace: str, *, replaced: bool
+    api: Api, rights: Iterable[Right], namespace: str, accounts: Mapping[str, str], *, replaced: bool
 ) -> list[Right] | None:
     """Return those of some rights that are missing; None where that may not be asked.
 
@@ -213,7 +216,7 @@ async def allowed_by_all(
     missing = []
     try:
         for right in rights:
-            user = _user(right.account, namespace, replaced=replaced)
+            user = _user(right.account, namespace, accounts, replaced=replaced)
             if not await _allowed(api, right, namespace, user):
                 missing.append(right)
     except ApiError as error:
@@ -223,14 +226,16 @@ async def allowed_by_all(
     return missing
 
 
-def judge(answers: dict[Right, bool], namespace: str, *, replaced: bool = False) -> Iterator[CheckResult]:
+def judge(
+    answers: dict[Right, bool], namespace: str, accounts: Mapping[str, str], *, replaced: bool = False
+) -> Iterator[CheckResult]:
     """Return a result for each account."""
     by_account: dict[str, list[Right]] = defaultdict(list)
     for right in answers:
         by_account[right.account].append(right)
     for account, rights in by_account.items():
         name = f"rights of {account}"
-        user = _user(account, namespace, replaced=replaced)
+        user = _user(account, namespace, accounts, replaced=replaced)
         missing = [right for right in rights if right.wanted and not answers[right]]
         beyond = [right for right in rights if not right.wanted and answers[right]]
         if missing:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
@@ -28,16 +29,19 @@ class Form:
     """What the installation says of itself.
 
     `bridges`: keys of PARTS, none twice, at least one. `shadow`: whether a shadow scheduler verifies plans.
+    `accounts`: names of service accounts by component, where they are not makeway-COMPONENT.
     """
 
     bridges: tuple[str, ...] = ("plugin",)
     shadow: bool = False
+    accounts: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str, verify: str = "") -> Form:
-        """Read `bridge` and `verify` of the ConfigMap; no bridge, or an unknown one: the plugin's."""
+    def parse(cls, text: str, verify: str = "", accounts: str = "") -> Form:
+        """Read `bridge`, `verify`, `serviceAccounts`; no bridge, or an unknown one: the plugin's."""
         bridges = tuple(dict.fromkeys(one for one in text.replace(",", " ").split() if one in PARTS))
-        return cls(bridges, verify == "shadow") if bridges else cls()
+        named = dict(one.split("=", 1) for one in accounts.split(",") if "=" in one)
+        return cls(bridges or cls.bridges, verify == "shadow", named)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -74,4 +78,4 @@ async def installed_form(api: Api, namespace: str) -> Form:
         return Form()
     except ValueError:  # whoever connects to NATS says what is wrong with it
         return Form()
-    return Form.parse(found.bridge, found.verify) if found else Form()
+    return Form.parse(found.bridge, found.verify, found.service_accounts) if found else Form()

@@ -75,6 +75,8 @@ class InstallationData(msgspec.Struct, rename="camel"):
         chart_version: version of the chart that wrote it; empty where no chart did.
         bridge: who brings plans to the cluster, as makeway.cli.connect.form reads it; empty in older charts.
         scheduler_name: `schedulerName` of the pods that makeway's scheduler is for.
+        service_accounts: names of service accounts that are not makeway-COMPONENT, such as
+            `evictor=preemption-evictor`, with commas.
         nats_secret: Secret beside it for commands that read: with `nats.creds`, `nats.nk`, or `user` and
             `password`, and with `ca.crt`, `tls.crt` and `tls.key` where NATS asks for certificates; empty
             for none.
@@ -91,6 +93,7 @@ class InstallationData(msgspec.Struct, rename="camel"):
     bridge: str = ""
     verify: str = ""
     scheduler_name: str = ""
+    service_accounts: str = ""
     nats_secret: str = ""
     nats_operator_secret: str = ""
     nats_ca_secret: str = ""
