@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from makeway.bus.commit import ORDER_LIFE, CommitRequest
 from makeway.bus.messages import (
-    MOST_REFUSED_VICTIMS,
     Awaited,
     Candidate,
     EvictionOrder,
@@ -281,63 +280,6 @@ def test_a_time_that_changes_the_answer_ends_a_pause() -> None:
     assert attempts.next_at == NOW + timedelta(seconds=3)
 
 
-def test_what_was_refused_for_good_is_left_out_and_what_may_pass_is_not() -> None:
-    attempts = Attempts(NOW)
-
-    attempts.learn(
-        an_outcome(
-            "failed",
-            victim_outcome("a", "failed", "Forbidden"),
-            victim_outcome("b", "failed", "throttled"),
-            victim_outcome("c", "notAttempted"),
-        ),
-        NOW,
-    )
-
-    assert attempts.left_out(NOW) == ("a",)
-    assert attempts.left_out(NOW + decide.LEFT_OUT_FOR) == ()
-
-
-def test_refused_pods_are_bounded_as_a_request_bounds_them() -> None:
-    attempts = Attempts(NOW)
-    refused = [victim_outcome(f"v{n}", "failed", "Forbidden") for n in range(MOST_REFUSED_VICTIMS + 5)]
-
-    attempts.learn(an_outcome("failed", *refused), NOW)
-
-    assert len(attempts.left_out(NOW)) == MOST_REFUSED_VICTIMS
-
-
-def test_a_node_whose_order_failed_comes_last_for_a_while() -> None:
-    attempts = Attempts(NOW)
-    attempts.learn(an_outcome("failed"), NOW)
-    found = [candidate(node="n1"), candidate(node="n2")]
-
-    chosen = attempts.choose(found, NOW)
-    later = attempts.choose(found, NOW + timedelta(minutes=6))
-
-    assert chosen is not None
-    assert chosen.node == "n2"
-    assert later is not None
-    assert later.node == "n1"
-    assert Attempts(NOW).choose([], NOW) is None
-
-
-def test_a_node_is_not_blamed_for_pods_that_the_next_plan_leaves_out() -> None:
-    attempts = Attempts(NOW)
-
-    attempts.learn(an_outcome("failed", victim_outcome("kept-uid", "failed", "delete-refused")), NOW)
-
-    assert attempts.left_out(NOW) == ("kept-uid",)
-    assert attempts.avoided == {}
-
-
-def test_a_cancelled_order_blames_no_node() -> None:
-    attempts = Attempts(NOW)
-    attempts.learn(an_outcome("cancelled"), NOW)
-
-    assert attempts.avoided == {}
-
-
 def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
     order = an_order()
     short = an_outcome("succeeded", victim_outcome("a", "deleted", grace=20))
@@ -418,24 +360,6 @@ def test_pods_are_found_by_class_and_by_nomination() -> None:
     pods.drop(view(nominated))
     pods.drop(view(nominated))
     assert list(pods.nominated()) == []
-
-
-@pytest.mark.parametrize(
-    ("result", "reason", "avoided"),
-    [
-        ("failed", "delete-refused", True),
-        ("failed", "awaited-order-failed", False),
-        ("expired", "", True),
-        ("refused", "victim-spared", True),
-        ("refused", "victims-per-minute", False),
-        ("refused", "breaker-open", False),
-    ],
-)
-def test_a_node_is_blamed_for_what_another_may_not_have(result: Any, reason: str, avoided: bool) -> None:
-    attempts = Attempts(NOW)
-    attempts.learn(msgspec.structs.replace(an_outcome(result), reason=reason), NOW)
-
-    assert bool(attempts.avoided) is avoided
 
 
 def test_a_class_without_never_is_refused_once_for_each_text() -> None:

@@ -22,8 +22,11 @@ from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
+from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import question_of
+from makeway.planner.plan.unfiltered import answer
 from makeway.planner.quota import decide as quota_plan
 from makeway.planner.recording import entries, recorder
 from makeway.planner.recording.entries import RecordingError
@@ -51,7 +54,6 @@ from makeway.planner.snapshot.changes import (
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
-from unit.planner.caching import plan
 from unit.planner.offline_building import pod
 
 TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))
@@ -95,16 +97,20 @@ class JournaledSnapshot(Snapshot):
 
 
 def decide(
-    snapshot: JournaledSnapshot, number: int, asked: PlanRequest, in_flight: dict[str, str]
+    snapshot: JournaledSnapshot,
+    number: int,
+    asked: PlanRequest,
+    in_flight: dict[str, str],
+    left_out: PassedOver = NOTHING_PASSED_OVER,
 ) -> DecisionRecord:
-    question = question_of(asked, in_flight, frozenset())
+    question = question_of(asked, in_flight, frozenset()).leaving_out(left_out)
     decision = Decision(
         decision_id=f"dec-{number}",
         planner="p",
         at=NOW + timedelta(seconds=number),
         request=asked,
         question=question,
-        result=plan(snapshot, question, NOW + timedelta(seconds=number)),
+        result=answer(snapshot, question, NOW + timedelta(seconds=number), PlanCache()),
         policy_revision=snapshot.exemptions.revision,
         duration_seconds=0.1,
         queue=snapshot.queues.path_of(question.preemptor),
@@ -189,8 +195,8 @@ def changes(draw: Any) -> Step:
 
 
 @st.composite
-def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
-    steps: list[Step | tuple[PlanRequest, dict[str, str]]] = [
+def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str], PassedOver]]:
+    steps: list[Step | tuple[PlanRequest, dict[str, str], PassedOver]] = [
         lambda s: s.apply(PutNode(make_node("n1", 3000))),
         lambda s: s.apply(PutNode(make_node("n2", 2000))),
     ]
@@ -209,7 +215,9 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str]]]:
                 tuple(draw(st.lists(st.sampled_from("abcdefgh"), max_size=2))),
                 ignore_columns=draw(st.booleans()),
             )
-            steps.append((asked, in_flight))
+            failed = frozenset(draw(st.lists(st.sampled_from(["n1", "n2"]), max_size=1)))
+            left_out = PassedOver(frozenset(draw(st.sampled_from(["", "a"]))), failed, NOW, "403 Forbidden")
+            steps.append((asked, in_flight, left_out))
         else:
             steps.append((pods if kind else changes)(draw))
     return steps

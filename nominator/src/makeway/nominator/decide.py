@@ -1,9 +1,9 @@
-"""What the nominator decides: whom it asks about, what it orders, what a failure teaches. Pure."""
+"""What the nominator decides: whom it asks about, and what it asks for. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Final
@@ -13,9 +13,7 @@ import msgspec
 from makeway.bus.commit import CommitRequest, named_order
 from makeway.bus.messages import (
     API_VERSION,
-    MAY_PASS,
     MOST_NOMINATIONS,
-    MOST_REFUSED_VICTIMS,
     Candidate,
     EvictionOrder,
     Fence,
@@ -38,18 +36,6 @@ FIRST_PAUSE: Final = timedelta(seconds=1)
 LONGEST_PAUSE: Final = timedelta(seconds=60)
 """Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
 at 10 s; a plan over all nodes costs more than a failed cycle."""
-
-LEFT_OUT_FOR: Final = timedelta(minutes=5)
-"""How long a pod whose deletion was refused for good stays out of plans for the same preemptor."""
-
-MOST_NODES_AVOIDED: Final = 16
-"""Nodes that are remembered for one preemptor: as many as a plan names."""
-
-_OF_THE_NODE: Final = frozenset({"victim-spared", "unit-incomplete"})
-"""Reasons for which an order is refused that another node may not have; caps, modes and breakers it has."""
-
-_OF_ANOTHER: Final = frozenset({"awaited-order-failed"})
-"""Reasons for which an order fails that say nothing of its node."""
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
@@ -115,15 +101,10 @@ def refusal_of(pod: PendingPod, external: frozenset[str]) -> str:
 
 @dataclass
 class Attempts:
-    """What is remembered of one pod between its plans.
-
-    `refused`: pods whose deletion was refused, until when. `avoided`: nodes whose order failed, until when.
-    """
+    """When a pod is planned for next, and how often in a row nothing came of it."""
 
     next_at: datetime
     failures: int = 0
-    refused: dict[str, datetime] = field(default_factory=dict)
-    avoided: dict[str, datetime] = field(default_factory=dict)
 
     def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
         """Wait longer than last time."""
@@ -133,34 +114,6 @@ class Attempts:
     def again_at(self, moment: datetime) -> None:
         """Ask at a moment at the latest, such as when time alone changes the answer."""
         self.next_at = min(self.next_at, moment)
-
-    def learn(self, outcome: Outcome, now: datetime) -> None:
-        """Take note of an order that made no room: the next plan is another one."""
-        learned = False
-        for victim in outcome.victims:
-            for_good = victim.result == "failed" and victim.reason not in MAY_PASS
-            if for_good and len(self.refused) < MOST_REFUSED_VICTIMS:
-                self.refused[victim.uid], learned = now + LEFT_OUT_FOR, True
-        at_fault = outcome.result in ("failed", "expired") and outcome.reason not in _OF_ANOTHER
-        # Without the pods that may not be deleted the node may do.
-        if (at_fault and not learned) or outcome.reason in _OF_THE_NODE:
-            self.avoid(outcome.node, now)
-        self.pause(now)
-
-    def avoid(self, node: str, now: datetime) -> None:
-        """Leave a node out for a while, longer each time."""
-        if node and (node in self.avoided or len(self.avoided) < MOST_NODES_AVOIDED):
-            self.avoided[node] = now + min(timedelta(seconds=10) * 2 ** min(self.failures, 5), LEFT_OUT_FOR)
-
-    def left_out(self, now: datetime) -> tuple[str, ...]:
-        """Return the UIDs that the next plan leaves out."""
-        self.refused = {uid: until for uid, until in self.refused.items() if until > now}
-        return tuple(sorted(self.refused))
-
-    def choose(self, candidates: Iterable[Candidate], now: datetime) -> Candidate | None:
-        """Return the best candidate whose node is not left out."""
-        self.avoided = {node: until for node, until in self.avoided.items() if until > now}
-        return next((one for one in candidates if one.node not in self.avoided), None)
 
 
 @dataclass(frozen=True, kw_only=True)

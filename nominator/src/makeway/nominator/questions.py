@@ -62,13 +62,13 @@ class Questions:
         """Report whether the planner is left alone for a moment, as it did not answer."""
         return time.monotonic() < self._quiet_until
 
-    async def ask(self, stored: StoredPod, mode: str, left_out: tuple[str, ...]) -> PlanReply | NoAnswer:
-        """Ask about a pod as it was read. `left_out`: UIDs of pods that could not be evicted for it."""
+    async def ask(self, stored: StoredPod, mode: str) -> PlanReply | NoAnswer:
+        """Ask about a pod as it was read."""
         try:
             what = unmodelled(stored.raw)
             if what and self._shadow is None:
                 return self._only_filters(what)
-            request = self._request(stored, mode, left_out)
+            request = self._request(stored, mode)
         except msgspec.DecodeError as error:
             self._metrics.plans.labels("unreadable").inc()
             return NoAnswer(True, "Unreadable", str(error))
@@ -84,7 +84,7 @@ class Questions:
             return self._only_filters(f"{what}, and the shadow scheduler does not answer")
         return await self._ask_planner(data, request.request_id)
 
-    def _request(self, stored: StoredPod, mode: str, left_out: tuple[str, ...]) -> PlanRequest:
+    def _request(self, stored: StoredPod, mode: str) -> PlanRequest:
         """Write the question that the plugin would ask; without nodes, as no filter was asked."""
         meta = stored.pod.metadata
         nominations = {
@@ -104,7 +104,6 @@ class Questions:
             nodes=NodeSelection(),
             nominations=tuple(nominations.values()),
             live_orders=self._in_flight.live(),
-            refused_victims=left_out,
             commits=mode != "observe",
         )
 

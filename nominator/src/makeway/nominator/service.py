@@ -239,7 +239,7 @@ class Nominator:
         self, pod: PendingPod, stored: StoredPod, mode: str, attempts: Attempts
     ) -> OrderInFlight | None:
         """Ask for a plan and begin an order by it; None where there is none. Raises as `_attempt`."""
-        reply = await self._questions.ask(stored, mode, attempts.left_out(datetime.now(UTC)))
+        reply = await self._questions.ask(stored, mode)
         if isinstance(reply, NoAnswer):
             if reply.pauses:
                 attempts.pause(datetime.now(UTC))
@@ -255,11 +255,7 @@ class Nominator:
             attempts.next_at = now + OBSERVED_AGAIN
             return None
         self._metrics.plans.labels("candidates").inc()
-        candidate = attempts.choose(reply.candidates, now)
-        if candidate is None:
-            attempts.pause(now)
-            return None
-        return await self._order(pod, stored, candidate, reply, attempts)
+        return await self._order(pod, stored, reply.candidates[0], reply, attempts)
 
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
         not_synced = reply.status == "notSynced"
@@ -359,14 +355,7 @@ class Nominator:
         one.preemption.end((outcome.message if outcome is not None else "") or result, result=result)
         self._metrics.orders.labels(result).inc()
         self._count_loss(one, now)
-        attempts = self._attempts.of(one.uid, now)
-        if outcome is not None:
-            attempts.learn(outcome, now)
-        else:
-            # The pod was not bound in its room, which the planner counts, or no evictor was heard, a pod of
-            # higher priority took the room, or a terminating pod stayed: another node next time.
-            attempts.avoid(one.order.node, now)
-            attempts.pause(now)
+        self._attempts.of(one.uid, now).pause(now)
         self._nominations.expect(one.uid, now)
         _log.info(
             "order_over",

@@ -37,8 +37,14 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
     now = datetime.now(UTC)
     ledger = await ledger_of(bus, now)
     uid = _decode_pod(raw).metadata.uid
-    in_flight, leaving = ledger.in_flight((), now, asking=uid), ledger.leaving(now)
-    return pending(world, raw, now, in_flight=in_flight, leaving=leaving)
+    return pending(
+        world,
+        raw,
+        now,
+        in_flight=ledger.in_flight((), now, asking=uid),
+        leaving=ledger.leaving(now),
+        left_out=ledger.pauses.left_out(uid, now),
+    )
 
 
 async def ledger_of(bus: Bus, now: datetime) -> Ledger:

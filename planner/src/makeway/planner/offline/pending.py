@@ -19,6 +19,7 @@ from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.unasked import gated
 from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.unfiltered import judge_pod
 
@@ -42,6 +43,7 @@ def asked_about(
     *,
     in_flight: Mapping[str, str] | None = None,
     leaving: frozenset[str] = frozenset(),
+    left_out: PassedOver = NOTHING_PASSED_OVER,
 ) -> tuple[PlanRequest, Question]:
     """Return what a scheduler or the nominator would ask about a pod; for the arguments see `pending`."""
     pod = msgspec.json.decode(raw, type=Pod)
@@ -61,7 +63,7 @@ def asked_about(
     question = as_asked(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)
-    return request, question
+    return request, question.leaving_out(left_out)
 
 
 def pending(
@@ -71,12 +73,14 @@ def pending(
     *,
     in_flight: Mapping[str, str] | None = None,
     leaving: frozenset[str] = frozenset(),
+    left_out: PassedOver = NOTHING_PASSED_OVER,
 ) -> Pending:
     """Judge a pod of the world.
 
-    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`. Raises as that does.
+    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`, which raises the same. `left_out`: by
+    earlier orders.
     """
-    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
+    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving, left_out=left_out)
     warnings = tuple(unseen(world.snapshot, raw, question))
     asked = PodQuery(world.snapshot, request, question, now, warnings)
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())

@@ -105,7 +105,7 @@ class Replay:
             _decode_request(decided.request), nominations=tuple(self._nominations.items)
         )
         question = question_of(request, self._removed(), decided.leaving)
-        question = replace(question, unfit_since=decided.unfit_since)
+        question = replace(question, unfit_since=decided.unfit_since).leaving_out(decided.left_out)
         result = answer(self.snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
@@ -136,6 +136,7 @@ class Replay:
             _decode_group_request(decided.request), nominations=tuple(self._nominations.items)
         )
         question = gang_question_of(request, self._removed(), decided.leaving)
+        question = question.leaving_out(decided.left_out)
         result = plan_gang(snapshot, question, decided.at, self._cache, objective=objective)
         if isinstance(result, GangRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)

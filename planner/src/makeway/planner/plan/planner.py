@@ -417,13 +417,14 @@ def _without(snapshot: Snapshot, rows: Ints, others: Ints) -> Ints:
 
 def potential_nodes(snapshot: Snapshot, question: Question) -> tuple[Ints, int]:
     """Return the rows that may be helped, ascending, and how many named nodes are not known."""
-    names = question.nodes.names
+    names, left_out = question.nodes.names, question.left_out.nodes
     if question.nodes.all_but:
         chosen = snapshot.present.copy()
-        chosen[snapshot.rows_named(names)] = False
+        chosen[snapshot.rows_named((*names, *left_out))] = False
         return np.flatnonzero(chosen), 0
-    rows = np.sort(snapshot.rows_named(names))
-    return rows, len(set(names)) - int(rows.size)
+    named = set(names) - left_out
+    rows = np.sort(snapshot.rows_named(named))
+    return rows, len(named) - int(rows.size)
 
 
 def modelled(snapshot: Snapshot, needs: Mapping[str, int]) -> tuple[dict[str, int], str, tuple[str, ...]]:

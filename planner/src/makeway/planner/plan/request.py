@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,6 +15,7 @@ from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.resources import is_extended
 from makeway.planner.plan.constraints.pods import Constraints, constraints_of, read_arguments
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.result import AwaitedPod
 from makeway.planner.plan.terminating import NO_ROOM, AwaitedRoom
 from makeway.planner.snapshot.records import PodRecord, PodRecords
@@ -57,7 +58,8 @@ class Question:
     `unfit_since`: since when it has not fitted, as far as is known.
     `terminating`: the pods that are being deleted and whose room is awaited; the plan finds them. `patient`:
     also those with much of their grace period left.
-    `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor.
+    `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor. `left_out`: these
+    and the nodes that earlier orders for it leave out, as the ledger knows them.
     `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
     `turn`: a number that differs from request to request; it picks the sample of a refusal.
     `restored`: pods that have left since the moment that is planned for; they count as being where they were,
@@ -82,10 +84,20 @@ class Question:
     daemonset_node: str = ""
     unfit_since: datetime | None = None
     refused: frozenset[str] = frozenset()
+    left_out: PassedOver = NOTHING_PASSED_OVER
     ignore_columns: bool = False
     turn: int = 0
     restored: tuple[PodRecord, ...] = ()
     allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def leaving_out(self, left_out: PassedOver) -> Question:
+        """Return the question without what earlier orders left out; whoever asks tells of what it names."""
+        told = left_out.victims <= self.refused
+        return replace(
+            self,
+            refused=self.refused | left_out.victims,
+            left_out=msgspec.structs.replace(left_out, why="") if told else left_out,
+        )
 
     def awaited(self, pods: Iterable[PodRecord]) -> tuple[AwaitedPod, ...]:
         """Return pods that leave anyway, each with the order that removes it where one does."""

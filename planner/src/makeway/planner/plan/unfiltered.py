@@ -22,6 +22,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.feasibility import NOWHERE, Feasibility, feasibility
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.planner import planning
+from makeway.planner.plan.refusal.text import NEVER
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
@@ -70,10 +71,12 @@ def answering(
 ) -> Iterator[Plan | PlanRefusal | None]:
     """Plan as `planning` does; where the question names no node, judge which nodes may be helped first.
 
-    Pauses with None as `planning` does. O(slots · nodes) where no node is named.
+    Refusals say what earlier orders left out. Pauses with None as `planning` does. O(slots · nodes) where no
+    node is named.
     """
     if question.nodes.names or question.nodes.all_but:
-        yield from planning(snapshot, question, now, cache)
+        for found in planning(snapshot, question, now, cache):
+            yield _with_left_out(question, found)
         return
     for verdict in judging(snapshot, question, now, cache):
         if verdict is None:
@@ -117,10 +120,19 @@ def judging(
         return
     names = tuple(snapshot.names[row] for row in found.helpable.tolist() if snapshot.present[row])
     for result in planning(snapshot, replace(question, nodes=NodeSelection(names=names)), now, cache):
-        if result is None:
+        told = _with_left_out(question, result)
+        if told is None:
             yield None
         else:
-            yield PodVerdict(found, "", _checked(snapshot, question, result, found.excluded))
+            yield PodVerdict(found, "", _checked(snapshot, question, told, found.excluded))
+
+
+def _with_left_out(question: Question, found: Plan | PlanRefusal | None) -> Plan | PlanRefusal | None:
+    """Return an answer; a refusal says what earlier orders for the preemptor left out of it."""
+    if not isinstance(found, PlanRefusal) or found.reason == NEVER:
+        return found
+    message, retry_at = question.left_out.told(found.message, found.retry_at)
+    return replace(found, message=message, retry_at=retry_at)
 
 
 def _checked(

@@ -17,6 +17,7 @@ import msgspec
 
 from makeway.bus.messages import Placement
 from makeway.planner.plan.decision import QuotaInputs
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.changes import Change, RecordingEntry
 from makeway.planner.snapshot.records import PodRecord
@@ -81,7 +82,8 @@ class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     `in_flight`: what the plugin's live orders and the streams came to, of each order its id and the UIDs
     that it removes. Thousands of either may be the same as before, so each is told by how it differs from
     that of the decision before: what it has no longer, and what it has besides. `again_at`: when the refusal
-    was to be made again, since the snapshot was behind the scheduler's.
+    was to be made again, since the snapshot was behind the scheduler's. `left_out`: what earlier orders for
+    the preemptor leave out.
     """
 
     decision_id: str
@@ -92,6 +94,7 @@ class Decided(RecordingEntry, frozen=True, tag=15, gc=False):
     leaving: frozenset[str]
     unfit_since: datetime | None
     again_at: datetime | None
+    left_out: PassedOver = NOTHING_PASSED_OVER
 
 
 class GroupDecided(Decided, frozen=True, tag=27, gc=False):

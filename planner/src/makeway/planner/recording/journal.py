@@ -131,6 +131,7 @@ class Journal:
             leaving=question.leaving,
             unfit_since=question.unfit_since,
             again_at=refusal.retry_at if refusal is not None else None,
+            left_out=question.left_out,
         )
 
 

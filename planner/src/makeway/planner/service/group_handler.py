@@ -109,9 +109,10 @@ class GroupPlanner:
         leaving = self._ledger.leaving(now) if asked else frozenset[str]()
         in_flight = self._ledger.in_flight(request.live_orders, now, asking=request.group.uid)
         try:
-            return gang_question_of(request, in_flight, leaving, records=self._records)
+            question = gang_question_of(request, in_flight, leaving, records=self._records)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
+        return question.leaving_out(self._ledger.pauses.left_out(request.group.uid, now))
 
     async def _plan(
         self, request: GroupPlanRequest, question: GangQuestion, now: datetime, began: float

@@ -108,7 +108,7 @@ class Planner:
         asking = question.preemptor.uid
         question = replace(
             question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)
-        )
+        ).leaving_out(self._ledger.pauses.left_out(asking, now))
         if question.daemonset_node:
             question = replace(
                 question, unfit_since=self._first_failures.note(asking, question.unfit_since, now)

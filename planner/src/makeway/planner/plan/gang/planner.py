@@ -93,6 +93,9 @@ def planning_gang(
             # A refusal, too: what it says of the room at most holds for all pods that leave.
             room = cache.awaited.at(snapshot, now, patient=True)
             plan = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
+        if isinstance(plan, GangRefusal):
+            message, retry_at = gang.left_out.told(plan.message, plan.retry_at)
+            plan = replace(plan, message=message, retry_at=retry_at)
         if plan is not None:
             yield replace(plan, changed=snapshot.revision != revision)
             return

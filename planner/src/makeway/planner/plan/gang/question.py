@@ -9,6 +9,7 @@ import msgspec
 
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement, PlanRequest
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.terminating import AwaitedRoom
 from makeway.planner.snapshot.records import PodRecords
@@ -41,6 +42,16 @@ class GangQuestion:
     def total(self) -> int:
         """Return how many members wait."""
         return sum(one.count for one in self.classes)
+
+    @property
+    def left_out(self) -> PassedOver:
+        """Return what earlier orders for the group leave out."""
+        return self.classes[0].question.left_out if self.classes else NOTHING_PASSED_OVER
+
+    def leaving_out(self, left_out: PassedOver) -> GangQuestion:
+        """Return the question without what earlier orders left out."""
+        classes = (replace(one, question=one.question.leaving_out(left_out)) for one in self.classes)
+        return replace(self, classes=tuple(classes))
 
     def awaiting(self, room: AwaitedRoom) -> GangQuestion:
         """Return the question with the room of terminating pods awaited."""

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan
+from makeway.planner.service.orders.failures import OrderEnd, end_of
 from makeway.planner.service.orders.limits import (
     UNKNOWN_PRIORITY,
     HeldOrder,
@@ -34,11 +35,6 @@ STATUS_LAG = timedelta(seconds=10)
 MOST_NAMED = 100_000
 """Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
 
-_NEVER_REMOVED = frozenset({"spared", "failed", "notAttempted"})
-
-_OF_THE_BREAKER = frozenset({"breaker-open", "breaker-open-namespace"})
-"""Reasons for which an order is refused that say nothing of its preemptor, nor of its node."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Live:
@@ -46,14 +42,6 @@ class _Live:
     preemptor: str
     victims: tuple[str, ...]
     until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    removed: tuple[str, ...]
-    succeeded: bool
-    at: datetime
-    counts: bool
 
 
 def _unwatched(_: str) -> bool:
@@ -80,8 +68,8 @@ class Ledger:
         self._settled: dict[str, str] = {}
         self._live: dict[str, _Live] = {}
         self._reserved: set[str] = set()
-        self._ended: dict[str, _Ended] = {}
-        self._lately: deque[_Ended] = deque()
+        self._ended: dict[str, OrderEnd] = {}
+        self._lately: deque[OrderEnd] = deque()
         self._named: dict[str, datetime] = {}
 
     def __len__(self) -> int:
@@ -94,7 +82,7 @@ class Ledger:
         self._name((victim.uid for victim in order.victims), order.not_after)
         ended = self._ended.get(order.order_id)
         if ended is not None:
-            self._note(order, ended)
+            self.pauses.ended(order, ended)
         else:
             victims = tuple(victim.uid for victim in order.victims)
             until = order.not_after + PAST_DEADLINE
@@ -127,14 +115,11 @@ class Ledger:
         new = outcome.order_id not in self._ended
         live = self._live.pop(outcome.order_id, None)
         self._name((victim.uid for victim in outcome.victims), outcome.finished_at)
-        removed = tuple(victim.uid for victim in outcome.victims if victim.result not in _NEVER_REMOVED)
-        succeeded = outcome.result == "succeeded"
-        ended = _Ended(removed, succeeded, outcome.finished_at, outcome.reason not in _OF_THE_BREAKER)
-        self._ended[outcome.order_id] = ended
-        if succeeded:
-            self._settled.update(dict.fromkeys(removed, outcome.order_id))
+        ended = self._ended[outcome.order_id] = end_of(outcome)
+        if ended.succeeded:
+            self._settled.update(dict.fromkeys(ended.removed, outcome.order_id))
         if live is not None:
-            self._note(live.order, ended)
+            self.pauses.ended(live.order, ended)
         self._lately.append(ended)
         return new
 
@@ -240,10 +225,6 @@ class Ledger:
         """Return the UIDs that orders removed so lately that budgets may not show it."""
         self._forget(now)
         return frozenset().union(*(ended.removed for ended in self._lately if now - ended.at <= STATUS_LAG))
-
-    def _note(self, order: EvictionOrder, ended: _Ended) -> None:
-        if ended.counts:
-            self.pauses.ended(order, ended.removed, ended.at, succeeded=ended.succeeded)
 
     def _name(self, uids: Iterable[str], at: datetime) -> None:
         for uid in uids:

@@ -16,7 +16,9 @@ from typing import Final
 from makeway.bus.messages import EvictionOrder, Placement
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.times import api_time
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.result import Plan
+from makeway.planner.service.orders.failures import Failures, OrderEnd
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.state import Snapshot
 
@@ -64,7 +66,7 @@ class _Tries:
 
     `orders`: ids of the last ones, each of which counts once. `rooms`: the last that were made. `failed`:
     orders in a row that made none. `last`: when the last order ended. `held_for`: how many rooms had come to
-    nothing, and when the last one was made, when `until` was set.
+    nothing, and when the last one was made, when `until` was set. `failures`: pods and nodes to leave out.
     """
 
     namespace: str
@@ -74,6 +76,7 @@ class _Tries:
     failed: int = 0
     held_for: tuple[int, datetime] | None = None
     until: datetime | None = None
+    failures: Failures = field(default_factory=Failures)
 
 
 class Pauses:
@@ -87,30 +90,36 @@ class Pauses:
         """How many preemptors are remembered."""
         return len(self._tries)
 
-    def ended(self, order: EvictionOrder, removed: tuple[str, ...], at: datetime, *, succeeded: bool) -> None:
-        """Take note of an order's end. `removed`: UIDs of the pods that it deleted."""
+    def ended(self, order: EvictionOrder, end: OrderEnd) -> None:
+        """Take note of an order's end."""
         about = order.room_for
-        if about is None:
+        if about is None or not end.counts:
             return
         known = self._tries.pop(about.uid, None)
         if known is None:
-            known = _Tries(about.namespace, at)
+            known = _Tries(about.namespace, end.at)
             self._make_room(about.namespace)
             self._by_namespace[about.namespace] += 1
         self._tries[about.uid] = known
         if order.order_id in known.orders:
             return  # its stream was read again
         known.orders.append(order.order_id)
-        known.last = max(known.last, at)
-        if not succeeded:
+        known.last = max(known.last, end.at)
+        if not end.succeeded:
             known.failed += 1
+            known.failures.ended(end, order.node, about.namespace)
             return
         known.failed = 0
-        if not removed:
+        if not end.removed:
             return  # the victims are another order's
         nodes = dict.fromkeys([order.node] if order.node else (one.node for one in order.members))
         members = tuple(one.uid for one in order.members[:_MOST_NAMED])
-        known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], at, removed[:_MOST_NAMED], members))
+        known.rooms.append(RoomMade(tuple(nodes)[:_MOST_NAMED], end.at, end.removed[:_MOST_NAMED], members))
+
+    def left_out(self, uid: str, now: datetime) -> PassedOver:
+        """Return what the next plan for a pod or PodGroup leaves out. O(what is left out)."""
+        known = self._tries.get(uid)
+        return NOTHING_PASSED_OVER if known is None else known.failures.at(now)
 
     def of(self, asking: Asker, snapshot: Snapshot, now: datetime) -> NotNow | None:
         """Return why a preemptor waits; None where it need not.

@@ -1,0 +1,232 @@
+"""Pods and nodes on which orders failed, and what the next plans for the same preemptor make of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from makeway.bus.messages import (
+    MOST_REFUSED_VICTIMS,
+    EvictionOrder,
+    NodeSelection,
+    Preemptor,
+    VictimOutcome,
+    VictimResult,
+)
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
+from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.unfiltered import FITS, answer
+from makeway.planner.service.orders import failures as module
+from makeway.planner.service.orders.failures import cause_of
+from makeway.planner.service.orders.ledger import Ledger
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    NOW,
+    XL,
+    L,
+    ask,
+    make_order,
+    make_outcome,
+    make_pod,
+    make_snapshot,
+)
+
+SHOP = "ns"
+
+
+def order(order_id: str) -> EvictionOrder:
+    about = Preemptor(namespace=SHOP, name="p", uid="P", priority=HIGH, scheduler_name="s")
+    return make_order(order_id, preemptor=about, node="n1")
+
+
+def victim(
+    uid: str, result: VictimResult, reason: str = "", message: str = "", namespace: str = SHOP
+) -> VictimOutcome:
+    return VictimOutcome(
+        namespace=namespace, name=uid, uid=uid, result=result, reason=reason, message=message
+    )
+
+
+def after(*ends: tuple[float, Any, str, tuple[VictimOutcome, ...]], ledger: Ledger | None = None) -> Ledger:
+    """Return a ledger that has read orders and how they ended, each so many seconds from now."""
+    ledger = Ledger() if ledger is None else ledger
+    for number, (seconds, result, reason, victims) in enumerate(ends):
+        ledger.ordered(order(f"o{number}"))
+        ended = make_outcome(f"o{number}", result=result, victims=victims)
+        ledger.ended(replace(ended, reason=reason, finished_at=NOW + timedelta(seconds=seconds)))
+    return ledger
+
+
+def preemptor() -> Question:
+    return ask(make_pod("p", priority=HIGH, size=L))
+
+
+def left_out(ledger: Ledger, seconds: float = 0) -> PassedOver:
+    return ledger.pauses.left_out("P", NOW + timedelta(seconds=seconds))
+
+
+FORBIDDEN = (victim("v", "failed", "forbidden", "403 Forbidden: policy x denied the request"),)
+
+
+@pytest.mark.parametrize(
+    ("became", "stays_out"),
+    [
+        (victim("v", "failed", "forbidden"), True),
+        (victim("v", "failed", "budget"), True),
+        (victim("v", "spared"), True),
+        (victim("v", "failed", "server-error"), False),
+        (victim("v", "notAttempted"), False),
+        (victim("v", "deleted"), False),
+    ],
+)
+def test_a_pod_that_could_not_be_evicted_is_left_out_unless_that_passes(
+    became: VictimOutcome, stays_out: bool
+) -> None:
+    found = left_out(after((0, "failed", "", (became,))))
+
+    assert found.victims == (frozenset({"v"}) if stays_out else frozenset())
+
+
+def test_the_times_double_from_ten_seconds_to_five_minutes() -> None:
+    ledger, at, lasted = Ledger(), 0.0, []
+    for number in range(7):
+        ledger.ordered(order(f"o{number}"))
+        ended = make_outcome(f"o{number}", result="failed", victims=FORBIDDEN)
+        ledger.ended(replace(ended, finished_at=NOW + timedelta(seconds=at)))
+        until = left_out(ledger, at).until
+        assert until is not None
+        lasted.append((until - NOW).total_seconds() - at)
+        at += lasted[-1]
+
+    assert lasted == [10, 20, 40, 80, 160, 300, 300]
+    assert left_out(ledger, at) == NOTHING_PASSED_OVER
+
+
+@pytest.mark.parametrize(
+    ("result", "reason", "at_fault"),
+    [
+        ("failed", "delete-refused", True),
+        ("failed", "awaited-order-failed", False),
+        ("refused", "victim-spared", True),
+        ("refused", "unit-incomplete", True),
+        ("refused", "cap-victims", False),
+        ("refused", "mode-off", False),
+        ("refused", "breaker-open", False),
+        ("cancelled", "braked", False),
+        ("expired", "", False),
+        ("succeeded", "", False),
+    ],
+)
+def test_a_node_is_left_out_for_what_another_may_not_have(result: Any, reason: str, at_fault: bool) -> None:
+    assert bool(left_out(after((0, result, reason, ()))).nodes) is at_fault
+
+
+def test_a_node_is_left_out_only_once_a_pod_that_was_left_out_stays_again() -> None:
+    once = after((0, "failed", "", FORBIDDEN))
+    twice = after((0, "failed", "", FORBIDDEN), (1, "failed", "", FORBIDDEN))
+
+    assert left_out(once).nodes == frozenset()
+    assert left_out(twice, 1).nodes == {"n1"}
+
+
+def test_a_planner_that_starts_knows_them_in_whichever_order_it_reads_the_streams() -> None:
+    ledger = Ledger()
+    ledger.ended(make_outcome("o0", result="failed", victims=FORBIDDEN))
+    ledger.ordered(order("o0"))
+
+    assert left_out(ledger).victims == {"v"}
+    assert ledger.pauses.left_out("another", NOW) == NOTHING_PASSED_OVER
+
+
+def test_as_many_pods_and_nodes_are_left_out_as_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NODES", 2)
+    ledger = Ledger()
+    many = tuple(victim(f"v{number}", "failed", "forbidden") for number in range(MOST_REFUSED_VICTIMS + 9))
+    after((0, "failed", "", many), ledger=ledger)
+    for number in range(1, 5):
+        ledger.ordered(replace(order(f"o{number}"), node=f"n{number}"))
+        ended = make_outcome(f"o{number}", result="failed")
+        ledger.ended(replace(ended, finished_at=NOW + timedelta(seconds=number)))
+
+    found = left_out(ledger, 4)
+
+    assert len(found.victims) == MOST_REFUSED_VICTIMS
+    assert found.nodes == {"n3", "n4"}, "those that would be tried again first are forgotten"
+
+
+def test_a_refusal_says_what_is_left_out_and_comes_again_when_the_first_of_it_ends() -> None:
+    found = left_out(after((0, "failed", "", FORBIDDEN), (1, "failed", "", FORBIDDEN)), 1)
+
+    message, retry_at = found.told("no room", None)
+
+    assert message == (
+        "no room; preemption has just failed on 1 node; 1 pod is left out for now, as impossible to evict: "
+        "403 Forbidden: policy x denied the request"
+    )
+    assert retry_at == NOW + timedelta(seconds=11)
+    assert found.told("no room", NOW) == (message, NOW)
+    assert NOTHING_PASSED_OVER.told("no room", None) == ("no room", None)
+
+
+def test_a_cause_names_no_pod_and_of_another_namespace_no_object() -> None:
+    own = victim("v", "failed", "forbidden", '403 Forbidden: pods "v" is forbidden: policy x')
+    others = replace(own, namespace="elsewhere")
+    long = replace(own, message="é" * 300)
+
+    assert cause_of(own, SHOP) == '403 Forbidden: pods "…" is forbidden: policy x'
+    assert cause_of(others, SHOP) == "403 Forbidden"
+    assert cause_of(replace(others, message="x"), SHOP) == "forbidden"
+    assert len(cause_of(long, SHOP).encode()) == 200
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answered"),
+    [
+        (NodeSelection(), ["n2"]),
+        (NodeSelection(all_but=True), ["n2"]),
+        (NodeSelection(names=("n1", "n2")), ["n2"]),
+        (NodeSelection(names=("n1",)), []),
+        (NodeSelection(names=("n2",), all_but=True), []),
+    ],
+)
+def test_a_plan_has_no_node_that_is_left_out_however_the_nodes_are_named(
+    nodes: NodeSelection, answered: list[str]
+) -> None:
+    snapshot = make_snapshot(["n1", "n2"], [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)])
+    left = PassedOver(nodes=frozenset({"n1"}), until=NOW + timedelta(seconds=9))
+    asked = dataclasses.replace(preemptor(), nodes=nodes).leaving_out(left)
+
+    found = answer(snapshot, asked, NOW, PlanCache())
+
+    assert ([one.node for one in found.candidates] if isinstance(found, Plan) else []) == answered
+    if isinstance(found, PlanRefusal):
+        assert found.message.endswith("preemption has just failed on 1 node")
+        assert found.retry_at == left.until
+
+
+def test_a_pod_fits_on_a_node_that_is_left_out() -> None:
+    snapshot = make_snapshot(["n1"], [])
+    asked = preemptor().leaving_out(PassedOver(nodes=frozenset({"n1"}), until=NOW))
+
+    found = answer(snapshot, dataclasses.replace(asked, nodes=NodeSelection()), NOW, PlanCache())
+
+    assert isinstance(found, PlanRefusal)
+    assert (found.reason, found.retry_at) == (FITS, None)
+
+
+def test_a_refusal_tells_no_cause_that_whoever_asks_has_named_itself() -> None:
+    left = left_out(after((0, "failed", "", FORBIDDEN)))
+    asked = preemptor()
+    named = dataclasses.replace(asked, refused=frozenset({"v", "w"}))
+
+    assert asked.leaving_out(left).refused == {"v"}
+    assert asked.leaving_out(left).left_out.why != ""
+    assert named.leaving_out(left).refused == {"v", "w"}
+    assert named.leaving_out(left).left_out.why == ""
