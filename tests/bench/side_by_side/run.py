@@ -4,8 +4,9 @@
 
 With MakeWay its planner, its evictor and a nats-server run as processes of their own on the same machine;
 API server and scheduler are one process there, as scheduler_perf has it. Rounds alternate, so that whatever
-else the machine does meets both. A workload's figures are printed, and written to docs/benchmarks.md
-(--write), when its last round has ended; a round of which nothing came is left out of them.
+else the machine does meets both. When a workload's last round has
+ended its figures are printed, and a line of them is written to docs/benchmarks.md (--write); a round without
+results is left out of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from bench.side_by_side.round import VARIANTS, Measured, play, programs
-from bench.side_by_side.table import put, table
+from bench.side_by_side.table import put, summary, table
 from bench.side_by_side.workloads import ALL, BY_NAME
 from makeway.dev.errors import DevError
 from makeway.dev.paths import CHECKOUT
@@ -65,10 +66,9 @@ def main() -> int:
                     print(f"{name}, round {number}, {variant}: {one.seconds:.0f} s, {ended}", flush=True)
                     measured.append(one)
                     well = well and one.finished
-            section = table(name, measured)
-            print(f"\n{section}", flush=True)
+            print(f"\n{table(name, measured)}", flush=True)
             if given.write:
-                put(DOCUMENT, name, section)
+                put(DOCUMENT, summary(name, measured))
     return 0 if well else 1
 
 

@@ -137,6 +137,24 @@ ROWS = (
 )
 
 
+COLUMNS = (
+    ("throughput of the measured pods", "the same, from the first one's creation until the last is bound"),
+    ("PostFilter mean", "PodGroupPostFilter mean", "PostFilter mean, all calls"),
+    ("PostFilter p99", "PodGroupPostFilter, longest"),
+    ("preemptors bound at the end",),
+    ("first created to last bound",),
+    ("victims for each bound preemptor",),
+    ("CPU, benchmark's process",),
+)
+"""Columns of the document: of each the first row that has a figure, of both variants."""
+
+OWN = (
+    ("CPU, planner", "CPU, evictor", "CPU, nats-server"),
+    ("peak memory, planner", "peak memory, evictor"),
+)
+"""Columns of the document of the processes that MakeWay brings."""
+
+
 def table(workload: str, measured: Sequence[Measured]) -> str:
     """Give the section of one workload. The rounds of both variants come in the order in which they ran."""
     rounds = {variant: [one for one in measured if one.variant == variant] for variant in VARIANTS}
@@ -159,26 +177,46 @@ def table(workload: str, measured: Sequence[Measured]) -> str:
 
 def machine() -> str:
     """Name processor, memory, system and versions."""
-    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
-        f"{os.cpu_count()} cores of {cpu[1] if cpu else platform.machine()}, {memory:.0f} GiB, "
+        f"{os.cpu_count()} cores of {_processor()}, {memory:.0f} GiB, "
         f"Linux {platform.release()}, Python {platform.python_version()}, Kubernetes {KUBERNETES_VERSION}, "
         f"nats-server {NATS_SERVER.version}"
     )
 
 
-def put(document: Path, workload: str, section: str) -> None:
-    """Put a workload's section into the document, in the place of an older one or at the end."""
-    text = document.read_text()
-    begin, end = f"<!-- {workload} -->\n", f"<!-- end of {workload} -->\n"
-    block = f"{begin}{section}{end}"
-    if begin in text:
-        head, _, rest = text.partition(begin)
-        text = head + block + rest.partition(end)[2]
-    else:
-        text = text.rstrip("\n") + "\n\n" + block
-    document.write_text(text)
+def _processor() -> str:
+    cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return cpu[1] if cpu else platform.machine()
+
+
+def _known(both: Sequence[Sequence[float | None]]) -> bool:
+    return any(value is not None for values in both for value in values)
+
+
+def summary(workload: str, measured: Sequence[Measured]) -> str:
+    """Give a workload's line of the document: both variants, and the median ratio within a round."""
+    rounds = {variant: [one for one in measured if one.variant == variant] for variant in VARIANTS}
+    read = {row.what: [[row.value(one) for one in rounds[variant]] for variant in VARIANTS] for row in ROWS}
+    cells = [
+        workload,
+        f"{max(len(one) for one in rounds.values())}, {_processor()}, {KUBERNETES_VERSION[1:]}",
+    ]
+    for names in COLUMNS:
+        left, right = next((read[name] for name in names if _known(read[name])), ([], []))
+        ratio = _ratio(left, right).partition(" ")[0]
+        both = f"{_median(left)}, {_median(right)}" if _known([left, right]) else "-"
+        cells.append(f"{both} ({ratio})" if ratio else both)
+    cells += [", ".join(_median(read[name][1]) for name in names) for names in OWN]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def put(document: Path, line: str) -> None:
+    """Put a workload's line into the table of the document, in the place of an older one or at its end."""
+    text, end = document.read_text(), "<!-- end of the workloads -->\n"
+    name = line.split("|")[1]
+    text = re.sub(rf"^\|{re.escape(name)}\|.*\n", "", text, flags=re.MULTILINE)
+    document.write_text(text.replace(end, line + end))
 
 
 def _counted(rounds: dict[str, list[Measured]]) -> str:
