@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,11 @@ _GO_METRIC = re.compile(
     re.DOTALL,
 )
 _GO_FIELD = re.compile(r"((?:\t// .*\n)+)\t(\w+)\s+\S+\s+`json:\"(\w+)[,\"]")
+
+
+_OPTIONS = ("Option", "Environment", "Default", "Meaning")
+_COMMON = 4
+"""An option that so many commands have alike is said once."""
 
 
 def main() -> None:
@@ -130,7 +137,10 @@ def _families(registry: CollectorRegistry) -> list[tuple[str, str, str]]:
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options."""
+    """Every command with its arguments and options; what several have alike is said once."""
+    commands = [pair for name in SUB_COMMANDS for pair in _commands(f"makeway {name}", load(name))]
+    rows = {path: [_option(parameter) for parameter in command.params] for path, command in commands}
+    common = [row for row, count in Counter(chain(*rows.values())).items() if count >= _COMMON]
     parts = [
         f"{_HEAD}# Commands\n\n"
         "`kubectl makeway` is the same command, with completion by kubectl; `makeway --install-completion` "
@@ -138,25 +148,29 @@ def commands_page() -> str:
         "a failure, as described with each; 2 when called wrongly; 3 where nothing could be reached or let "
         "them in, which stderr tells apart; 130 when interrupted. Text is coloured on a terminal, and plain "
         "and unfolded in a pipe; `-o json` and `-o yaml` print data alone on stdout: one document, or for a "
-        "stream a line or document each.\n"
+        "stream a line or document each.\n\n"
+        "## Common options\n\nEach command below names those that it takes. Of two rows of one name the "
+        f"services have the first.\n\n{_table(_OPTIONS, common)}"
     ]
-    for name in SUB_COMMANDS:
-        for path, command in _commands(f"makeway {name}", load(name)):
-            rows = [
-                (
-                    ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts)),
-                    f"`{parameter.envvar}`" if getattr(parameter, "envvar", None) else "",
-                    _default(parameter),
-                    getattr(parameter, "help", "") or "",
-                )
-                for parameter in command.params
-            ]
-            table = _table(("Option", "Environment", "Default", "Meaning"), rows) if rows else ""
-            shown = "\n".join(line[2:] for line in examples.lines(path.removeprefix("makeway "), "makeway"))
-            parts.append(
-                f"## {path}\n\n```console\n{shown}\n```\n\n{(command.help or '').strip()}\n\n{table}"
-            )
+    for path, command in commands:
+        own = [row for row in rows[path] if row not in common]
+        shared = ", ".join(row[0].partition(",")[0] for row in rows[path] if row in common)
+        shown = "\n".join(line[2:] for line in examples.lines(path.removeprefix("makeway "), "makeway"))
+        parts.append(
+            f"## {path}\n\n```console\n{shown}\n```\n\n{(command.help or '').strip()}\n"
+            + (f"\n{_table(_OPTIONS, own)}" if own else "")
+            + (f"\n[Common](#common-options): {shared}.\n" if shared else "")
+        )
     return "\n".join(parts)
+
+
+def _option(parameter: Any) -> tuple[str, ...]:
+    return (
+        ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts)),
+        f"`{parameter.envvar}`" if getattr(parameter, "envvar", None) else "",
+        _default(parameter),
+        getattr(parameter, "help", "") or "",
+    )
 
 
 def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
