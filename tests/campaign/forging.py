@@ -34,9 +34,7 @@ from makeway.dev.site import NATS_PASSWORD
 
 LIMITED = "camp-quota"
 """The one queue with a maximum, and its namespace."""
-LOGINS = ("planner", "evictor", "scheduler", "streams", "viewer", "operator")
-REPLAYS = "operator"
-"""Publishes what was put aside again, on any subject."""
+LOGINS = ("planner", "evictor", "scheduler", "streams", "viewer")
 RIGHTFUL = 0.7
 """How often a forger has the login of the part whose message it forges."""
 SOURCE = "makeway/scheduler/forger"
@@ -127,7 +125,7 @@ class Forger:
         else:
             self.sent.add((stored.stream, stored.seq))
             self.counts[f"forged {kind}"] += 1
-            if login not in (writer, REPLAYS):
+            if login != writer:
                 self.beyond.append(f"{login} wrote to {subject}")
         finally:
             await connection.close()

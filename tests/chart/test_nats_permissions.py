@@ -40,7 +40,6 @@ USERS: Final = (
     "shadow",
     "streams",
     "viewer",
-    "operator",
     "consumer-audit",
 )
 STREAMS: Final = {
@@ -168,18 +167,16 @@ MAY: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "consumer-audit": {},
     "viewer": {},
-    "operator": {
-        "STREAM.INFO": ALL,
-        "STREAM.MSG.GET": ALL,
-        "DIRECT.GET": ALL,
-        "DIRECT.GET subject": ALL,
-        "STREAM.MSG.DELETE": "Q",
-        "CONSUMER.INFO evictor": "O",
-    },
 }
 """What each login may ask, and of which streams; everything else is denied."""
 
-VIEWER_MAY: Final = {**MAY["operator"], "STREAM.MSG.DELETE": ""}
+VIEWER_MAY: Final = {
+    "STREAM.INFO": ALL,
+    "STREAM.MSG.GET": ALL,
+    "DIRECT.GET": ALL,
+    "DIRECT.GET subject": ALL,
+    "CONSUMER.INFO evictor": "O",
+}
 """The same for the viewer, with the prefix of its account."""
 
 CONSUMER_MAY: Final = {"CONSUMER.MSG.NEXT audit": "OU"}
@@ -190,7 +187,7 @@ VIEWERS_ACCOUNT_MAY: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer-audit": CONSUMER_MAY,
 }
 
-REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "nominator", "streams", "operator"}
+REPLIES_REACH_STREAMS: Final = {"planner", "evictor", "scheduler", "nominator", "streams"}
 """Logins that can have an answer of the JetStream API stored; see docs/reliability.md."""
 
 DELIVERIES_REACH_STREAMS: Final = {"scheduler", "streams"}
@@ -265,7 +262,7 @@ async def login(server: NatsServer, user: str) -> AsyncIterator[Asker]:
 
 @asynccontextmanager
 async def bus_of(server: NatsServer, user: str) -> AsyncIterator[Bus]:
-    name = "cli/test" if user in ("viewer", "operator") else f"{user}/test"
+    name = "cli/test" if user == "viewer" else f"{user}/test"
     bus = await Bus.connect(f"nats://{user}:p@127.0.0.1:{server.port}", name=name, prefix=SUBJECTS.prefix)
     try:
         yield bus
@@ -291,16 +288,16 @@ async def make_consumer(evictor: Bus) -> None:
     )
 
 
-async def stored(operator: Bus) -> dict[str, int]:
+async def stored(viewer: Bus) -> dict[str, int]:
     """How many messages each stream has ever stored."""
     return {
-        stream: (await operator.jetstream.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+        stream: (await viewer.jetstream.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
         for stream in STREAMS.values()
     }
 
 
-async def consumer(operator: Bus) -> dict[str, Any]:
-    info = await operator.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
+async def consumer(viewer: Bus) -> dict[str, Any]:
+    info = await viewer.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
     return {**info["config"], "created": info["created"]}
 
 
@@ -326,8 +323,8 @@ async def test_no_login_changes_the_evictors_consumer_by_a_name_in_the_request(s
     await set_up(server)
     stream = SUBJECTS.orders_stream
     creates = [subject for name, subject in asks(stream) if "CREATE" in name and "STREAM" not in name]
-    async with bus_of(server, "operator") as operator:
-        before = await consumer(operator)
+    async with bus_of(server, "viewer") as viewer:
+        before = await consumer(viewer)
         # As it is but for one thing: what is fixed when a consumer is made would be refused.
         ours = {key: value for key, value in before.items() if key != "created"}
         changes: list[dict[str, Any]] = [
@@ -353,7 +350,7 @@ async def test_no_login_changes_the_evictors_consumer_by_a_name_in_the_request(s
                             await asker.client.publish(f"{prefix}.{subject}", json.dumps(body).encode())
                 await asker.client.flush()
             await asyncio.sleep(0.1)
-            assert await consumer(operator) == before, user
+            assert await consumer(viewer) == before, user
 
 
 async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_reply_they_name(
@@ -361,9 +358,9 @@ async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_rep
 ) -> None:
     await set_up(server)
     reached = set()
-    async with bus_of(server, "operator") as operator, bus_of(server, "evictor") as evictor:
+    async with bus_of(server, "viewer") as viewer, bus_of(server, "evictor") as evictor:
         for user in USERS:
-            before = await stored(operator)
+            before = await stored(viewer)
             async with login(server, user) as asker:
                 for subject in questions(user):
                     for reply in ELSEWHERE:
@@ -371,7 +368,7 @@ async def test_only_the_viewers_questions_are_answered_in_no_stream_whatever_rep
                         await asker.client.publish(subject, body, reply=reply)
                 await asker.client.flush()
             await asyncio.sleep(0.3)
-            if await stored(operator) != before:
+            if await stored(viewer) != before:
                 reached.add(user)
             await make_consumer(evictor)
 
@@ -394,11 +391,11 @@ def questions(user: str) -> Iterator[str]:
 async def test_no_login_but_two_has_a_consumer_deliver_into_a_stream(server: NatsServer) -> None:
     await set_up(server)
     reached = set()
-    async with bus_of(server, "operator") as operator, bus_of(server, "scheduler") as scheduler:
+    async with bus_of(server, "viewer") as viewer, bus_of(server, "scheduler") as scheduler:
         for user in USERS:
             # One that no stream has yet: the same message is stored once.
             await scheduler.publish_order(make_order(f"uid-{user}"), 0)
-            before = await stored(operator)
+            before = await stored(viewer)
             async with login(server, user) as asker:
                 for number, (stream, filter_) in enumerate(
                     ((SUBJECTS.orders_stream, SUBJECTS.orders), (SUBJECTS.outcomes_stream, SUBJECTS.outcomes))
@@ -417,15 +414,15 @@ async def test_no_login_but_two_has_a_consumer_deliver_into_a_stream(server: Nat
                             await asker.client.publish(f"{prefix}.{subject}", body)
                 await asker.client.flush()
             await asyncio.sleep(0.3)
-            if await stored(operator) != before:
+            if await stored(viewer) != before:
                 reached.add(user)
             for number, stream in enumerate((SUBJECTS.orders_stream, SUBJECTS.outcomes_stream)):
                 with suppress(JetStreamError):  # this login has made none
                     await scheduler.jetstream.api(f"CONSUMER.DELETE.{stream}.push-{user}-{number}")
 
         assert reached == DELIVERIES_REACH_STREAMS
-        assert await wrong_streams(operator.jetstream, SUBJECTS) == {}
-        info = await operator.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
+        assert await wrong_streams(viewer.jetstream, SUBJECTS) == {}
+        info = await viewer.jetstream.api(f"CONSUMER.INFO.{SUBJECTS.orders_stream}.evictor")
         assert consumer_drift(evictor_config(SUBJECTS), info) == {}
 
 
@@ -454,8 +451,8 @@ async def test_a_named_consumers_login_fetches_and_acknowledges_its_own_and_no_f
 ) -> None:
     await set_up(server)
     fetch = f"{SUBJECTS.viewers_api}.CONSUMER.MSG.NEXT.{SUBJECTS.orders_stream}.audit"
-    async with bus_of(server, "operator") as operator, bus_of(server, "planner") as planner:
-        before = await stored(operator)
+    async with bus_of(server, "viewer") as viewer, bus_of(server, "planner") as planner:
+        before = await stored(viewer)
         behind = await unread(planner.jetstream, SUBJECTS)
         assert behind == {("audit", "orders"): 1, ("audit", "outcomes"): 1}
         async with login(server, "consumer-audit") as asker:
@@ -463,7 +460,7 @@ async def test_a_named_consumers_login_fetches_and_acknowledges_its_own_and_no_f
                 await asker.client.publish(fetch, b'{"batch":1,"expires":100000000}', reply=reply)
             await asker.client.flush()
             await asyncio.sleep(0.3)
-            assert await stored(operator) == before
+            assert await stored(viewer) == before
 
             outcomes = await asker.client.jetstream(prefix=SUBJECTS.viewers_api).pull_subscribe_bind(
                 "audit", SUBJECTS.outcomes_stream

@@ -146,7 +146,7 @@ def files_of_nats(manifests: list[Manifest], pod: Manifest, component: str) -> d
 def test_every_component_gets_into_an_existing_nats_by_its_own_secrets(
     run: Run, tmp_path: Path, kind: str, login: str, certificates: str
 ) -> None:
-    users = {*LOGINS.values(), "operator"}
+    users = set(LOGINS.values())
     each = {"clientCertSecrets": {user: f"{user}-cert" for user in users}} if certificates == "each" else {}
     nats = {
         "url": "tls://nats.nats.svc:4222",
@@ -178,10 +178,8 @@ def test_every_component_gets_into_an_existing_nats_by_its_own_secrets(
     assert of_people == {
         "natsUrl": "tls://nats.nats.svc:4222",
         "natsSecret": "viewer-login",
-        "natsOperatorSecret": "operator-login",
         "natsCaSecret": "nats-ca",
         "natsClientCertSecret": "viewer-cert" if certificates == "each" else "nats-client",
-        "natsOperatorClientCertSecret": "operator-cert" if certificates == "each" else "nats-client",
     }
 
 

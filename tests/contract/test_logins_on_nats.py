@@ -124,7 +124,7 @@ async def test_through_a_forwarded_port_the_name_of_the_service_is_verified(
     guarded: Guarded, forwarding: str, tmp_path: Path
 ) -> None:
     shown = options(guarded.authority.certificate, guarded.client)
-    command = ("quarantine", "list", "--nats-url", f"tls://{SERVICE}:4222", *shown)
+    command = ("history", "--unreadable", "--nats-url", f"tls://{SERVICE}:4222", *shown)
 
     code, said = await makeway(*command, path=forwarding)
     assert code == 3
@@ -166,9 +166,9 @@ async def test_commands_log_in_by_an_nkey_or_a_credentials_file(
     common = ("--nats-url", guarded.url, *options(guarded.authority.certificate, guarded.client))
 
     made = await makeway("streams", *common, f"--nats-{login}", str(right))
-    read = await makeway("quarantine", "list", *common, f"--nats-{login}", str(right))
+    read = await makeway("history", "--unreadable", *common, f"--nats-{login}", str(right))
     refused = [
-        await makeway("quarantine", "list", *common, *given)
+        await makeway("history", "--unreadable", *common, *given)
         for given in ([], [f"--nats-{login}", str(wrong)])
     ]
 

@@ -45,8 +45,8 @@ class Installed:
 
     @asynccontextmanager
     async def bus(self) -> AsyncIterator[BusReader]:
-        """What was said on the chart's NATS, read as the operator."""
-        async with read_bus(self.release.url("operator"), tls=self.release.tls("operator")) as reader:
+        """What was said on the chart's NATS, read as the viewer."""
+        async with read_bus(self.release.url("viewer"), tls=self.release.tls("viewer")) as reader:
             yield reader
 
     def events(self, account: str = "") -> list[AuditEvent]:

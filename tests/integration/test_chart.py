@@ -167,7 +167,10 @@ async def _leader(installed: Installed) -> tuple[Process, str]:
 async def test_people_read_with_the_login_that_the_installation_names(installed: Installed) -> None:
     await installed.start_services()
     said = await asyncio.gather(
-        *(_makeway(installed, *one) for one in (("check",), ("audit", "--no-follow"), ("quarantine", "list")))
+        *(
+            _makeway(installed, *one)
+            for one in (("check",), ("audit", "--no-follow"), ("history", "--unreadable"))
+        )
     )
 
     for text in said:

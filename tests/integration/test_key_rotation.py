@@ -24,8 +24,8 @@ from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import PublicKeys, SigningKind
+from makeway.cli.history.unreadable import unreadable
 from makeway.cli.keys.command import app
-from makeway.cli.quarantine.store import Store
 from makeway.core.k8s.objects import Pod
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
@@ -61,7 +61,7 @@ async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
     """Return subject and reason of what the evictors have put aside."""
     reader = await Bus.connect(cluster.info.nats_url, name="tests/quarantine")
     try:
-        return [(one.message.subject, one.message.reason) for one in await Store(reader).entries()]
+        return [(one.message.subject, one.message.reason) for one in await unreadable(reader, None)]
     finally:
         await reader.close()
 

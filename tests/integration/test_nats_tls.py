@@ -67,13 +67,13 @@ async def test_every_part_and_the_command_get_in_with_certificates_of_their_own(
         await assert_only_ordered_pods_were_deleted(space, [urgent])
 
         # Where NATS is, and with what, stands in the ConfigMap of the installation and in its Secrets.
-        why, checked, quarantined = [
+        why, checked, unreadable = [
             await makeway(cluster, *command)
-            for command in (("why", "-n", space.namespace, "urgent"), ("check",), ("quarantine", "list"))
+            for command in (("why", "-n", space.namespace, "urgent"), ("check",), ("history", "--unreadable"))
         ]
         assert (why[0], f"order {order.order_id}" in why[1]) == (0, True), why
         assert checked[0] == 0, checked
-        assert quarantined == (0, "Nothing is in quarantine.\n")
+        assert unreadable == (0, "no message was put aside\n")
 
 
 class Strangers:

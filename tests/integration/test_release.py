@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Shell:
-    """What a user types after `pip install makeway`, logged in to NATS as the chart's operator."""
+    """What a user types after `pip install makeway`, logged in to NATS as the chart's viewer."""
 
     def __init__(self, makeway: Path, cluster: RunningCluster, release: Release) -> None:
         self._makeway = makeway
@@ -47,7 +47,7 @@ class Shell:
             "COLUMNS": "80",
             "KUBECONFIG": str(cluster.info.kubeconfig),
             "MAKEWAY_NAMESPACE": NAMESPACE,
-            **release.nats_environment("operator"),
+            **release.nats_environment("viewer"),
         }
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:

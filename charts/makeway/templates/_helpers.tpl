@@ -203,7 +203,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 
 {{/* Users of the NATS that this chart runs, in the parts' account and in the viewers'; JSON. */}}
 {{- define "makeway.natsParts" -}}
-{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" "operator" | toJson -}}
+{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" | toJson -}}
 {{- end }}
 {{- define "makeway.natsViewers" -}}
 {{- $users := list "viewer" -}}

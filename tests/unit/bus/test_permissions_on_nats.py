@@ -124,7 +124,6 @@ async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> Non
         "shadow": (order, group, quota, outcome, control, "one.two.v1.plan.group", "one.two.v1.verify"),
         "streams": (order, group, outcome, control),
         "viewer": (order, group, quota, outcome, control),
-        "operator": (control,),
     }
 
     for user, subjects in forbidden.items():
@@ -193,7 +192,7 @@ async def test_people_and_planners_may_ask_every_component_how_it_is_and_each_an
         await bus.components.answer(partial(_same, own))
         await bus.connection.client.flush()
 
-    for user in ("viewer", "operator", "planner"):
+    for user in ("viewer", "planner"):
         asking = await _bus(guarded, user)
         answers = await asking.components.ask(1.0)
         assert sorted(one.identity for one in answers) == sorted(bus.source for bus in buses)
@@ -215,11 +214,11 @@ async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_q
         await bus.components.answer(partial(_same, sample))
         await bus.connection.client.flush()
     refused = metrics.REPLIES_REFUSED._value.get()
-    viewer, operator = await _bus(guarded, "viewer"), await _bus(guarded, "operator")
+    viewer = await _bus(guarded, "viewer")
 
     await viewer.connection.client.publish(SUBJECTS.status, b"", reply=reply)
     assert len(await viewer.components.ask(0.5)) == 1
-    await operator.connection.client.publish(SUBJECTS.status, b"", reply=reply)
+    await buses[0].connection.client.publish(SUBJECTS.status, b"", reply=reply)
     async with asyncio.timeout(5):
         while metrics.REPLIES_REFUSED._value.get() < refused + len(buses):  # noqa: ASYNC110 - a counter
             await asyncio.sleep(0.01)
@@ -227,7 +226,7 @@ async def test_no_component_is_made_to_write_into_a_stream_by_the_reply_that_a_q
     for stream in (SUBJECTS.control_stream, SUBJECTS.outcomes_stream, SUBJECTS.orders_stream):
         info = await viewer.jetstream.api(f"STREAM.INFO.{stream}")
         assert info["state"]["messages"] == 0
-    for bus in (streams, viewer, operator, *buses):
+    for bus in (streams, viewer, *buses):
         await bus.close()
 
 

@@ -59,16 +59,8 @@ def test_a_payload_that_leaves_no_room_for_headers_is_cut_and_says_so() -> None:
     assert entry.message.cut_from == 1 << 20
 
 
-def test_a_replay_is_noted_beside_the_message() -> None:
-    headers, data = quarantine.encode(parked())
-
-    (entry,) = quarantine.entries([raw(3, headers, data), raw(4, quarantine.encode_mark(3, 99))])
-
-    assert (entry.replayed_as, entry.marks) == (99, (4,))
-
-
 def test_what_others_have_put_there_is_left_out() -> None:
-    assert quarantine.entries([raw(1, {}), raw(2, {"Makeway-Replay-Of": "x"}), raw(3, {"Other": "1"})]) == []
+    assert quarantine.entries([raw(1, {}), raw(3, {"Other": "1"})]) == []
 
 
 @pytest.mark.parametrize("number", ["", "-1", "1e9", "9" * 40, "\u0663"])

@@ -232,8 +232,8 @@ def test_called_by_kubectl_it_is_kubectl_makeway() -> None:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["qua"], "quarantine"),
-        (["quarantine", "li"], "list"),
+        (["que"], "queues"),
+        (["policy", "li"], "lint"),
         (["queues", "-o", ""], "yaml"),
         (["queues", "--makeway-n"], "--makeway-namespace"),
     ],

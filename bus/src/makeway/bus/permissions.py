@@ -45,7 +45,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     streams = _streams(subjects)
     keeps = tuple(subject for stream in streams for subject in _keeps(stream))
     looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in streams)
-    reads_all = _reads_all(subjects)
     consumed = tuple(named_consumers.stream_of(subjects, kind) for kind in named_consumers.STREAMS)
     makes = tuple(subject for stream in consumed for subject in _makes(subjects, stream))
     # The scheduler's own consumers have names that cannot be guessed; the evictors' is known.
@@ -164,22 +163,6 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         "viewer": Permissions(
             purpose="for people, and for the page: everything that only reads",
             publish=(subjects.probe, *(subject for subject, _ in viewers_services(subjects).values())),
-            subscribe=(f"{inbox(PEOPLE)}.>",),
-        ),
-        "operator": Permissions(
-            purpose="for administrators: the viewer's, and what `makeway quarantine` writes",
-            publish=(
-                subjects.probe,
-                subjects.queues,
-                subjects.status,
-                subjects.orders,
-                subjects.outcomes,
-                subjects.quarantine,
-                *reads_all,
-                f"{_API}.STREAM.MSG.DELETE.{subjects.quarantine_stream}",
-                # Nothing answers there outside the viewers' account, which tells a command where it is.
-                f"{subjects.viewers_api}.>",
-            ),
             subscribe=(f"{inbox(PEOPLE)}.>",),
         ),
     }

@@ -1,8 +1,8 @@
 """Messages put aside: what could not be read or carried out, kept where people can see it. Pure.
 
 A message is put into quarantine before it is taken out of the way, under one id for one message, so that a
-second evictor, a restart, or a planner that reads the stream again adds no second copy. A replay is noted
-by a small message of its own beside the one in quarantine: what is in the stream is never changed.
+second evictor, a restart, or a planner that reads the stream again adds no second copy. Nothing is published
+again from here: a preemptor whose order was put aside is planned for again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ DETAIL: Final = "Makeway-Detail"
 DELIVERIES: Final = "Makeway-Deliveries"
 PUBLISHED: Final = "Makeway-Published"
 CUT_FROM: Final = "Makeway-Cut-From"
-REPLAY_OF: Final = "Makeway-Replay-Of"
-REPLAYED_AS: Final = "Makeway-Replayed-As"
 
 MAX_PAYLOAD: Final = 900 * 1024
 """Headers and payload together must stay below what a NATS server takes, 1 MiB."""
@@ -61,15 +59,11 @@ class QuarantineEntry:
     """A message as the quarantine holds it.
 
     number: its sequence in the quarantine's stream, by which people name it.
-    replayed_as: the sequence of the copy that a replay has put into the original stream, 0 for none.
-    marks: the sequences of the notes about replays.
     """
 
     number: int
     parked_at: datetime
     message: QuarantinedMessage
-    replayed_as: int = 0
-    marks: tuple[int, ...] = ()
 
 
 def message_id(message: QuarantinedMessage) -> str:
@@ -95,11 +89,6 @@ def encode(message: QuarantinedMessage) -> tuple[dict[str, str], bytes]:
     return headers, message.data[:MAX_PAYLOAD]
 
 
-def encode_mark(number: int, replayed_as: int) -> dict[str, str]:
-    """The headers of the note that entry `number` was replayed; it has no payload."""
-    return {MSG_ID: f"replayed-{number}-{replayed_as}", REPLAY_OF: str(number), REPLAYED_AS: str(replayed_as)}
-
-
 def safe(text: str, limit: int = _MAX_TEXT) -> str:
     """Text that can stand in a header: one line of printable ASCII, all else escaped; cut at `limit`."""
     escaped = "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text[:limit])
@@ -119,25 +108,11 @@ class RawMessage:
 
 def entries(messages: Iterable[RawMessage]) -> list[QuarantineEntry]:
     """What the quarantine holds, oldest first; O(messages). What is not of makeway's making is left out."""
-    found: dict[int, QuarantineEntry] = {}
-    marks: dict[int, list[tuple[int, int]]] = {}
-    for raw in messages:
-        if REPLAY_OF in raw.headers:
-            marks.setdefault(_number(raw, REPLAY_OF), []).append((raw.sequence, _number(raw, REPLAYED_AS)))
-        elif STREAM in raw.headers:
-            found[raw.sequence] = QuarantineEntry(
-                number=raw.sequence, parked_at=raw.time, message=_parked(raw)
-            )
-    return [_marked(entry, marks.get(entry.number, ())) for entry in found.values()]
-
-
-def _marked(entry: QuarantineEntry, marks: Iterable[tuple[int, int]]) -> QuarantineEntry:
-    marks = tuple(marks)
-    if not marks:
-        return entry
-    return QuarantineEntry(
-        entry.number, entry.parked_at, entry.message, marks[-1][1], tuple(m for m, _ in marks)
-    )
+    return [
+        QuarantineEntry(number=raw.sequence, parked_at=raw.time, message=_parked(raw))
+        for raw in messages
+        if STREAM in raw.headers
+    ]
 
 
 def _parked(raw: RawMessage) -> QuarantinedMessage:

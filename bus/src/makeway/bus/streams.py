@@ -121,8 +121,6 @@ def stream_configs(subjects: Subjects, replicas: int = 1) -> list[dict[str, Any]
             **common,
             "name": subjects.quarantine_stream,
             "subjects": [subjects.quarantine],
-            # `makeway quarantine drop` takes single messages out.
-            "deny_delete": False,
             # For people to look at; a flood of rubbish must not fill the disk. The newest are kept.
             "max_age": 30 * _DAY,
             "max_bytes": 256 * _MIB,

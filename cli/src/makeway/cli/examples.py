@@ -36,6 +36,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("keys rotate --finish", "later: drop the old ones"),
     ),
     "history": (
+        ("history --unreadable -o wide", "which messages were put aside, and why"),
         ("history --since 1d -n shop", "what became of the pods of a namespace, and for whom"),
         ("history --compare", "what makeway would have done better, and worse"),
     ),
@@ -56,10 +57,6 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("queues root.shop", "all that is known of one"),
     ),
     "policy lint": (("policy lint policy.yaml queues.yaml", "would they be accepted?"),),
-    "quarantine list": (("quarantine list", "which messages were put aside, and why"),),
-    "quarantine show": (("quarantine show 3", "all of one, and what is in it"),),
-    "quarantine replay": (("quarantine replay 3", "publish one again where it came from"),),
-    "quarantine drop": (("quarantine drop --all --reason not-json", "remove what nothing can be done with"),),
     "demo": (("demo --keep", "see it work, and leave the cluster up"),),
     "dev up": (("dev up --mode observe", "a cluster to try things on"),),
     "dev build": (("dev build", "build what the cluster needs, which takes minutes"),),

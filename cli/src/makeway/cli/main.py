@@ -79,10 +79,6 @@ SUB_COMMANDS = {
     "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
     "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
     "policy": SubCommand("makeway.cli.policy.command", "Check policies and queues before they are applied."),
-    "quarantine": SubCommand(
-        "makeway.cli.quarantine.command",
-        "Look at messages that were put aside, publish them again, or remove them.",
-    ),
     "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
 }

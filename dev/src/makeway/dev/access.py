@@ -94,11 +94,10 @@ def _nats_secrets(site: Site, api: AdminApi) -> dict[str, str]:
     """Write what people need of a NATS that lets in only known clients; return where that is."""
     if site.nats_identities is None:
         return {}
-    viewer, operator = (site.nats_identities.logins[login] for login in ("viewer", "operator"))
+    viewer = site.nats_identities.logins["viewer"]
     certificate = {"tls.crt": viewer.client.certificate, "tls.key": viewer.client.key}
     secrets = {
         "natsSecret": ("nats-viewer", {"nats.nk": viewer.seed}),
-        "natsOperatorSecret": ("nats-operator", {"nats.nk": operator.seed}),
         "natsCaSecret": ("nats-ca", {"ca.crt": site.nats_identities.authority}),
         "natsClientCertSecret": ("nats-people", certificate),
     }

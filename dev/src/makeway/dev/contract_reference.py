@@ -261,7 +261,7 @@ def asyncapi() -> dict[str, Any]:
             "quarantine": {
                 "address": f"{subjects.prefix}.v1.quarantine.{{component}}",
                 "description": "Messages that a component could not read or carry out, with the original's "
-                "bytes as payload; see `makeway quarantine`. " + kept(subjects.quarantine_stream),
+                "bytes as payload; see `makeway history --unreadable`. " + kept(subjects.quarantine_stream),
                 "parameters": {"component": {"description": "Who put them aside: evictor or planner."}},
                 "messages": {"parked": _ref("messages", "parked")},
             },
@@ -437,8 +437,6 @@ _PARKED: Final[dict[str, Any]] = {
                 quarantine.DELIVERIES: "How often it was given out.",
                 quarantine.PUBLISHED: "When the original was stored.",
                 quarantine.CUT_FROM: "The length of a payload that was cut.",
-                quarantine.REPLAY_OF: "In the note of a replay: of which message.",
-                quarantine.REPLAYED_AS: "In the note of a replay: the copy's sequence.",
             }.items()
         },
     },

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from makeway.bus.client import Bus
@@ -18,12 +18,15 @@ from makeway.bus.streams import (
     stream_drift,
     told,
 )
+from makeway.cli.ages import age
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.result import CheckResult
+from makeway.core.text import counted
 
 _REPLICAS: Final = "num_replicas"
 _MAKE: Final = "see that `makeway streams --keep` runs, or run `makeway streams` with the streams' login"
 _RESTORE: Final = f"{_MAKE}; see who changed it"
+_PARKED_LATELY: Final = timedelta(days=1)
 
 
 async def stream_results(
@@ -48,12 +51,24 @@ async def stream_results(
         if not readings and (said := info.get("ts")):
             readings.append(Reading("NATS", datetime.fromisoformat(said), before, datetime.now(UTC)))
         yield stream_result(config, info)
-        if config["name"] == bus.subjects.quarantine_stream and (parked := info["state"]["messages"]):
-            yield CheckResult(
-                "quarantine", "warning", f"{parked} messages were put aside", "see `makeway quarantine list`"
-            )
+        if config["name"] == bus.subjects.quarantine_stream:
+            for result in parked_result(info["state"], datetime.now(UTC)):
+                yield result
     if evicts:
         yield await _consumer(bus)
+
+
+def parked_result(state: Mapping[str, Any], now: datetime) -> Iterator[CheckResult]:
+    """Warn of messages that were put aside, where the last is less than a day old. Pure.
+
+    state: of the quarantine's stream, as JetStream tells it. Nothing removes a message there but its age.
+    """
+    if not state["messages"]:
+        return
+    ago = now - datetime.fromisoformat(state["last_ts"])
+    if ago < _PARKED_LATELY:
+        told = f"{counted(state['messages'], 'message')} put aside, the last {age(ago)} ago"
+        yield CheckResult("quarantine", "warning", told, "see `makeway history --unreadable -o wide`")
 
 
 def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckResult:

@@ -77,14 +77,12 @@ class InstallationData(msgspec.Struct, rename="camel"):
         scheduler_name: `schedulerName` of the pods that makeway's scheduler is for.
         service_accounts: names of service accounts that are not makeway-COMPONENT, such as
             `evictor=preemption-evictor`, with commas.
-        nats_secret: Secret beside it for commands that read: with `nats.creds`, `nats.nk`, or `user` and
+        nats_secret: Secret beside it for commands: with `nats.creds`, `nats.nk`, or `user` and
             `password`, and with `ca.crt`, `tls.crt` and `tls.key` where NATS asks for certificates; empty
             for none.
-        nats_operator_secret: the same for commands that write; empty takes `nats_secret`.
         nats_ca_secret: Secret with `ca.crt`, where the other has none; empty for none.
         nats_client_cert_secret: Secret with `tls.crt` and `tls.key`, where the first has none; empty for
             none.
-        nats_operator_client_cert_secret: the same for commands that write; empty takes that one.
     """
 
     nats_url: str = ""
@@ -95,10 +93,8 @@ class InstallationData(msgspec.Struct, rename="camel"):
     scheduler_name: str = ""
     service_accounts: str = ""
     nats_secret: str = ""
-    nats_operator_secret: str = ""
     nats_ca_secret: str = ""
     nats_client_cert_secret: str = ""
-    nats_operator_client_cert_secret: str = ""
 
 
 class _Keys(msgspec.Struct):
@@ -141,11 +137,11 @@ async def read_installation(api: Api, namespace: str) -> InstallationData | None
 
 
 async def installed(
-    api: Api, namespace: str, *, writes: bool = False, reads_login: bool = True, reads_tls: bool = True
+    api: Api, namespace: str, *, reads_login: bool = True, reads_tls: bool = True
 ) -> NatsAddress:
     """Ask the installation where NATS is and how to log in; the usual address where there is none.
 
-    `writes`: as a user who may do more than read. `reads_login`, `reads_tls`: whether its Secrets are needed
+    `reads_login`, `reads_tls`: whether its Secrets are needed
     for these, and no options are given for them. Raises as above.
     """
     found = await read_installation(api, namespace)
@@ -156,11 +152,9 @@ async def installed(
             f"the usual address: there is no ConfigMap {namespace}/{CONFIGMAP}; "
             "give --makeway-namespace or --nats-url",
         )
-    if writes and found.nats_operator_client_cert_secret:
-        found.nats_client_cert_secret = found.nats_operator_client_cert_secret
     if not reads_tls:
         found.nats_ca_secret = found.nats_client_cert_secret = ""
-    secret = ((found.nats_operator_secret if writes else "") or found.nats_secret) if reads_login else ""
+    secret = found.nats_secret if reads_login else ""
     origin = f"as ConfigMap {namespace}/{CONFIGMAP} says"
     keys = await _read_keys(api, namespace, secret)
     if not keys.authority:

@@ -172,10 +172,8 @@ class Installation:
             await api.close()
 
     @asynccontextmanager
-    async def bus(self, *, writes: bool = False) -> AsyncIterator[Bus]:
+    async def bus(self) -> AsyncIterator[Bus]:
         """Connect to NATS, wherever the installation says that it is.
-
-        `writes`: for a command that publishes or removes messages, which the usual user may not.
 
         Raises:
             BusUnavailable: no server answered, or none let us in.
@@ -183,7 +181,7 @@ class Installation:
             ConfigurationError, ApiError, ApiUnavailable: the installation cannot be asked where NATS is.
             ValueError: files for TLS that cannot be used.
         """
-        address = await self.address(writes=writes)
+        address = await self.address()
         async with connect_nats.reachable(address.url, self.kubeconfig, self.context) as way:
             bus = await self._open(way, address)
             try:
@@ -212,10 +210,8 @@ class Installation:
             first = f"{address.trouble}; " if address.trouble else ""
             raise BusUnavailable(f"{first}{error} ({address.origin})") from error
 
-    async def address(self, *, writes: bool = False) -> NatsAddress:
+    async def address(self) -> NatsAddress:
         """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
-
-        `writes`: as in `bus`.
 
         Raises:
             MayNotRead: the user may not read it.
@@ -228,7 +224,6 @@ class Installation:
                 found = await connect_nats.installed(
                     api,
                     self.makeway_namespace,
-                    writes=writes,
                     reads_login=not (self.nats_creds or self.nats_nkey),
                     reads_tls=not (self.nats_tls_ca or self.nats_tls_cert),
                 )

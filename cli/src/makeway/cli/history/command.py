@@ -13,10 +13,12 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.quarantine import QuarantineEntry
 from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
+from makeway.cli.history import unreadable as kept_aside
 from makeway.cli.history.audit_lines import Auditor
 from makeway.cli.history.audit_streams import everything, must_exist
 from makeway.cli.history.comparisons import Summary, summed
@@ -46,13 +48,14 @@ async def history(
     installation: Installation,
     *,
     since: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--since",
             metavar="AGO|TIME",
-            help="How far back: 90s, 10m, 2h, 1d, or RFC 3339. Decisions are kept for three days.",
+            help="How far back: 90s, 10m, 2h, 1d, or RFC 3339. Decisions are kept for three days. "
+            "Default: 1h; with --unreadable all that is kept.",
         ),
-    ] = "1h",
+    ] = None,
     namespace: OnlyNamespaceOption = "",
     queue: Annotated[
         str,
@@ -69,6 +72,12 @@ async def history(
             "--compare", help="The cluster's own preemptions, beside what makeway would have chosen."
         ),
     ] = False,
+    unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--unreadable", help="Messages that no part could read or carry out; as data with their payload."
+        ),
+    ] = False,
     output: TableOutputOption = "text",
 ) -> None:
     """Show what was decided and done: for whom, where, who had to go, and how it ended.
@@ -79,12 +88,15 @@ async def history(
     """
     try:
         now = datetime.now(UTC)
-        start = parse_since(since, now)
+        start = parse_since(since or "1h", now)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from error
     printer, wanted = Printer(output), Wanted(namespace, queue)
     async with installation.bus() as bus:
         await must_exist(bus)
+        if unreadable:
+            _show_unreadable(printer, await kept_aside.unreadable(bus, start if since else None), now)
+            return
         if compare:
             found = [one for one in await comparisons.comparisons(bus, start) if _takes(wanted, one)]
             _show_compared(printer, found, now)
@@ -109,6 +121,15 @@ async def _read(bus: Bus, start: datetime) -> History:
             if isinstance(content, DecisionRecord | EvictionOrder | Outcome | Comparison):
                 story.add(content)
     return story
+
+
+def _show_unreadable(printer: Printer, found: list[QuarantineEntry], now: datetime) -> None:
+    if printer.data:
+        printer.document([kept_aside.as_json(one) for one in found])
+    elif found:
+        printer.table(kept_aside.COLUMNS, (kept_aside.cells(one, now) for one in found))
+    else:
+        printer.note("no message was put aside")
 
 
 def _takes(wanted: Wanted, one: Comparison) -> bool:
