@@ -111,16 +111,25 @@ def test_a_decision_record_has_its_context_decision_price_and_what_was_refused(p
     assert {"decision", "price", "refused"} <= anchors(page)
 
 
-def test_the_functions_that_the_architecture_walks_through_are_where_it_says() -> None:
+def test_the_functions_that_the_architecture_names_are_in_the_files_that_it_links_to() -> None:
     page = CHECKOUT / "docs/architecture.md"
-    rows = re.findall(r"^\| (\d+) \| \[`(\w+)`\]\(([^)]+)\) \|", page.read_text(), re.MULTILINE)
+    links = re.findall(r"\[`(\w+)`\]\((\.\./[^)]+\.(?:py|go))\)", page.read_text())
     missing = [
-        name
-        for _, name, path in rows
+        (name, path)
+        for name, path in links
         if not re.search(FUNCTION.format(name), (page.parent / path).read_text(), re.MULTILINE)
     ]
 
     assert missing == []
+    decided = page.read_text().partition("## Where it is decided")[2].partition("\n## ")[0]
+    for what in ("exempt", "order stored", "delete sent"):
+        assert f"**{what}**" in decided
+
+
+def test_the_functions_that_the_architecture_walks_through_are_counted() -> None:
+    page = CHECKOUT / "docs/architecture.md"
+    rows = re.findall(r"^\| (\d+) \| \[`(\w+)`\]\(([^)]+)\) \|", page.read_text(), re.MULTILINE)
+
     assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
     files = {path for _, _, path in rows}
     assert f"These {len(rows)} functions in {len(files)} files" in page.read_text()
@@ -169,3 +178,9 @@ def test_the_page_of_versions_names_each_kubernetes_that_the_scheduler_is_built_
     )
 
     assert set(table) == {(minor, minor, minor + patch) for minor, patch in built}
+
+
+def test_the_glossary_has_at_most_sixty_terms() -> None:
+    terms, _, _ = (CHECKOUT / "docs/glossary.md").read_text().partition("\n## Names that stay")
+
+    assert len(re.findall(r"^\| (?!Term \|)\w", terms, re.MULTILINE)) <= 60

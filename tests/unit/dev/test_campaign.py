@@ -66,7 +66,7 @@ def test_the_numbers_of_a_run_stand_between_the_marks_of_the_document(tmp_path: 
         "minutes": 30.0,
         "nodes": 24,
         "nats_servers": 3,
-        "injected": {"kill evictor": 4},
+        "injected": {"kill evictor": 4, "kill nats": 3},
         "forged": {},
         "requests_spoilt": 1200,
         "load": {},
@@ -81,6 +81,7 @@ def test_the_numbers_of_a_run_stand_between_the_marks_of_the_document(tmp_path: 
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
+    assert "| kill 7, requests of the API server spoilt 1,200 |" in text
     assert "orders 1,500" in text
     assert "0 violations" in text
     with pytest.raises(ValueError, match="has no line"):
