@@ -33,7 +33,7 @@ def write(summaries: list[Mapping[str, Any]], document: Path = DOCUMENT) -> None
 
 
 def table(summaries: list[Mapping[str, Any]]) -> str:
-    """The runs as a table of Markdown; what was injected is summed up by its kind, the first word of its name."""
+    """The runs as a table of Markdown; what was injected is summed up by the first word of its name."""
     lines = ["| Run | Injected | Load | Seen | Found |", "|---|---|---|---|---|"]
     for one in summaries:
         servers = "one nats-server" if one["nats_servers"] == 1 else f"{one['nats_servers']} nats-servers"
