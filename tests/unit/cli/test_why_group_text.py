@@ -10,7 +10,6 @@ from makeway.bus.messages import (
     ClosedDomain,
     DecisionRecord,
     EvictionOrder,
-    GroupPrice,
     Outcome,
     Refusal,
 )
@@ -21,7 +20,6 @@ from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.story import Story
 from makeway.dev.samples import MESSAGES
-from makeway.planner.offline.results import OtherOrders, PricedOrders
 
 
 def record() -> DecisionRecord:
@@ -30,9 +28,7 @@ def record() -> DecisionRecord:
     return found
 
 
-def said(
-    last: DecisionRecord | None, story: Story | None = None, other_orders: OtherOrders | None = None
-) -> list[str]:
+def said(last: DecisionRecord | None, story: Story | None = None) -> list[str]:
     return _lines(
         Explanation(
             state="group",
@@ -43,7 +39,6 @@ def said(
             made_room=(story,) if story else (),
             pending=None,
             last_decision=last,
-            other_orders=other_orders,
         )
     )
 
@@ -110,65 +105,6 @@ def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> No
         f" on far (priority {order.victims[0].priority}): {order.victims[0].rule}{why}; no outcome" in ordered
     )
     assert f" on far (priority {order.victims[0].priority}): {order.victims[0].rule}{why}" in decided
-
-
-def orders(*first: tuple[str, ...], complete: bool = True, **price: int) -> OtherOrders:
-    priced = (PricedOrders(first=first, price=GroupPrice(**price)),) if first else ()
-    return OtherOrders(priced=priced, complete=complete)
-
-
-def test_other_orders_are_told_by_their_beginnings_and_prices() -> None:
-    other = orders(("victims",), ("budgets", "victims"), victims=2, highest_priority=9, groups_broken=1)
-
-    told = said(record(), other_orders=other)
-
-    assert told[-4:] == [
-        "  other orders of the terms, by those that count most:",
-        "    victims: 2 victims of priority 9 at most, 1 group broken",
-        "    budgets, victims: 2 victims of priority 9 at most, 1 group broken",
-        "    all others: the same price",
-    ]
-
-
-def test_a_price_that_reads_like_the_one_decided_has_its_sum() -> None:
-    same = orders(("victims",), victims=1, highest_priority=5, priority_sum=2**31 + 3)
-
-    assert said(record(), other_orders=same)[-2] == "    victims: 1 victim of priority 5 at most, 3 in all"
-
-
-def test_a_price_tells_how_many_victims_have_the_highest_priority_where_not_all_do() -> None:
-    mixed = orders(("victims",), victims=5, highest_priority=9, highest_victims=2)
-
-    assert (
-        said(record(), other_orders=mixed)[-2]
-        == "    victims: 5 victims of priority 9 at most, 2 of that priority"
-    )
-
-
-def test_where_no_other_order_costs_otherwise_one_line_says_so() -> None:
-    told = said(record(), other_orders=orders())
-
-    assert told[-1] == "  every other order of the terms leads to the same price"
-
-
-def test_orders_that_were_not_looked_at_are_not_told_as_the_same() -> None:
-    told = said(record(), other_orders=orders(complete=False))
-
-    assert told[-1] == "    all others that were looked at, not all: the same price"
-
-
-def test_many_beginnings_are_counted() -> None:
-    many = orders(*((f"t{number}",) for number in range(11)), victims=2)
-
-    assert "    and 3 more" in said(record(), other_orders=many)
-
-
-def test_a_single_term_has_no_other_order() -> None:
-    decided = record()
-    assert decided.group_plan is not None
-    alone = replace(decided, group_plan=replace(decided.group_plan, objective=("victims",)))
-
-    assert said(alone, other_orders=orders()) == said(alone)
 
 
 def compared() -> Comparison:

@@ -23,7 +23,6 @@ from makeway.cli.why.explanation import (
     of_order,
     of_pod,
 )
-from makeway.cli.why.group_text import with_other_orders
 from makeway.cli.why.redaction import Redaction
 from makeway.cli.why.story import victims_of_group
 from makeway.runtime.kube import Api
@@ -58,8 +57,7 @@ async def why(
     planned again; ids of orders and decisions are for administrators.
 
     Of a PodGroup: who had to go for all its members, where they go, what that costs term by term, and what
-    other topology domains, and other orders of the policy's terms, would have cost; or why there is no room,
-    and what is missing.
+    other topology domains would have cost; or why there is no room, and what is missing.
 
     Exit code 1 where there is no such order or decision, or several ids begin so; and where there is no such
     pod and no preemption that names it.
@@ -117,14 +115,14 @@ async def _of_object(
 ) -> Explanation:
     """Explain a pod or a PodGroup; where the kind is not said, the pod if there is anything of one."""
     if kind == "podgroup":
-        return await of_group(bus, space, name, plan=plan)
+        return await of_group(bus, space, name)
     try:
         return await of_pod(bus, api, settings, space, name, plan=plan)
     except NotKept:
         if kind == "pod":
             raise
         try:
-            return await of_group(bus, space, name, plan=plan)
+            return await of_group(bus, space, name)
         except NotKept:
             pass
         raise
@@ -194,9 +192,6 @@ def _of_group(answer: Explanation) -> list[str]:
     last = answer.last_decision
     if last is not None and (story is None or last.decision_id != story.order.decision_id):
         lines += why_text.of_decision(last, None)
-    planned = last if last is not None and last.status != "refused" else story.decision if story else None
-    if answer.other_orders is not None and planned is not None and planned.group_plan is not None:
-        lines += with_other_orders(planned.group_plan, answer.other_orders)
     for other in answer.served_by_others[-1:]:
         lines += why_text.served_by_another(other)
     return lines

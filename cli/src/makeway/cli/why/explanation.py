@@ -29,7 +29,7 @@ from makeway.cli.why.story import (
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.k8s.pod_groups import group_of
-from makeway.planner.offline.results import OtherOrders, Pending
+from makeway.planner.offline.results import Pending
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.settings import ConfigSettings
 
@@ -68,8 +68,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     the pod itself says of why it is pending, for a user to whom nothing else may be told. group: the PodGroup
     that a pending pod names. leaving: how many victims of the last order for a pending pod are still there.
     waits_for: the condition that says what holds the order that makes room for it. brake: what the brake
-    says, where it holds for the pod's namespace and the user may read it. other_orders: of a PodGroup,
-    what its plan would have cost with other orders of the policy's terms; None where that is not known.
+    says, where it holds for the pod's namespace and the user may read it.
     """
 
     state: str
@@ -90,7 +89,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     brake: str = ""
     preempted_by_others: tuple[Comparison, ...] = ()
     served_by_others: tuple[Comparison, ...] = ()
-    other_orders: OtherOrders | None = None
 
 
 async def of_order(bus: Bus, order_id: str) -> Explanation:
@@ -129,12 +127,10 @@ async def of_decision(bus: Bus, decision_id: str) -> Explanation:
     )
 
 
-async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explanation:
+async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
     """Explain what was last decided for a PodGroup, what became of that, and whom it went for.
 
     Raises BusError, NotKept.
-
-    `plan`: and what the last plan would have cost with other orders of the terms.
     """
     made = await orders_for_group(bus, namespace, name)
     last = await last_group_decision(bus, namespace, name)
@@ -149,7 +145,6 @@ async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explan
     story = await story_of(bus, made[-1]) if made else None
     about = made[-1].group if made else last.group if last is not None else None
     uid = about.uid if about is not None else served[-1].preemptor.uid if served else ""
-    planned = [one for one in (last, story.decision if story else None) if one and one.status != "refused"]
     return Explanation(
         state="group",
         namespace=namespace,
@@ -160,7 +155,6 @@ async def of_group(bus: Bus, namespace: str, name: str, *, plan: bool) -> Explan
         pending=None,
         last_decision=last,
         served_by_others=tuple(served),
-        other_orders=await _other_orders(bus, planned[0]) if planned and plan else None,
     )
 
 
@@ -292,16 +286,6 @@ async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> 
         typer.echo(f"makeway: {needed(error, 'what would unblock a pod')}", err=True)
         return None
     return await planned_again(bus, api, settings, raw)
-
-
-async def _other_orders(bus: Bus, record: DecisionRecord) -> OtherOrders | None:
-    """Plan again by other orders of the terms; without what that needs, a note says so."""
-    try:
-        from makeway.cli.why.other_orders import orders_instead  # noqa: PLC0415 - arrays, for groups alone
-    except ModuleNotFoundError as error:
-        typer.echo(f"makeway: {needed(error, 'what other orders of the terms cost')}", err=True)
-        return None
-    return await orders_instead(bus, record)
 
 
 async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:

@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, TopologyDomain
 from makeway.cli.units import awaited_lines, closed_text, in_units, names_of, unit_text
-from makeway.core.comparison import PRIORITY_SHIFT
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
-from makeway.planner.offline.results import OtherOrders
 
 _SHOWN = 5
 """Victims and domains that are shown."""
-
-_BEGINNINGS = 8
-"""Orders of terms that are shown, by their beginnings."""
 
 
 def of_group(record: DecisionRecord) -> Iterator[str]:
@@ -60,33 +55,6 @@ def decided(record: DecisionRecord, plan: GroupDecision) -> Iterator[str]:
         yield f"  instead: {_domains(one.domains)}: {room}"
     if len(others) > _SHOWN:
         yield f"  and {counted(len(others) - _SHOWN, 'domain')} more"
-
-
-def with_other_orders(plan: GroupDecision, orders: OtherOrders) -> Iterator[str]:
-    """Say what the plan would have cost with other orders of the terms. Nothing where there are none."""
-    if len(plan.objective) < 2:
-        return
-    found = sorted(
-        ((len(terms), ", ".join(terms), one.price) for one in orders.priced for terms in one.first),
-        key=lambda one: one[:2],
-    )
-    if not found and orders.complete:
-        yield "  every other order of the terms leads to the same price"
-        return
-    yield "  other orders of the terms, by those that count most:"
-    for _, first, price in found[:_BEGINNINGS]:
-        yield f"    {first}: {_other_price(price, plan.price)}"
-    if len(found) > _BEGINNINGS:
-        yield f"    and {len(found) - _BEGINNINGS} more"
-    yield f"    all others{'' if orders.complete else ' that were looked at, not all'}: the same price"
-
-
-def _other_price(price: GroupPrice, decided: GroupPrice | None) -> str:
-    """Say what another plan costs; with the sum of priorities where it would read like the one decided."""
-    text = _price(price)
-    if text != _price(decided) or not price.victims:
-        return text
-    return f"{text}, {price.priority_sum - price.victims * PRIORITY_SHIFT} in all"
 
 
 def _domains(domains: tuple[TopologyDomain, ...]) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from makeway.bus.group_plan import GroupPlanRequest
-from makeway.bus.messages import DecisionRecord, GroupPrice, Placement, PlanRequest
-from makeway.core.policy.document import GroupTerm
+from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.offline.results import OtherOrders
-from makeway.planner.offline.term_orders import NOTHING, other_orders
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.gang.decision import GangDecision, gang_decision, gang_record_of
@@ -121,23 +118,19 @@ class Replay:
             queue=self.snapshot.queues.path_of(question.preemptor),
         )
 
-    def group_again(
-        self, decided: entries.GroupDecided, objective: tuple[GroupTerm, ...] | None = None
-    ) -> DecisionRecord:
-        """Decide about a group again; with another `objective` than the policy's where one is given."""
-        return gang_record_of(self.group_decision(decided, objective))
+    def group_again(self, decided: entries.GroupDecided) -> DecisionRecord:
+        """Decide about a group again."""
+        return gang_record_of(self.group_decision(decided))
 
-    def group_decision(
-        self, decided: entries.GroupDecided, objective: tuple[GroupTerm, ...] | None = None
-    ) -> GangDecision:
-        """Return the decision about a group, made again; `objective` as of `group_again`."""
+    def group_decision(self, decided: entries.GroupDecided) -> GangDecision:
+        """Return the decision about a group, made again."""
         snapshot = self.snapshot
         request = msgspec.structs.replace(
             _decode_group_request(decided.request), nominations=tuple(self._nominations.items)
         )
         question = gang_question_of(request, self._removed(), decided.leaving)
         question = question.leaving_out(decided.left_out)
-        result = plan_gang(snapshot, question, decided.at, self._cache, objective=objective)
+        result = plan_gang(snapshot, question, decided.at, self._cache)
         if isinstance(result, GangRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return gang_decision(
@@ -148,24 +141,7 @@ class Replay:
             decision_id=decided.decision_id,
             planner=REPLAY,
             at=decided.at,
-            objective=objective,
         )
-
-    def other_orders(
-        self, decided: entries.GroupDecided, own: GroupPrice, may_go_on: Callable[[], bool]
-    ) -> OtherOrders:
-        """Decide about a group again by other orders of the policy's terms, while there is time.
-
-        `own`: the price that was decided. Raises as `again`.
-        """
-
-        def price(order: tuple[GroupTerm, ...]) -> GroupPrice | None:
-            record = self.group_again(decided, order)
-            if record.group_plan is None or record.status == "refused":
-                return None
-            return record.group_plan.price or NOTHING
-
-        return other_orders(own, self.snapshot.exemptions.policy.groups.objective, price, may_go_on)
 
     def _removed(self) -> dict[str, str]:
         return {uid: order for order, uids in self._in_flight.items for uid in uids}

@@ -207,21 +207,3 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     answer: SimulatedPod
     unblocked_by: tuple[Counterfactual, ...]
-
-
-class PricedOrders(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a plan for a group costs by some orders of the terms. first: with which terms each begins."""
-
-    first: tuple[tuple[str, ...], ...]
-    price: GroupPrice
-
-
-class OtherOrders(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a plan would have cost with other orders of the terms of `groups.objective`.
-
-    priced: where that is another price; every other order leads to the price of the decision. complete: all
-    orders were looked at, and time did not run out before.
-    """
-
-    priced: tuple[PricedOrders, ...]
-    complete: bool
