@@ -47,6 +47,9 @@ INSTALLATIONS = {
         "criticalPodsQuota.enabled=true",
         "scheduler.namespaces[0]=team-a",
         "ui.enabled=true",
+        "ui.hosts[0]=makeway.example.com",
+        "ui.ingress.enabled=true",
+        "ui.ingress.tls[0].secretName=page",
         "ui.from[0].namespaceSelector.matchLabels.name=ingress",
     ),
     "on an existing NATS": (

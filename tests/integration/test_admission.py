@@ -7,6 +7,7 @@ it would. What their owners do with them, with the same policies installed, is w
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,13 +18,13 @@ import pytest_asyncio
 
 from integration.builders import NEVER_PREEMPTS, PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
-from integration.configuring import NAMESPACE
+from integration.configuring import NAMESPACE, NO_POLICY
 from integration.space import Space
 from integration.waiting import IN_FORCE_SECONDS, NotYet, until
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.access import ADMISSION
-from makeway.dev.paths import ADMISSION_MANIFESTS
+from makeway.dev.paths import ADMISSION_MANIFESTS, CHECKOUT
 from makeway.runtime.kube import Api, ApiError
 
 MERGE = "application/merge-patch+json"
@@ -559,3 +560,68 @@ class TestDaemonSetOwners:
 
         pod = await until("the DaemonSet has its pod", owned)
         await space.patch(pod.metadata.name, {"metadata": {"labels": {"more": "1"}}})
+
+
+GOOD_POLICIES = {
+    "empty": "",
+    "a mode": "apiVersion: makeway.dev/v1\nkind: Policy\nmode: observe # for now\n",
+    "a quoted mode": "mode: 'off'\r\n",
+    "json": '{"apiVersion": "makeway.dev/v1",\n"mode": "enforce"\n}\n',
+    "lists that are not indented": "mode: enforce\nprotection:\n  namespaces:\n  - kube-system\n",
+}
+BAD_POLICIES = {
+    "an unknown mode": ("kind: Policy\nmode: enforced\n", "mode of policy.yaml is none of"),
+    "a mode without a blank": ("mode:observe\n", "mode of policy.yaml is none of"),
+    "a tab": ("mode: observe\nprotection:\n\tnamespaces: [a]\n", "indented by a tab"),
+    "a line without a colon": ("mode: observe\nprotection\n", "has no colon"),
+}
+
+
+class TestPolicy:
+    """A policy that makeway could not read is refused where it is written."""
+
+    @pytest_asyncio.fixture(autouse=True)
+    async def policy(self, cluster: RunningCluster, space: Space) -> AsyncIterator[None]:
+        """Install the admission policy, for as long as these tests run."""
+        space.judged = False
+        manifest = ADMISSION_MANIFESTS / "policy.yaml"
+        cluster.owned.api.apply_file(manifest)
+        yield
+        await cluster.kubectl("delete", "-f", str(manifest))
+
+    async def write(self, space: Space, data: dict[str, str], name: str = "makeway-policy") -> None:
+        """Try to write a ConfigMap of makeway's namespace."""
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        await space.post(f"/api/v1/namespaces/{NAMESPACE}/configmaps?dryRun=All", manifest)
+
+    async def refused(self, space: Space, data: dict[str, str]) -> str:
+        """Wait until a ConfigMap is refused by the admission policy; return the message."""
+
+        async def message() -> str:
+            try:
+                await self.write(space, data)
+            except ApiError as error:
+                if error.status in (403, 422):
+                    return error.message
+            raise NotYet("written")
+
+        return await until("the policy is refused", message, seconds=IN_FORCE_SECONDS)
+
+    async def test_what_is_wrong_at_sight_is_refused_and_named(self, space: Space) -> None:
+        for text, because in BAD_POLICIES.values():
+            assert because in await self.refused(space, {"policy.yaml": text})
+        assert "from the key policy.yaml" in await self.refused(space, {"policy.yml": "mode: off"})
+
+    async def test_everything_else_is_left_to_makeway(self, space: Space) -> None:
+        await self.refused(space, {"policy.yaml": "mode: never"})
+        documented = [
+            block
+            for page in (CHECKOUT / "docs").rglob("*.md")
+            for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+            if "kind: Policy\n" in block
+        ]
+        assert len(documented) >= 3
+
+        for text in (*GOOD_POLICIES.values(), NO_POLICY, *documented):
+            await self.write(space, {"policy.yaml": text})
+        await self.write(space, {"policy.yaml": "mode: never"}, "another")

@@ -248,3 +248,29 @@ spec:
 {{- end -}}
 {{- $components | toJson -}}
 {{- end }}
+
+{{/* What the pods of this chart ask of nodes, such as `550m CPU, 704Mi of memory`; empty where a request is in other units
+     than cores, m, Mi and Gi. Two parts in one pod count twice, as their containers do. */}}
+{{- define "makeway.requests" -}}
+{{- $cpu := 0.0 -}}
+{{- $memory := 0.0 -}}
+{{- $known := true -}}
+{{- $parts := concat (include "makeway.components" . | fromJsonArray) (ternary (list "nats") list (ne (include "makeway.natsPlace" .) "")) (ternary (list "streams") list .Values.streams.job) (ternary (list "ui") list .Values.ui.enabled) -}}
+{{- range $part := $parts -}}
+{{- $values := include "makeway.componentValues" (list $ $part) | fromYaml -}}
+{{- $replicas := ternary 1 (get $values "replicas" | default 1 | int) (has $part (list "streams" "nats")) -}}
+{{- if and (eq $part "planner") (ne (include "makeway.plannerPlace" $) "deployment") -}}
+{{- $replicas = ternary (int $.Values.scheduler.replicas) 1 (eq (include "makeway.plannerPlace" $) "sidecar") -}}
+{{- end -}}
+{{- $requests := dig "resources" "requests" dict $values -}}
+{{- $text := get $requests "cpu" | default "0" | toString -}}
+{{- $known = and $known (regexMatch "^[0-9.]+m?$" $text) -}}
+{{- $cpu = addf $cpu (mulf (trimSuffix "m" $text | float64) (ternary 1.0 1000.0 (hasSuffix "m" $text)) $replicas) -}}
+{{- $text = get $requests "memory" | default "0Mi" | toString -}}
+{{- $known = and $known (regexMatch "^[0-9.]+[MG]i$" $text) -}}
+{{- $memory = addf $memory (mulf (regexFind "^[0-9.]+" $text | float64) (ternary 1024.0 1.0 (hasSuffix "Gi" $text)) $replicas) -}}
+{{- end -}}
+{{- if $known -}}
+{{ $cpu }}m CPU, {{ $memory }}Mi of memory
+{{- end -}}
+{{- end }}

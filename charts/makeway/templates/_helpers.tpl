@@ -203,7 +203,12 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 
 {{/* Users of the NATS that this chart runs, in the parts' account and in the viewers'; JSON. */}}
 {{- define "makeway.natsParts" -}}
-{{- list "planner" "evictor" "scheduler" "nominator" "shadow" "streams" | toJson -}}
+{{- $users := list "planner" "streams" -}}
+{{- if include "makeway.evicts" . }}{{ $users = append $users "evictor" }}{{ end -}}
+{{- if eq (include "makeway.bridge" .) "plugin" }}{{ $users = append $users "scheduler" }}{{ end -}}
+{{- if include "makeway.nominates" . }}{{ $users = append $users "nominator" }}{{ end -}}
+{{- if include "makeway.shadows" . }}{{ $users = append $users "shadow" }}{{ end -}}
+{{- $users | toJson -}}
 {{- end }}
 {{- define "makeway.natsViewers" -}}
 {{- $users := list "viewer" -}}
