@@ -9,42 +9,37 @@ import (
 	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
-// How the breaker behaves. Three time-outs of the default 100 ms are what a dead planner costs at most;
-// a probe every 30 s at the latest is what one that comes back waits at most. Beyond three time-outs,
-// failures cost the scheduling cycles at most one part in breakerShare of their time, however many
-// successes come between them, as far as a probe every 30 s lets them.
+// How the breaker behaves. A planner that says nothing for as long as a question lasts, a second at least, is away. A probe every
+// 30 s at the latest finds one that is back; pods are tried again for it one by one, since each try costs the scheduler its filters.
 const (
 	BreakerThreshold = 3
 	breakerFirstOpen = time.Second
 	breakerLongest   = 30 * time.Second
-	breakerShare     = 20
 	// MaxPlanTimeout is how long one plan request may take at most.
 	MaxPlanTimeout = 5 * time.Second
 )
 
-// Breaker keeps a dead planner from costing every scheduling cycle a time-out. After three failures in
-// a row nothing is asked for a while; then one request probes, and the while doubles where that fails.
-// A planner that answers now and then is not asked either while its failures have cost more than their
-// share. Safe for concurrent use.
+// Breaker knows whether the planner is away, so that cycles do not wait for it. After a question without an answer, while no other was
+// answered either, nothing is asked for a while; then one request probes, and the while doubles where that fails.
+// Safe for concurrent use.
 type Breaker struct {
-	clock     clock.PassiveClock
-	allowance time.Duration // what failures may cost at once
+	clock clock.PassiveClock
 
 	mu       sync.Mutex
 	state    telemetry.BreakerState
-	failures int           // in a row, while closed
+	failures int           // at once, in a row, while closed
 	openFor  time.Duration // the length of the current or next while
 	until    time.Time     // when the next probe is due
-	cheap    bool          // the last failure cost nothing: no planner has subscribed to requests
-	lost     time.Duration // what failures have cost, less one part in breakerShare of the time since; bounded for breakerLongest
-	lostAt   time.Time     // when that was
+	cheap    bool          // requests fail at once: they cost nothing
+	answered time.Time     // when the last answer came
 }
 
-func NewBreaker(clock clock.PassiveClock, planTimeout time.Duration) *Breaker {
-	return &Breaker{clock: clock, allowance: BreakerThreshold * planTimeout, openFor: breakerFirstOpen}
+// NewBreaker is closed.
+func NewBreaker(clock clock.PassiveClock) *Breaker {
+	return &Breaker{clock: clock, openFor: breakerFirstOpen}
 }
 
-// allow reports whether a request may be sent now. Each allowed request must be followed by succeeded or failed.
+// allow reports whether a request may be sent now. Each allowed request must be followed by succeeded, silent or failed.
 func (b *Breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,42 +55,41 @@ func (b *Breaker) allow() bool {
 	return true
 }
 
+// Away reports whether the planner has said nothing lately, so that no answer is worth a cycle's time.
+func (b *Breaker) Away() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state != telemetry.Closed && !b.cheap
+}
+
 // succeeded closes the breaker, and reports whether it was open.
 func (b *Breaker) succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wasOpen = b.state != telemetry.Closed
-	b.state, b.failures, b.openFor, b.cheap = telemetry.Closed, 0, breakerFirstOpen, false
+	b.state, b.failures, b.openFor, b.cheap, b.answered = telemetry.Closed, 0, breakerFirstOpen, false, b.clock.Now()
 	return wasOpen
 }
 
-// Failed counts a failure and what it has cost, and opens the breaker where it is the third in a row, or
-// a probe's, or where failures have cost too much lately.
-func (b *Breaker) Failed(took time.Duration) {
+// silent counts a question that was asked at a time and has no answer. It opens the breaker where no other was answered since.
+func (b *Breaker) silent(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.clock.Now()
-	b.lost = min(max(b.lost-now.Sub(b.lostAt)/breakerShare, 0)+took, b.allowance+breakerLongest/breakerShare)
-	b.lostAt, b.cheap = now, false
-	wait := max(b.lost-b.allowance, 0) * breakerShare
-	b.failures++
 	switch {
-	case b.state != telemetry.Closed:
-		b.openFor = min(2*b.openFor, breakerLongest)
-		wait = max(wait, b.openFor)
-	case b.failures >= BreakerThreshold:
-		wait = max(wait, b.openFor)
-	case wait == 0:
+	case b.answered.After(asked):
 		return
+	case b.state == telemetry.HalfOpen:
+		b.openFor = min(2*b.openFor, breakerLongest)
+	case b.state == telemetry.Open && !b.cheap:
+		return // one more of those that were asked before it opened
 	}
-	b.state = telemetry.Open
-	b.until = now.Add(wait)
+	b.state, b.cheap, b.until = telemetry.Open, false, b.clock.Now().Add(b.openFor)
 }
 
-// unheard counts a request that NATS returned at once, since no planner listens. That costs a cycle nothing, so that
-// requests go on, and the first planner that is back is heard by the first that comes; but pods are tried again for it
-// one by one, as if the breaker were open, since each try costs the scheduler its filters.
-func (b *Breaker) unheard() {
+// failed counts a request that failed at once, such as one that NATS returned since no planner listens. That costs a cycle nothing, so
+// that requests go on, and the first planner that is back is heard by the first that comes; but pods are tried again for it
+// one by one, as if the planner were away, since each try costs the scheduler its filters.
+func (b *Breaker) failed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures++

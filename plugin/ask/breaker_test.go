@@ -9,36 +9,56 @@ import (
 	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
-func TestTheBreakerOpensAfterThreeFailuresInARow(t *testing.T) {
-	b := NewBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), time.Second)
+// away is a breaker that one question without an answer has opened.
+func away() (*Breaker, *testingclock.FakePassiveClock) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := NewBreaker(clock)
+	b.allow()
+	b.silent(clock.Now())
+	return b, clock
+}
 
-	for range 2 {
-		if !b.allow() {
-			t.Fatal("closed too early")
-		}
-		b.Failed(100 * time.Millisecond)
-	}
+func TestThePlannerIsAwayAfterAQuestionWithoutAnyAnswer(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
+	b := NewBreaker(clock)
+	first := clock.Now()
+	b.allow()
+	clock.SetTime(first.Add(time.Millisecond))
 	b.allow()
 	b.succeeded()
-	for range 3 {
-		if !b.allow() {
-			t.Fatal("a success did not start the count anew")
-		}
-		b.Failed(100 * time.Millisecond)
+	b.silent(first)
+	if b.Away() || !b.allow() {
+		t.Error("another question was answered meanwhile")
 	}
 
-	if b.allow() {
-		t.Error("open, but a request was allowed")
+	b.silent(clock.Now())
+
+	if !b.Away() || b.allow() {
+		t.Error("it is asked, and waited for")
+	}
+	clock.SetTime(clock.Now().Add(breakerFirstOpen))
+	if !b.allow() || !b.Away() {
+		t.Error("the probe is waited for, or there is none")
+	}
+	if b.succeeded(); b.Away() {
+		t.Error("it has answered")
+	}
+}
+
+func TestQuestionsFromBeforeThePlannerWasAwayDoNotPutTheProbeOff(t *testing.T) {
+	b, clock := away()
+	clock.SetTime(clock.Now().Add(breakerFirstOpen / 2))
+	b.silent(time.Unix(0, 0))
+
+	clock.SetTime(time.Unix(0, 0).Add(breakerFirstOpen))
+
+	if !b.allow() {
+		t.Error("no probe")
 	}
 }
 
 func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
-	for range 3 {
-		b.allow()
-		b.Failed(100 * time.Millisecond)
-	}
+	b, clock := away()
 	now := clock.Now()
 
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
@@ -55,17 +75,12 @@ func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 		if b.allow() {
 			t.Fatal("two probes at once")
 		}
-		b.Failed(100 * time.Millisecond)
+		b.silent(clock.Now())
 	}
 }
 
 func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
-	for range 3 {
-		b.allow()
-		b.Failed(100 * time.Millisecond)
-	}
+	b, clock := away()
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow()
 
@@ -77,12 +92,7 @@ func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 }
 
 func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
-	for range 3 {
-		b.allow()
-		b.Failed(100 * time.Millisecond)
-	}
+	b, clock := away()
 	clock.SetTime(clock.Now().Add(time.Second))
 	b.allow() // neither succeeded nor failed is called: its caller panicked
 
@@ -93,69 +103,9 @@ func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 	}
 }
 
-func TestAPlannerThatAnswersNowAndThenCostsATwentiethOfTheTime(t *testing.T) {
-	const timeout, run = 100 * time.Millisecond, 10 * time.Minute
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, timeout)
-	begun, lost, asked, answered := clock.Now(), time.Duration(0), 0, 0
-	for clock.Since(begun) < run {
-		if !b.allow() {
-			clock.SetTime(clock.Now().Add(10 * time.Millisecond))
-			continue
-		}
-		if asked++; asked%2 == 0 {
-			answered++
-			b.succeeded()
-			clock.SetTime(clock.Now().Add(time.Millisecond))
-			continue
-		}
-		clock.SetTime(clock.Now().Add(timeout))
-		b.Failed(timeout)
-		lost += timeout
-	}
-
-	if bound := BreakerThreshold*timeout + run/breakerShare; lost > bound {
-		t.Errorf("lost %s, want at most %s", lost, bound)
-	}
-	if want := int(run / breakerShare / timeout / 2); answered < want {
-		t.Errorf("%d answers, want at least %d: it is still asked", answered, want)
-	}
-}
-
-func TestHoweverMuchFailuresHaveCostAProbeGoesAtTheLatestAfterTheLongestWait(t *testing.T) {
-	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
-	for range 10 {
-		if !b.allow() {
-			t.Fatalf("no probe after %s", breakerLongest)
-		}
-		b.Failed(40 * time.Second)
-		clock.SetTime(clock.Now().Add(breakerLongest))
-	}
-	b.allow()
-	b.succeeded()
-	b.Failed(time.Millisecond)
-
-	if _, until := b.Current(); until.Sub(clock.Now()) > breakerLongest {
-		t.Errorf("not asked for %s", until.Sub(clock.Now()))
-	}
-}
-
-func TestFailuresThatCostNothingDoNotUseTheShareUp(t *testing.T) {
-	b := NewBreaker(testingclock.NewFakePassiveClock(time.Unix(0, 0)), 100*time.Millisecond)
-	for range 100 {
-		if !b.allow() {
-			t.Fatal("not allowed")
-		}
-		b.Failed(0)
-		b.allow()
-		b.succeeded()
-	}
-}
-
 func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock)
 	expect := func(when string, want int) {
 		t.Helper()
 		if got := b.Attempts(50); got != want {
@@ -164,10 +114,8 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	}
 
 	expect("closed", 50)
-	for range 3 {
-		b.allow()
-		b.Failed(100 * time.Millisecond)
-	}
+	b.allow()
+	b.silent(clock.Now())
 	expect("open", 0)
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))
 	expect("when it may be asked again", 1)
@@ -179,12 +127,12 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 
 func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
-	b := NewBreaker(clock, 100*time.Millisecond)
+	b := NewBreaker(clock)
 	for range 20 {
 		if !b.allow() {
 			t.Fatal("a request that costs nothing is held back")
 		}
-		b.unheard()
+		b.failed()
 	}
 	if state, until := b.Current(); state != telemetry.Open || until != clock.Now().Add(breakerFirstOpen) || b.Attempts(50) != 0 {
 		t.Errorf("state %d until %s, %d attempts", state, until, b.Attempts(50))
@@ -195,7 +143,7 @@ func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *tes
 	}
 
 	b.allow()
-	b.Failed(100 * time.Millisecond) // one listens by now, and hangs
+	b.silent(clock.Now()) // one listens by now, and hangs
 
 	if b.allow() {
 		t.Error("a request that costs a time-out is not held back")

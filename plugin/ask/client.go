@@ -1,6 +1,6 @@
 // Package ask asks planners: what would have to go for a pod, or for a pod group. A question and what the scheduler knows are values that
-// callers pass in. Breakers keep planners that do not answer from costing scheduling cycles their time-outs, and a plan that pods of a
-// kind are expected to need is asked for while the filters run.
+// callers pass in. Breakers know whether planners are away, answers that came too late for their cycle are kept for the next, and a plan
+// that pods of a kind are expected to need is asked for while the filters run.
 package ask
 
 import (
@@ -46,79 +46,90 @@ type Client struct {
 	}
 	Subjects wire.Subjects
 	Tracer   tracing.Tracer
-	Pods     *Breaker // round questions about pods
-	Groups   *Breaker // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
-	History  *History // of pods that needed plans
-	Seen     *Seen    // how far the scheduler's informers have come
-	Changed  func()   // is called where the state of a breaker may have changed
+	Pods     *Breaker      // round questions about pods
+	Groups   *Breaker      // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
+	History  *History      // of pods that needed plans
+	Seen     *Seen         // how far the scheduler's informers have come
+	Changed  func()        // is called where the state of a breaker may have changed
+	Least    time.Duration // that a cycle waits
+
+	LatePods   *Late[wire.PlanReply]
+	LateGroups *Late[wire.GroupPlanReply]
 }
 
-// Plan asks about a pod and waits for the answer.
-func (c *Client) Plan(ctx context.Context, request *wire.PlanRequest, timeout time.Duration) (*wire.PlanReply, error) {
-	return askPlanner(ctx, c, inquiry[wire.PlanReply]{
-		subject: c.Subjects.Plan, request: request, id: request.RequestID, timeout: timeout, Breaker: c.Pods,
+// Exchange sends a question and waits for its answer, at most as long as the question says. It may wait longer than its context says,
+// and is called where nothing waits for it.
+type Exchange[Reply any] func(context.Context) (*Reply, error)
+
+// Plan returns what asks about a pod; an error where nothing is asked.
+func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], error) {
+	return prepare(c, inquiry[wire.PlanReply]{
+		subject: c.Subjects.Plan, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Pods,
 		decode: wire.DecodePlanReply, idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
-	})
+	}, request)
 }
 
-// PlanGroup asks about a pod group and waits for the answer.
-func (c *Client) PlanGroup(ctx context.Context, request *wire.GroupPlanRequest, timeout time.Duration) (*wire.GroupPlanReply, error) {
-	return askPlanner(ctx, c, inquiry[wire.GroupPlanReply]{
-		subject: c.Subjects.PlanGroup, request: request, id: request.RequestID, timeout: timeout, Breaker: c.Groups,
+// PlanGroup returns what asks about a pod group; an error where nothing is asked.
+func (c *Client) PlanGroup(request *wire.GroupPlanRequest) (Exchange[wire.GroupPlanReply], error) {
+	return prepare(c, inquiry[wire.GroupPlanReply]{
+		subject: c.Subjects.PlanGroup, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Groups,
 		decode: wire.DecodeGroupPlanReply, idOf: func(reply *wire.GroupPlanReply) string { return reply.RequestID },
-	})
+	}, request)
 }
 
 // inquiry is a question to the planner, with how its answer is read.
 type inquiry[Reply any] struct {
 	subject string
-	request any
+	data    []byte
 	id      string
 	timeout time.Duration
-	Breaker *Breaker
+	breaker *Breaker
 	decode  func([]byte) (*Reply, error)
 	idOf    func(*Reply) string
 }
 
-// askPlanner sends a question and waits for its answer, at most its time-out. Failures count towards its breaker; an answer of
-// any kind closes it.
-func askPlanner[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, error) {
-	data, err := wire.Encode(q.request)
-	if err != nil {
+// prepare returns what sends a question and waits for its answer. Failures count towards its breaker; an answer closes it.
+func prepare[Reply any](c *Client, q inquiry[Reply], request any) (_ Exchange[Reply], err error) {
+	if q.data, err = wire.Encode(request); err != nil {
 		return nil, err
 	}
-	if len(data) > wire.MaxBytes {
-		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(data), wire.MaxBytes)
+	if len(q.data) > wire.MaxBytes {
+		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(q.data), wire.MaxBytes)
 	}
-	if !q.Breaker.allow() {
+	if !q.breaker.allow() {
 		return nil, ErrBreakerOpen
 	}
-	start := time.Now()
+	return func(ctx context.Context) (*Reply, error) { return send(ctx, c, q) }, nil
+}
+
+// send is one exchange.
+func send[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, error) {
+	start, asked := time.Now(), q.breaker.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
 	ctx, span := c.Tracer.Begin(ctx, "request", "request_id", q.id)
-	reply, result, err := exchange(ctx, c, q, data)
+	reply, result, err := exchange(ctx, c, q)
 	span.End(err, "result", result)
 	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
-		if result == planNoResponders {
-			q.Breaker.unheard()
+		if result == planTimeout {
+			q.breaker.silent(asked)
 		} else {
-			q.Breaker.Failed(time.Since(start))
+			q.breaker.failed()
 		}
 		c.Changed()
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
 		return nil, err
 	}
-	if q.Breaker.succeeded() {
+	if q.breaker.succeeded() {
 		c.Changed()
 	}
 	return reply, nil
 }
 
 // exchange is one request and its checked answer, with the metric's label.
-func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply], data []byte) (*Reply, string, error) {
-	raw, err := c.Bus.Request(ctx, q.subject, data)
+func exchange[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, string, error) {
+	raw, err := c.Bus.Request(ctx, q.subject, q.data)
 	switch {
 	case errors.Is(err, natsbus.ErrNoResponders):
 		return nil, planNoResponders, errors.New("no planner answers")

@@ -1,8 +1,6 @@
 package ask
 
 import (
-	"context"
-	"errors"
 	"reflect"
 	"sync"
 
@@ -103,24 +101,14 @@ func (h *History) Nodes(pod *v1.Pod) (nodes Potential, ok bool) {
 // Prefetch is a plan that is asked for before PostFilter wants one. It is of use where PostFilter would ask the same.
 type Prefetch struct {
 	Question
-	At     uint64 // when it was asked, as the caller counts
+	*Asked[wire.PlanReply]
 	Result string // what becomes of it, for the metric
 	Span   tracing.Span
-
-	answered chan struct{} // closed once the rest is set
-	reply    *wire.PlanReply
-	err      error
 }
 
 // NewPrefetch is a question that is about to be asked, at a moment as the caller counts.
 func NewPrefetch(q Question, at uint64) *Prefetch {
-	return &Prefetch{Question: q, At: at, Result: PrefetchUnneeded, answered: make(chan struct{}), err: errors.New("the plan was not asked for")}
-}
-
-// Ask asks, and has those who wait for the answer go on.
-func (p *Prefetch) Ask(ask func(Question) (*wire.PlanReply, error)) {
-	defer close(p.answered)
-	p.reply, p.err = ask(p.Question)
+	return &Prefetch{Question: q, Asked: NewAsked[wire.PlanReply](at), Result: PrefetchUnneeded}
 }
 
 // Answers notes what is asked after all, and reports whether that is the same.
@@ -138,13 +126,3 @@ func (p *Prefetch) Unneeded() bool { return p.Result == PrefetchUnneeded }
 
 // Clone implements StateData.
 func (p *Prefetch) Clone() fwk.StateData { return p }
-
-// Await returns the answer. Asking is bounded, by the plan time-out.
-func (p *Prefetch) Await(ctx context.Context) (*wire.PlanReply, error) {
-	select {
-	case <-p.answered:
-		return p.reply, p.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}

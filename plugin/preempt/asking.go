@@ -14,7 +14,6 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/telemetry"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -23,10 +22,11 @@ import (
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
 	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Refused: a.refused, Full: a.full})
-	if err != nil {
-		return ended(a.unreachable(a.engine.planner.Pods, orders.RefOf(a.pod), err))
-	}
 	switch {
+	case errors.Is(err, ask.ErrLate):
+		return nil, notYet(a.pod)
+	case err != nil:
+		return ended(a.unreachable(a.engine.planner.Pods, orders.RefOf(a.pod), err))
 	case reply.Status == wire.StatusNotSynced && ask.Unaskable(reply.Refusal):
 		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
 		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, wire.MostOfMessage)})
@@ -51,17 +51,15 @@ func (a *attempt) observe() preemptResult {
 	return preemptResult{kind: endObserved, message: "mode observe"}
 }
 
-// answer returns the planner's reply, to the prefetched question where it is the same, else to a new one.
-func (a *attempt) answer(ctx context.Context, q ask.Question) (*wire.PlanReply, error) {
-	if asked := a.prefetch; asked != nil {
-		a.prefetch = nil
-		if asked.Answers(q) {
-			a.asked = memory.Moment(asked.At)
-			return asked.Await(ctx)
-		}
+// answer returns the planner's reply, to the prefetched question where it is the same.
+func (a *attempt) answer(ctx context.Context, q ask.Question) (reply *wire.PlanReply, err error) {
+	var asked *ask.Asked[wire.PlanReply]
+	if a.prefetch != nil && a.prefetch.Answers(q) {
+		asked = a.prefetch.Asked
 	}
-	a.asked = a.engine.memory.Retries.Now()
-	return a.query(ctx, q, false)
+	a.prefetch = nil
+	reply, a.asked, err = a.inquirer.answer(ctx, asked, func() (ask.Exchange[wire.PlanReply], error) { return a.question(q, false) })
+	return reply, err
 }
 
 // mayAsk reports whether there is time for one more plan: one that the attempt's own end cut short would count as
@@ -71,18 +69,27 @@ func mayAsk(ctx context.Context, planTimeout time.Duration) bool {
 	return ctx.Err() == nil && time.Until(deadline) >= planTimeout
 }
 
-// query sends a question and waits for its answer; prefetched says that it is asked while the filters run.
+// query sends a question and waits for its answer, outside the scheduling cycle; prefetched says that it is asked while the filters run.
 func (pl *MakeWay) query(ctx context.Context, q ask.Question, prefetched bool) (*wire.PlanReply, error) {
+	exchange, err := pl.question(q, prefetched)
+	if err != nil {
+		return nil, err
+	}
+	return exchange(ctx)
+}
+
+// question returns what sends a question and waits for its answer.
+func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange[wire.PlanReply], error) {
 	known, err := pl.engine.view(q.Pod.UID)
 	if err != nil {
 		return nil, err
 	}
-	by := ask.How{Now: pl.engine.clock.Now(), Timeout: pl.args.PlanTimeout.Duration, Profile: pl.Profile(), Prefetched: prefetched}
+	by := ask.How{Now: pl.engine.clock.Now(), Timeout: max(pl.args.PlanTimeout.Duration, ask.AnsweredWithin), Profile: pl.Profile(), Prefetched: prefetched}
 	request, err := q.Request(by, known)
 	if err != nil {
 		return nil, err
 	}
-	return pl.engine.planner.Plan(ctx, request, by.Timeout)
+	return pl.engine.planner.Plan(request)
 }
 
 // view is what this scheduler knows that the API server does not; except is left out of its nominations.
@@ -139,7 +146,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 	var ctx context.Context
 	ctx, q.Span = pl.engine.beginSpan(pl.engine.life, klog.KObj(pod), pod.UID)
 	goroutines.GoRecovered(ctx, "plan_ahead", func(ctx context.Context) {
-		q.Ask(func(q ask.Question) (*wire.PlanReply, error) { return pl.query(ctx, q, true) })
+		q.Ask(func() (*wire.PlanReply, error) { return pl.query(ctx, q.Question, true) })
 	})
 }
 

@@ -153,7 +153,7 @@ func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInf
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.Has(pod) || e.memory.Remembers(pod) || e.verified.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.planner.LatePods.Keeps(pod) || e.memory.Remembers(pod) || e.verified.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

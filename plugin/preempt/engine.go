@@ -150,8 +150,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		},
 		planner: &ask.Client{
 			Bus: bus, Subjects: subjects, Changed: inflight.Notify, // the metrics of the breakers are set there
-			Pods: ask.NewBreaker(clock, args.PlanTimeout.Duration), Groups: ask.NewBreaker(clock, args.GroupPlanTimeout.Duration),
-			History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
 		},
 		verified:   verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 		inflight:   inflight,
@@ -277,6 +277,8 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 // forget drops what is known of a pod as a preemptor: it is bound or gone.
 func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
+	e.planner.LatePods.Forget(uid)
+	e.planner.LateGroups.Forget(uid)
 	e.memory.Forget(uid)
 	e.verified.samples.Forget(uid)
 }
@@ -405,6 +407,8 @@ func (e *engine) controlIgnored(ctx context.Context, r natsbus.Record, err error
 // controlChanged has what waited for a change of modes or policy looked at again.
 func (e *engine) controlChanged(policy bool) {
 	if policy {
+		e.planner.LatePods.Outdate()
+		e.planner.LateGroups.Outdate()
 		e.memory.Retries.PolicyChanged()
 	}
 	e.gate.Reconsider()

@@ -62,22 +62,17 @@ func (a *groupAttempt) question() ask.GroupQuestion {
 	}
 }
 
-// request builds the question about the group.
-func (a *groupAttempt) request() (*wire.GroupPlanRequest, error) {
+// exchange returns what asks about the group and waits for the answer.
+func (a *groupAttempt) exchange() (ask.Exchange[wire.GroupPlanReply], error) {
 	known, err := a.engine.view("")
 	if err != nil {
 		return nil, err
 	}
-	return a.question().Request(ask.How{Now: a.engine.clock.Now(), Timeout: a.args.GroupPlanTimeout.Duration, Profile: a.Profile()}, known)
-}
-
-// askPlan asks what would have to go for the group.
-func (a *groupAttempt) askPlan(ctx context.Context) (*wire.GroupPlanReply, error) {
-	request, err := a.request()
+	request, err := a.question().Request(ask.How{Now: a.engine.clock.Now(), Timeout: max(a.args.GroupPlanTimeout.Duration, ask.AnsweredWithin), Profile: a.Profile()}, known)
 	if err != nil {
 		return nil, err
 	}
-	return a.engine.planner.PlanGroup(ctx, request, a.args.GroupPlanTimeout.Duration)
+	return a.engine.planner.PlanGroup(request)
 }
 
 // mustPlaceOf is how many of a group's members have to get a node: a gang's minCount but for those that have one, and one at least.

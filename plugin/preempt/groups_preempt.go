@@ -48,6 +48,7 @@ type groupAttempt struct {
 	refused   []string          // pods to leave out, since they could not be evicted
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
 	asked     memory.Moment
+	inquirer  *inquirer[wire.GroupPlanReply]
 	span      tracing.Span
 }
 
@@ -116,6 +117,10 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	if a.mode == wire.ModeObserve {
 		return a.observe(), nil
 	}
+
+	planner := a.engine.planner
+	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.group.UID, a.one(), groupPlanOf(a.classes, a.mode),
+		a.groupBegan.since(a.group.Namespace+"/"+a.group.Name), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
 	verified, reply, end := a.find(ctx)
@@ -264,9 +269,13 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		return nil, nil, &end
 	}
 	for asked := 1; ; asked++ {
-		a.asked = a.engine.memory.Retries.Now()
-		reply, err := a.askPlan(ctx)
-		if err != nil {
+		var reply *wire.GroupPlanReply
+		var err error
+		reply, a.asked, err = a.inquirer.answer(ctx, nil, a.exchange)
+		switch {
+		case errors.Is(err, ask.ErrLate):
+			return nil, nil, notYet(a.group.Waiting[0])
+		case err != nil:
 			return ended(a.unreachable(a.engine.planner.Groups, a.one(), err))
 		}
 		if end := a.unusable(reply); end != nil {
@@ -308,11 +317,8 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 // observe asks the planner and does not wait, as attempt.observe does.
 func (a *groupAttempt) observe() preemptResult {
 	a.engine.memory.Retries.ModeHeld(a.one(), a.engine.memory.Retries.Now())
-	request, err := a.request()
-	if err == nil {
-		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) {
-			_, _ = a.engine.planner.PlanGroup(ctx, request, a.args.GroupPlanTimeout.Duration)
-		})
+	if exchange, err := a.exchange(); err == nil {
+		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = exchange(ctx) })
 	}
 	return preemptResult{kind: endObserved, message: "mode observe"}
 }
@@ -367,6 +373,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	for _, pod := range a.group.Waiting {
 		e.memory.Retries.Ordered(pod.UID)
 	}
+	a.inquirer.late.Forget(a.group.UID)
 	e.verified.failures.Forget(string(a.group.UID))
 	if verified.NeedsNothing() {
 		a.span.End(nil, "result", endNominated)

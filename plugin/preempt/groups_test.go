@@ -488,7 +488,12 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	a.classes[1].Potential = ask.Potential{Count: 2, Nodes: wire.NodeSelection{Names: []string{"n1", "n3"}}}
 	a.classes[2].Potential = ask.Potential{Count: 2, Nodes: two}
 
-	request, err := a.request()
+	known, err := w.plugin.engine.view("")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	request, err := a.question().Request(ask.How{Now: time.Now(), Timeout: time.Second}, known)
 
 	if err != nil {
 		t.Fatal(err)
@@ -853,12 +858,12 @@ func TestPlansForGangsThatComeTooLateKeepNoPodFromBeingPlannedFor(t *testing.T) 
 	w, c := gangWorld(t, setup{}, 2, 1, gangMember("g1"))
 	w.bus.group = func(*wire.GroupPlanRequest) (*wire.GroupPlanReply, error) { return nil, context.DeadlineExceeded }
 
-	for range 2 * ask.BreakerThreshold {
+	for range 3 {
 		w.gang(c)
 	}
 
-	if len(w.bus.asked) != ask.BreakerThreshold {
-		t.Errorf("asked %d times about the gang, want %d", len(w.bus.asked), ask.BreakerThreshold)
+	if len(w.bus.asked) != 1 {
+		t.Errorf("asked %d times about the gang, want 1", len(w.bus.asked))
 	}
 	if state, _ := w.plugin.engine.planner.Pods.Current(); state != telemetry.Closed {
 		t.Errorf("the breaker for pods is in state %d", state)

@@ -30,7 +30,7 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.",
+		Help: "PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, planner_late, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.",
 	}, []string{"result"})
 
 	unplannedTotal = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -56,6 +56,11 @@ var (
 	plansPrefetched = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "plans_ahead_total", StabilityLevel: metrics.ALPHA,
 		Help: "Plans that were asked for while the filters ran, by what became of them: used, changed (other nodes may help than was expected; asked again), unneeded (the pod fits, or could not preempt).",
+	}, []string{"result"})
+
+	latePlans = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: "late_plans_total", StabilityLevel: metrics.ALPHA,
+		Help: "Plans that had not come when their cycle ended, which waits as long as its filters took, by what became of them: used (in the preemptor's next cycle), outdated (the pod, its group, its mode or the policy had changed), expired (2 s over), lost (no answer came), dropped (too many were kept).",
 	}, []string{"result"})
 
 	verificationDuration = metrics.NewHistogram(&metrics.HistogramOpts{
@@ -145,7 +150,7 @@ var registerMetrics = sync.OnceFunc(func() {
 	ask.RegisterMetrics()
 	streams.RegisterMetrics()
 	legacyregistry.MustRegister(
-		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, verificationDuration, refusalSamples, orderToLastVictimGone,
+		attemptsTotal, postFilterDuration, groupAttemptsTotal, groupPostFilterDuration, plansPrefetched, latePlans, verificationDuration, refusalSamples, orderToLastVictimGone,
 		victimsPerOrder, breakerGauge, groupBreakerGauge, orderBreakerGauge, futileTotal, inFlightGauge, refusedGauge, messagesIgnored, spansTotal, natsErrors, repliesRefused, executionsTotal, executionDuration,
 		unplannedTotal,
 	)

@@ -34,6 +34,8 @@ type MakeWay struct {
 	handle fwk.Handle
 	engine *engine
 
+	groupBegan groupBegan // only the scheduling thread looks at it
+
 	profileArgs  ask.ProfileArgs
 	profileOnce  sync.Once
 	profileValue wire.Profile

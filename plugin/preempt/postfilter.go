@@ -38,7 +38,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 			// No plugin listed after this one may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
 		}
-		if status.Code() != fwk.Unschedulable {
+		if status.Code() != fwk.Unschedulable && end.kind != endLate {
 			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
 			metrics.PreemptionAttempts.Inc()
 		}
@@ -94,6 +94,8 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
 	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, prefetch: prefetchOf(state)}
+	planner := pl.engine.planner
+	attempt.inquirer = waitFor(pl.engine, planner.LatePods, planner.Pods, pod.UID, orders.RefOf(pod), planOf(pod, mode), sinceBegan(state), pl.args.PlanTimeout.Duration)
 	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
 	defer func() { endAttempt(attempt.span, result) }()
 	candidates, reply, end := attempt.find(ctx)
@@ -148,6 +150,7 @@ type attempt struct {
 	recalled               // its failed nodes grow by those of this cycle
 	asked    memory.Moment // when the last question was asked
 	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
+	inquirer *inquirer[wire.PlanReply]
 	span     tracing.Span
 	class    string // see ownClass
 	sieved   bool
@@ -268,6 +271,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 		chosen:     best,
 		span:       a.span,
 	}
+	a.inquirer.late.Forget(a.pod.UID)
 	a.engine.memory.Retries.Ordered(a.pod.UID)
 	a.engine.memory.Reverted.Forget(a.pod.UID)
 	a.engine.memory.OrderBegins(a.pod.Namespace, order.id)

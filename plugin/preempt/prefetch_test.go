@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -150,7 +149,7 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 		"mode observe":                {given: setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}},
 		"an order in flight":          {before: func(w *world, p *v1.Pod) { w.nominated(p, "n1") }},
 		"an order that has failed":    {before: func(w *world, p *v1.Pod) { w.plugin.engine.memory.Nodes.Failed(p.UID, "n2") }},
-		"a planner that is not there": {before: func(w *world, _ *v1.Pod) { openBreaker(w) }},
+		"a planner that is not there": {before: func(w *world, p *v1.Pod) { w.bus.plan = silent; w.cycle(p) }},
 		"a pod that is gone":          {before: func(w *world, p *v1.Pod) { p.UID = "another" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,11 +165,8 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 	}
 }
 
-func openBreaker(w *world) {
-	for range ask.BreakerThreshold {
-		w.plugin.engine.planner.Pods.Failed(time.Millisecond)
-	}
-}
+// silent is a planner that does not answer.
+func silent(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }
 
 func TestAPrefetchedPlanThatFailsIsNotAskedForAgain(t *testing.T) {
 	for name, plan := range map[string]func(*wire.PlanRequest) (*wire.PlanReply, error){

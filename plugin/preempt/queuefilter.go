@@ -90,6 +90,7 @@ func (pl *MakeWay) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.
 	if rejected := pl.engine.gate.Check(state, pod, pl.args.Mode); rejected != nil {
 		return nil, rejected.Status()
 	}
+	pl.noteBegin(state, pod)
 	pl.startPrefetch(state, pod)
 	return nil, fwk.NewStatus(fwk.Skip)
 }

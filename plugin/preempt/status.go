@@ -42,6 +42,9 @@ const (
 	endDelayed     outcomeKind = "delayed"
 	endBreakerOpen outcomeKind = "breaker_open"
 
+	// The same. The planner's answer has not come within the time that a cycle waits. The pod is tried again when it comes.
+	endLate outcomeKind = "planner_late"
+
 	// <nil, Unschedulable>: the plugins after this one may act. Or <nil, UnschedulableAndUnresolvable>: for a pod that the queue gate
 	// keeps out, and where something restricts preemption, or it is not known whether (unplanned.go). This plugin has nothing to say: the
 	// pod may not preempt, belongs to a pod group or has a node and waits there for its resize, or the mode is off or observe. Where the
@@ -90,7 +93,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 			return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.UnschedulableAndUnresolvable)
 		}
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endDelayed, endBreakerOpen:
+	case endInFlight, endDelayed, endBreakerOpen, endLate:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)

@@ -88,6 +88,7 @@ func TestANodeThatManyOthersRankBeforeIsFoundInOneCycle(t *testing.T) {
 
 func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	w, p := fullNodes(t, 40, licensed{nodes: []string{"n39"}, takes: 250 * time.Millisecond})
+	w.plugin.args.PlanTimeout.Duration = 100 * time.Millisecond
 
 	result, status := w.cycle(p)
 

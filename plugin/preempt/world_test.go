@@ -36,6 +36,7 @@ import (
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -81,7 +82,8 @@ type setup struct {
 	gate      bool // the queue gate is one of the profile's filters
 	wrapGate  func(queueGate) queueGate
 	gangSize  func(namespace, name string) (there, needed int)
-	findsOut  bool // whether there are limits is not told, but read from the API server
+	leastWait time.Duration // that a cycle waits for an answer; 0: longer than any test
+	findsOut  bool          // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
 	// configMaps answers reads of ConfigMaps; set before anything reads one.
 	configMaps k8stesting.ReactionFunc
@@ -167,11 +169,15 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	}
 	args := defaultArgs()
 	args.Lease.Name = ""
+	args.PlanTimeout.Duration = ask.MaxPlanTimeout
 	if given.args != nil {
 		given.args(&args)
 	}
 	engine := newEngine(&args, w.framework, clock.RealClock{}, w.bus, w.bus, "test")
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
+	if engine.planner.Least = given.leastWait; given.leastWait == 0 {
+		engine.planner.Least = ask.MaxPlanTimeout
+	}
 	if given.wrapGate != nil {
 		engine.gate = given.wrapGate(engine.gate)
 	}

@@ -53,6 +53,8 @@ EVICTIONS = 10
 HOPELESS_EVERY_SECONDS = 0.2
 """How often a preemptor comes that nothing can help."""
 POSTFILTER = "scheduler_framework_extension_point_duration_seconds_sum"
+ASKED = "makeway_scheduler_plan_request_duration_seconds_count"
+LATE = "makeway_scheduler_late_plans_total"
 
 
 @asynccontextmanager
@@ -77,10 +79,11 @@ TROUBLES: dict[str, Callable[[RunningCluster], AbstractAsyncContextManager[None]
 
 @dataclass(frozen=True)
 class Measured:
-    """One round: pods a second, and the share of the time that PostFilter took."""
+    """One round: pods a second, the share of the time that PostFilter took, and of plans that came late."""
 
     rate: float
     post_filter: float
+    late: float
 
 
 def on(space: Space, pod: PodBuilder, node: str) -> PodBuilder:
@@ -136,7 +139,7 @@ async def measure(
     """One round in one cluster."""
     await prepare(space, pods)
     url = space.cluster.info.scheduler_url
-    before = (await scrape(url)).total(POSTFILTER, extension_point="PostFilter")
+    before = await scrape(url)
     audit = space.cluster.audit()
     async with trouble(space.cluster):
         arriving = asyncio.create_task(preemptors(space))
@@ -158,14 +161,19 @@ async def measure(
             return done
 
         last = max(await until(f"{pods} pods are bound", all_bound, seconds=300, every=0.5))
-        after = (await scrape(url)).total(POSTFILTER, extension_point="PostFilter")
+        after = await scrape(url)
         arriving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await arriving
     await recovered(space.cluster)
     await space.delete_pods()
     seconds = (last - began).total_seconds()
-    return Measured(pods / seconds, (after - before) / seconds)
+
+    def grown(metric: str, **labels: str) -> float:
+        return after.total(metric, **labels) - before.total(metric, **labels)
+
+    post_filter = grown(POSTFILTER, extension_point="PostFilter") / seconds
+    return Measured(pods / seconds, post_filter, grown(LATE) / max(grown(ASKED), 1))
 
 
 async def recovered(cluster: RunningCluster) -> None:
@@ -215,7 +223,9 @@ def report(name: str, with_makeway: list[Measured], without: list[Measured]) -> 
 
     def median(measured: list[Measured]) -> str:
         rate = statistics.median(one.rate for one in measured)
-        return f"{rate:6.1f} pods/s (PostFilter {statistics.median(o.post_filter for o in measured):5.1%})"
+        post_filter = statistics.median(one.post_filter for one in measured)
+        late = statistics.median(one.late for one in measured)
+        return f"{rate:6.1f} pods/s (PostFilter {post_filter:5.1%}, late plans {late:4.0%})"
 
     print(
         f"{name:<28} {median(with_makeway)} with makeway, {median(without)} without; "

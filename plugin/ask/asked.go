@@ -1,0 +1,158 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How long a cycle waits for an answer, and how long one is of use that came later.
+const (
+	// LeastWait is how long a cycle waits however short its filters took.
+	LeastWait = 10 * time.Millisecond
+	// MostGroupWait is how long a cycle of a group waits however long its filters took.
+	MostGroupWait = time.Second
+	// AnsweredWithin is how long an answer may take, at the least, before it counts as lost.
+	AnsweredWithin = time.Second
+	// LateLasts is how long an answer is kept that came after its cycle.
+	LateLasts = 2 * time.Second
+)
+
+// ErrLate says that the answer has not come within the time that a cycle waits for it. It may come yet.
+var ErrLate = errors.New("the planner has not answered yet")
+
+// Asked is a question under way and, once it has come, its answer.
+type Asked[Reply any] struct {
+	At uint64 // when it was asked, as the caller counts
+
+	answered chan struct{} // closed once the rest is set
+	reply    *Reply
+	err      error
+}
+
+// NewAsked is a question that is about to be asked, at a moment as the caller counts.
+func NewAsked[Reply any](at uint64) *Asked[Reply] {
+	return &Asked[Reply]{At: at, answered: make(chan struct{}), err: errors.New("a panic was recovered, see the scheduler's log")}
+}
+
+// Ask asks, and has those who wait for the answer go on.
+func (a *Asked[Reply]) Ask(ask func() (*Reply, error)) {
+	defer close(a.answered)
+	a.reply, a.err = ask()
+}
+
+// Answered is closed once the answer has come, or none comes any more.
+func (a *Asked[Reply]) Answered() <-chan struct{} { return a.answered }
+
+// Await returns the answer. Where none has come within so much time, or by the end of the context, the error is ErrLate.
+func (a *Asked[Reply]) Await(ctx context.Context, patience time.Duration) (*Reply, error) {
+	select {
+	case <-a.answered:
+		return a.reply, a.err
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-a.answered:
+		return a.reply, a.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil, ErrLate
+}
+
+// Late are questions whose cycles have ended before the answers came, by preemptor. An answer is of use to the preemptor's next cycle
+// where that asks of the same; the cycle verifies it as any other. Safe for concurrent use.
+type Late[Reply any] struct {
+	most int
+
+	mu sync.Mutex
+	of map[types.UID]lateOne[Reply]
+}
+
+// lateOne is a question, and what it is of; empty where its answer is of no use any more.
+type lateOne[Reply any] struct {
+	*Asked[Reply]
+	of   string
+	told bool
+}
+
+// NewLate keeps so many questions at most.
+func NewLate[Reply any](most int) *Late[Reply] {
+	return &Late[Reply]{most: most, of: map[types.UID]lateOne[Reply]{}}
+}
+
+// Keep keeps a preemptor's question, and reports whether there is room for it.
+func (l *Late[Reply]) Keep(uid types.UID, asked *Asked[Reply], of string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, there := l.of[uid]; !there && len(l.of) >= l.most {
+		return false
+	}
+	l.of[uid] = lateOne[Reply]{Asked: asked, of: of}
+	return true
+}
+
+// Take returns a preemptor's question, and keeps it no longer; nil where there is none. useless: there was one, of something else.
+func (l *Late[Reply]) Take(uid types.UID, of string) (asked *Asked[Reply], useless bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, there := l.of[uid]
+	delete(l.of, uid)
+	if there && one.of != of {
+		return nil, true
+	}
+	return one.Asked, false
+}
+
+// Keeps reports whether a question of a preemptor is kept.
+func (l *Late[Reply]) Keeps(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[uid].Asked != nil
+}
+
+// Tell reports whether a preemptor is to be told of an answer that has come: its question is kept, and it was not told before.
+func (l *Late[Reply]) Tell(uid types.UID, asked *Asked[Reply]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, there := l.of[uid]
+	tell := there && one.Asked == asked && !one.told
+	one.told = one.told || tell
+	if tell {
+		l.of[uid] = one
+	}
+	return tell
+}
+
+// End keeps a question no longer, and reports whether it was kept.
+func (l *Late[Reply]) End(uid types.UID, asked *Asked[Reply]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[uid].Asked != asked {
+		return false
+	}
+	delete(l.of, uid)
+	return true
+}
+
+// Forget keeps no question of a preemptor any longer: it is bound, gone, or has its order.
+func (l *Late[Reply]) Forget(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.of, uid)
+}
+
+// Outdate makes the answers to all questions useless. Their preemptors are still tried again when they come.
+func (l *Late[Reply]) Outdate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uid, one := range l.of {
+		one.of = ""
+		l.of[uid] = one
+	}
+}

@@ -1,0 +1,46 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing.T) {
+	late := NewLate[wire.PlanReply](2)
+	first, again := NewAsked[wire.PlanReply](1), NewAsked[wire.PlanReply](2)
+	for _, uid := range []types.UID{"a", "b"} {
+		if !late.Keep(uid, first, "") {
+			t.Errorf("%s is not kept", uid)
+		}
+	}
+	if late.Keep("c", first, "") {
+		t.Error("more are kept than the bound")
+	}
+	if !late.Keep("a", again, "") || late.Tell("a", first) || late.End("a", first) {
+		t.Error("a preemptor's newer question does not take the place of the older")
+	}
+	if !late.Tell("a", again) || late.Tell("a", again) {
+		t.Error("it is told of not once")
+	}
+	if late.Forget("a"); late.Keeps("a") || !late.Keep("c", first, "") {
+		t.Error("no room after one was forgotten")
+	}
+}
+
+func TestAnAnswerThatHasComeIsThereForWhoWaitsNotAtAll(t *testing.T) {
+	asked := NewAsked[wire.PlanReply](1)
+	if _, err := asked.Await(context.Background(), 0); !errors.Is(err, ErrLate) {
+		t.Errorf("error %v", err)
+	}
+
+	asked.Ask(func() (*wire.PlanReply, error) { return &wire.PlanReply{RequestID: "r"}, nil })
+
+	if reply, err := asked.Await(context.Background(), 0); err != nil || reply.RequestID != "r" {
+		t.Errorf("reply %+v, error %v", reply, err)
+	}
+}
