@@ -13,9 +13,10 @@ from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.refusal.text import NOT_FOUND
-from makeway.planner.snapshot.changes import Enforce, PutPod
+from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import NOW, make_pod
+from unit.core.queue_building import queue, tree
+from unit.planner.building import NOW, make_pod, settle
 from unit.planner.manifests import ZONE, anti_affinity, cluster, node, pod, spread, term
 from unit.planner.test_gang_plan import members_of, nodes, victims
 
@@ -59,6 +60,34 @@ def test_a_victim_says_why_it_goes_where_the_plan_can_do_without_the_members_of_
     assert sum(nodes(found).values()) == 3
     closed = [one.closes for one in found.victims]
     assert closed == [ClosedDomain(rule="podAntiAffinity", key=RACK, value="r1")] * 4
+
+
+def test_members_come_to_as_many_nodes_of_a_rack_as_leave_few_of_its_pods_on_others() -> None:
+    made = [node(f"r1-{at}", 6, more={RACK: "r1"}) for at in range(3)]
+    snapshot = cluster(*made, *(pod(f"old-{at}", f"r1-{at}", cpu="1", labels=JOB) for at in range(3)))
+    snapshot.apply(Enforce(Policy(cross_node=CrossNode(most_victims=1)), "rev"))
+
+    found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert len(found.victims) == 3
+    assert sorted(nodes(found).values()) == [1, 1]
+
+
+def test_a_rack_is_opened_for_one_member_where_a_queue_has_no_room_for_both_elsewhere() -> None:
+    made = [node("open", 6), node("r1-0", 5, more={RACK: "r1"}), node("r1-1", 4, more={RACK: "r1"})]
+    own = {"queue": "root.a"}
+    old = [pod(f"old-{at}", f"r1-{at}", cpu="2", labels=JOB | own) for at in range(2)]
+    snapshot = cluster(*made, pod("free", "open", cpu="3", labels=own), *old)
+    snapshot.apply(Adopt(tree(queue("a", maximum={"cpu": 8000})), "rev", ("ConfigMap", "system", "queues")))
+    settle(snapshot)
+    members = pod("m", priority=100, cpu="3", labels=own, affinity=anti_affinity(term(RACK, JOB)))
+
+    found = plan_gang(snapshot, members_of(snapshot, members, 2), NOW)
+
+    assert isinstance(found, GangPlan), found
+    assert victims(found) == {"free", "old-0", "old-1"}
+    assert nodes(found)["open"] == 1
 
 
 def test_the_rack_is_taken_that_fewest_pods_keep_closed() -> None:

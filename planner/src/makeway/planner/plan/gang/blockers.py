@@ -85,10 +85,11 @@ def with_blockers(
             continue
         first = yield from beginning(part, inner, objective, work)
         whole = yield from _whole(model, first.draft, places, most)
-        if whole is None and (crowded := _crowded(part, inner, most)) is not None:
-            again = yield from beginning(crowded, inner, objective, work)
-            there = yield from _whole(model, again.draft, places, most)
-            first, whole = (first, None) if there is None else (again, there)
+        for brought in _brought(part, inner, most, ~opening.open[places]) if whole is None else ():
+            first = yield from beginning(brought, inner, objective, work)
+            whole = yield from _whole(model, first.draft, places, most)
+            if whole is not None:
+                break
         begun.append(_Begun(first, whole, places))
         begun.sort(key=lambda one: (one.whole is None, one.whole and rank_of(model, one.whole, objective)))
         del begun[MOST_SEARCHED:]
@@ -135,20 +136,40 @@ def _whole(model: Model, found: Draft | None, places: Ints, most: int) -> Genera
     )
     whole = trimmed(model, _of_members(model, whole), Draft())
     yield
-    return whole if len(closed_by(model, whole)) <= most and holds(model, whole) else None
+    stands = len(closed_by(model, whole)) <= most and holds(model, whole)
+    yield
+    return whole if stands else None
 
 
-def _crowded(model: Model, base: Draft, most: int) -> Model | None:
-    """Return the question over the nodes with most of a set's pods alone; None where all are removable.
+def _brought(model: Model, base: Draft, most: int, opened: Flags) -> Iterator[Model]:
+    """Yield the question so that members come where a set goes: at least one to the nodes that it opens.
 
-    As few nodes as leave no more of them than `most` on others, and those with as many. O(pods + nodes).
+    Where it has more pods than `most`, so many nodes get members that no more of the pods are on others: only
+    nodes with most of them are left, and then none gets so many members that others get too few.
+    `opened`: bool[N]. O(pods + nodes).
     """
     if len(base.singles) <= most:
-        return None
+        yield _at_most(model, np.where(opened, -1, 0), model.must - 1)
+        return
     count = np.bincount(places_of(base.singles)[1], minlength=model.nodes)
     held = np.sort(count)[::-1]
     few = int(np.searchsorted(np.cumsum(held), len(base.singles) - most))
-    return replace(model, allowed=model.allowed & (count >= held[few]))
+    crowded = replace(model, allowed=model.allowed & (count >= held[few]))
+    yield crowded
+    yield (
+        _at_most(crowded, np.arange(model.nodes), (model.must - 1) // few)
+        if few
+        else _at_most(model, np.where(count >= held[0], -1, 0), model.must - 1)
+    )
+
+
+def _at_most(model: Model, domains: Ints, most: int) -> Model:
+    """Return the question with at most so many members in each of some domains. `domains`: int64[N]."""
+    alone = bool(domains.max(initial=-1) > 0)
+    room = np.full(int(domains.max(initial=0)) + 1, most, np.int64)
+    take, use = np.ones(len(model.counts), np.int64), np.zeros_like(model.priority)
+    rules = (RoomRule(cls, "", domains, room, room, use, take, 1, alone) for cls in range(len(model.counts)))
+    return replace(model, rooms=(*model.rooms, *rules))
 
 
 def blockers(model: Model, objective: Objective) -> Generator[None, None, list[Draft]]:
