@@ -96,7 +96,7 @@ def test_a_victim_on_a_node_of_no_member_says_which_rack_it_keeps_closed() -> No
     order = replace(
         order, victims=(replace(order.victims[0], unit="", node="far", closes=closed), *order.victims[1:])
     )
-    why = "; anti-affinity of the group's pods keeps example.com/rack=r1 closed to the group while it runs"
+    why = "; it keeps example.com/rack=r1 closed by the group's anti-affinity"
 
     ordered = "\n".join(said(record(), Story(order=order, outcome=None, decision=None)))
     decided = "\n".join(said(replace(record(), victims=order.victims)))

@@ -169,7 +169,7 @@ ClosingRule = Literal["podAntiAffinity", "existingPodAntiAffinity"]
 
 
 _CLOSED_BY: Final[dict[ClosingRule, str]] = {
-    "podAntiAffinity": "anti-affinity of the group's pods",
+    "podAntiAffinity": "the group's anti-affinity",
     "existingPodAntiAffinity": "its own anti-affinity",
 }
 
@@ -184,8 +184,7 @@ class ClosedDomain(Message, frozen=True):
     @property
     def text(self) -> str:
         """Say what keeps which domain closed, of the pod as "it"."""
-        whose = _CLOSED_BY[self.rule]
-        return f"{whose} keeps {self.key}={self.value} closed to the group while it runs"
+        return f"it keeps {self.key}={self.value} closed by {_CLOSED_BY[self.rule]}"
 
 
 class VictimFacts(Message, frozen=True):
