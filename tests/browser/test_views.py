@@ -12,8 +12,8 @@ from playwright.sync_api import Page, expect
 
 from builders_bus import make_order, make_preemptor, make_victim
 from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
+from makeway.cli.history.story import Story
 from makeway.cli.why.explanation import Explanation
-from makeway.cli.why.story import Story
 from makeway.dev.samples import MESSAGES
 from makeway.ui.edge.app import VIEWS
 from ui_page import MadeUpPage

@@ -85,7 +85,6 @@ async def test_orders_and_queues_are_offered(bus: Bus, nats_server: NatsServer) 
     there = {"MAKEWAY_NATS_URL": nats_server.url}
 
     assert await offered("why", "ord-", **there) == [order.order_id]
-    assert await offered("audit", "--order", "ord-", **there) == [order.order_id]
     assert await offered("replay", order.order_id[:10], **there) == [order.order_id]
     for command in ("why", "replay"):
         assert await offered(command, "dec-", **there) == [record.decision_id]

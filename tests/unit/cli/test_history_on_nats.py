@@ -31,7 +31,7 @@ async def test_decisions_are_rows_and_comparisons_are_summed(bus: Bus, nats_serv
     head, row = out.splitlines()
     assert head.split()[:3] == ["AGE", "FOR", "NODE"]
     assert "shop/urgent" in row
-    assert "batch/batch-b  preempted by default-scheduler, not by makeway" in row, "not what was planned"
+    assert "1: batch/batch-b  preempted  default-scheduler" in row, "not what was planned"
 
     code, out, err = await makeway("history", at, "--compare", "-o", "json")
     assert (code, err) == (0, "")

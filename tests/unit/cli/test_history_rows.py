@@ -7,13 +7,14 @@ from io import StringIO
 
 from msgspec.structs import replace
 from rich.console import Console
-from rich.text import Text
 
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim, Void
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
-from makeway.cli.history.rows import COLUMNS, NOT_CARRIED_OUT, History, Row, Wanted, cells
+from makeway.cli.history.following import shown
+from makeway.cli.history.rows import COLUMNS, History, Wanted, cells
+from makeway.cli.history.story import NOT_CARRIED_OUT, Row
 from makeway.cli.history.watch import picture
 from makeway.cli.tables import table
 from makeway.dev.samples import MESSAGES
@@ -77,7 +78,7 @@ def test_a_void_is_a_plan_that_was_not_carried_out_and_says_why() -> None:
 
     assert (row.result, row.reason) == (NOT_CARRIED_OUT, "late: the nomination was not seen in time")
     assert row.victims == decision().victims
-    assert (row.until, history.live(AT)) == (None, [])
+    assert row.until is None
     assert history.forget(0) == ["dec-1"]
 
 
@@ -127,7 +128,7 @@ def test_a_plan_that_no_order_has_come_of_is_marked_once_none_can_come() -> None
     assert {row.result for row in rows(*asked, now=AT + timedelta(seconds=20))} == {"planned"}
     assert [row.result for row in found] == [NOT_CARRIED_OUT] * 3
     assert [row.reason.partition(":")[0] for row in found] == ["planned again", "no order", "asked ahead"]
-    assert "not carried out: no order" in cells(found[1], later)
+    assert cells(found[1], later)[7:9] == ("not carried out", "no order")
     assert [row.result for row in rows(decision(), order(), now=later)] == ["live"]
     assert [row.result for row in rows(decision(mode="observe"), now=later)] == ["observed"]
 
@@ -138,8 +139,9 @@ def test_an_order_without_an_outcome_is_live_until_it_is_void() -> None:
     history.add(order(not_after=AT + timedelta(minutes=1)))
 
     assert [row.result for row in history.rows(AT)] == ["live"]
-    assert len(history.live(AT)) == 1
-    assert history.live(AT + timedelta(minutes=2)) == []
+    assert len(shown(history.rows(AT), AT, 1)[0]) == 1
+    later = AT + timedelta(minutes=2)
+    assert shown(history.rows(later), later, 1)[0] == []
 
 
 def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reason_a_new_one() -> None:
@@ -149,7 +151,7 @@ def test_a_pod_refused_again_for_the_same_reason_is_one_row_and_for_another_reas
         (3, "A", "dec-3"),
         (1, "B", "dec-4"),
     ]
-    assert "refused: A (3 times)" in cells(found[0], AT)
+    assert cells(found[0], AT)[7:9] == ("refused (x3)", "A")
 
 
 def test_rows_are_asked_for_by_namespace_of_preemptor_or_victim_and_by_queue_or_what_is_below_it() -> None:
@@ -175,26 +177,28 @@ def test_what_is_no_longer_live_is_forgotten_beyond_the_bound() -> None:
 
     history.forget(3)
 
-    assert [row.decision_id for row in history.live(AT)] == ["dec-9"]
+    assert [row.decision_id for row in history.rows(AT) if row.result == "live"] == ["dec-9"]
     assert len(history.rows(AT)) == 4
 
 
-def test_the_picture_shows_orders_in_flight_and_the_last_lines() -> None:
+def test_the_picture_has_a_row_for_each_preemption_with_those_in_flight_first() -> None:
     history = History()
-    history.add(decision())
-    history.add(order(not_after=AT + timedelta(minutes=1)))
-    console = Console(file=StringIO(), width=200)
+    history.add(refusal(1, "NoLowerPriorityPods"))
+    history.add(decision(2))
+    history.add(order("dec-2", not_after=AT + timedelta(minutes=1)))
+    console = Console(file=StringIO(), width=80)
 
-    console.print(picture(history, [Text("the last line")], Wanted(), AT + timedelta(seconds=5)))
-    console.print(picture(History(), [], Wanted(), AT))
+    console.print(picture(history, Wanted(), AT + timedelta(seconds=5), 80))
+    console.print(picture(History(), Wanted(), AT))
 
-    text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    assert "1 in flight" in text
-    assert "shop/urgent" in text
-    assert "4s   55s   ord-1" in text
-    assert "the last line" in text
-    assert "0 in flight" in text
-    assert "nothing yet" in text
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined] # a StringIO
+    assert lines[0].rstrip() == "makeway  12:00:05Z  1 in flight"
+    head, live, refused = lines[2:5]
+    assert head.split() == ["TIME", "FOR", "VICTIMS", "RESULT", "REASON"]
+    assert (live.split()[:2], live.split()[-3:]) == (["12:00:02", "shop/urgent"], ["live", "55s", "left"])
+    assert refused.split() == ["12:00:01", "shop/urgent", "-", "refused", "NoLowerPriorityPods"]
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].rstrip() == "nothing yet"
 
 
 def victims(count: int) -> tuple[Victim, ...]:

@@ -208,7 +208,7 @@ def test_a_wrong_sub_command_is_wrong_usage_and_the_right_one_is_suggested() -> 
 
 
 def test_a_wrong_option_is_wrong_usage() -> None:
-    result = makeway("audit", "--since", "yesterday")
+    result = makeway("history", "--since", "yesterday")
 
     assert result.returncode == 2
     assert "--since" in result.stderr
@@ -216,7 +216,7 @@ def test_a_wrong_option_is_wrong_usage() -> None:
 
 def test_a_service_out_of_reach_is_one_line_on_stderr_and_a_failure() -> None:
     # Port 9 is the discard service's; nobody runs it.
-    result = makeway("audit", "--nats-url", "nats://127.0.0.1:9", "--no-follow")
+    result = makeway("history", "--nats-url", "nats://127.0.0.1:9")
 
     assert result.returncode == 3
     assert result.stdout == ""

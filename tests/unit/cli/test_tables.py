@@ -38,7 +38,14 @@ def test_wide_shows_every_column_whole_whatever_the_terminal() -> None:
 
     assert "TIME" in head.split()
     assert "2026-01-31T12:00:00Z" in first
-    assert first.endswith(IDS[0])
+    assert first.endswith(f"{IDS[0]}  {ROWS[0][4].rstrip()}")
+    assert head.split()[-1] == "WHY", "a long text pads no other column"
+
+
+def test_a_text_may_keep_its_end_where_it_is_cut() -> None:
+    column = Column("WHOM", kind="text", tail=5)
+
+    assert table((column,), [("shop/web-774c66bbf7-zsfg7",)], width=14)[1] == "shop/web…zsfg7"
 
 
 def test_ids_are_cut_first_and_stay_different() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from makeway.bus.messages import Victim
-from makeway.cli.history.audit_lines import _victims as audited
 from makeway.cli.history.rows import named
 from makeway.cli.units import names_of, unit_text
 
@@ -37,9 +36,3 @@ def test_other_victims_are_told_by_name() -> None:
 
     assert names_of(victims) == ["batch/a", "group batch/train-7: 16 pods on 4 nodes", "batch/b"]
     assert named(victims) == "batch/a, group batch/train-7: 16 pods on 4 nodes and 1 more"
-
-
-def test_audit_tells_a_unit_once_and_that_it_violates_a_budget() -> None:
-    assert audited(TRAIN) == (
-        "evict group batch/train-7: 16 pods on 4 nodes (10, lower-priority, violates a PDB)"
-    )

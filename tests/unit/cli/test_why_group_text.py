@@ -14,11 +14,10 @@ from makeway.bus.messages import (
     Refusal,
 )
 from makeway.cli.history import comparisons
-from makeway.cli.history.rows import preempted_row
+from makeway.cli.history.story import Story, preempted_row
 from makeway.cli.why import text as why_text
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation
-from makeway.cli.why.story import Story
 from makeway.dev.samples import MESSAGES
 
 

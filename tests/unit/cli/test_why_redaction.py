@@ -6,10 +6,10 @@ import json
 
 import msgspec
 
+from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.redaction import Redaction
-from makeway.cli.why.story import Story
 from unit.evictor.building import make_order, make_preemptor, make_victim
 
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Refusal, Victim, VictimOutcome
+from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation, delayed, unplanned
-from makeway.cli.why.story import Story
 from makeway.cli.why.text import of_order, preempted, served_by_another, waiting
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.dev.samples import MESSAGES

@@ -43,7 +43,7 @@ def demo(
             f'\nThe cluster stays up. To look around:\n  eval "$(makeway dev env --name {CLUSTER})"'
         )
         console.print("  kubectl get pods -n demo -o wide\n  kubectl get events -n demo")
-        console.print(f"  makeway audit --nats-url {info.nats_url} --since 10m --no-follow")
+        console.print(f"  makeway history --nats-url {info.nats_url}")
         console.print(f"and to end it:\n  makeway dev down --name {CLUSTER}", highlight=False)
     if narrator.broken:
         raise typer.Exit(1)

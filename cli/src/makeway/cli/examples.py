@@ -36,12 +36,12 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("keys rotate --finish", "later: drop the old ones"),
     ),
     "history": (
+        ("history --follow -o json", "every decision, order and outcome, as it comes"),
         ("history --unreadable -o wide", "which messages were put aside, and why"),
         ("history --since 1d -n shop", "what became of the pods of a namespace, and for whom"),
         ("history --compare", "what makeway would have done better, and worse"),
     ),
     "watch": (("watch", "what is in flight, as it happens"),),
-    "audit": (("audit --since 10m --no-follow", "every message of the last ten minutes"),),
     "simulate": (
         ("simulate -f pod.yaml", "who would go for these pods?"),
         ("simulate --queues queues.yaml", "who would go for lowered quotas?"),

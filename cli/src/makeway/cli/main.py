@@ -72,7 +72,6 @@ SUB_COMMANDS = {
         "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),
     "watch": SubCommand("makeway.cli.history.watch", "Watch orders in flight and decisions as they come."),
-    "audit": SubCommand("makeway.cli.history.audit", "Show who makes room for whom, where and why."),
     "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
     "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
     "ui": SubCommand("makeway.ui.command", "Show what makeway does in a browser."),

@@ -19,7 +19,7 @@ GAP: Final = 2
 SHORT_ID: Final = 16
 """Characters of an id that is cut: `ord-`, the ten digits of its millisecond, and two random ones."""
 
-_LEAST_TEXT: Final = 11
+_NARROWEST: Final = 11
 _CUT: Final = "…"
 
 
@@ -32,12 +32,16 @@ class Column:
         kind: of its cells: plain (never cut), text (may be cut), or id (may be cut to a prefix).
         rank: which column is left out first where the terminal is narrow, from 1 on; 0 for one that stays.
         wide: whether only `-o wide` shows it.
+        least: how narrow a text is cut before a column with a rank is left out; later it is cut to 11 cells.
+        tail: characters of a text that are kept at its end where it is cut.
     """
 
     title: str
     kind: Literal["plain", "text", "id"] = "plain"
     rank: int = 0
     wide: bool = False
+    least: int = _NARROWEST
+    tail: int = 0
 
 
 def table(
@@ -46,15 +50,21 @@ def table(
     """Return a table's lines, its head first; O(cells * columns).
 
     rows: a cell for each of `columns`, also for those that are not shown. width: of the terminal, in cells;
-    None where nothing bounds it. wide: all columns, and nothing cut.
+    None where nothing bounds it. wide: all columns, and nothing cut; texts come last, so that a long one
+    does not pad the other lines.
     """
     shown = [number for number, column in enumerate(columns) if wide or not column.wide]
+    if wide:
+        shown.sort(key=lambda number: columns[number].kind == "text")
     body = [[safe(cell) for cell in row] for row in rows]
     kept = [columns[number] for number in shown]
     cells = [[row[number] for row in body] for number in shown]
     if width is not None and not wide:
         kept, cells = _fitted(kept, cells, width)
-    sizes = [_size(column, column_cells) for column, column_cells in zip(kept, cells, strict=True)]
+    sizes = [
+        0 if wide and column.kind == "text" else _size(column, column_cells)
+        for column, column_cells in zip(kept, cells, strict=True)
+    ]
     head = [column.title for column in kept]
     return [_line(line, sizes) for line in (head, *zip(*cells, strict=True))]
 
@@ -68,12 +78,7 @@ def _fitted(
     cells = [
         _short_ids(one) if column.kind == "id" else one for column, one in zip(columns, cells, strict=True)
     ]
-    least = [
-        min(_size(column, one), max(_LEAST_TEXT, cell_len(column.title)))
-        if column.kind == "text"
-        else _size(column, one)
-        for column, one in zip(columns, cells, strict=True)
-    ]
+    least = [_least(column, one, column.least) for column, one in zip(columns, cells, strict=True)]
     while sum(least) + GAP * (len(least) - 1) > width:
         ranked = [(column.rank, number) for number, column in enumerate(columns) if column.rank]
         if not ranked:
@@ -81,7 +86,15 @@ def _fitted(
         _, gone = min(ranked)
         for one in (columns, cells, least):
             del one[gone]
+    if sum(least) + GAP * (len(least) - 1) > width:
+        least = [_least(column, one, _NARROWEST) for column, one in zip(columns, cells, strict=True)]
     return columns, _cut(columns, cells, least, width)
+
+
+def _least(column: Column, cells: Sequence[str], least: int) -> int:
+    """Return how narrow a column may become; only a text is cut."""
+    size = _size(column, cells)
+    return min(size, max(least, cell_len(column.title))) if column.kind == "text" else size
 
 
 def _cut(columns: list[Column], cells: list[list[str]], least: list[int], width: int) -> list[list[str]]:
@@ -98,16 +111,17 @@ def _cut(columns: list[Column], cells: list[list[str]], least: list[int], width:
         sizes[widest] -= step
         over -= step
     return [
-        [_shortened(cell, size) for cell in one] if column.kind == "text" else one
+        [_shortened(cell, size, column.tail) for cell in one] if column.kind == "text" else one
         for column, one, size in zip(columns, cells, sizes, strict=True)
     ]
 
 
-def _shortened(text: str, size: int) -> str:
-    """Cut a text to so many cells, an ellipsis included."""
+def _shortened(text: str, size: int, tail: int) -> str:
+    """Cut a text to so many cells, an ellipsis included; `tail` characters of its end stay."""
     if cell_len(text) <= size:
         return text
-    return set_cell_size(text, size - 1).rstrip(" ,") + _CUT
+    end = text[-tail:] if tail else ""
+    return set_cell_size(text, size - 1 - cell_len(end)).rstrip(" ,") + _CUT + end
 
 
 def _short_ids(cells: Sequence[str]) -> list[str]:

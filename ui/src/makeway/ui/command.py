@@ -13,8 +13,8 @@ import typer
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
-from makeway.cli.history.audit_streams import must_exist
 from makeway.cli.history.since import parse_since
+from makeway.cli.history.streams import must_exist
 from makeway.runtime.settings import ConfigSettings
 
 app = typer.Typer(add_completion=False)

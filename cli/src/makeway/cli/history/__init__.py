@@ -1,1 +1,1 @@
-"""`makeway history`, `audit` and `watch`: what has happened, from the streams."""
+"""`makeway history` and `watch`: what has happened, from the streams."""

@@ -11,19 +11,18 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.errors import Malformed
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.quarantine import QuarantineEntry
 from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history import comparisons
 from makeway.cli.history import rows as history_rows
 from makeway.cli.history import unreadable as kept_aside
-from makeway.cli.history.audit_lines import Auditor
-from makeway.cli.history.audit_streams import everything, must_exist
 from makeway.cli.history.comparisons import Summary, summed
-from makeway.cli.history.rows import History, Row, Wanted
+from makeway.cli.history.following import follow as follow_entries
+from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.since import parse_since
+from makeway.cli.history.story import Message, Row
+from makeway.cli.history.streams import everything, must_exist
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.core.k8s.times import api_time
 
@@ -53,7 +52,7 @@ async def history(
             "--since",
             metavar="AGO|TIME",
             help="How far back: 90s, 10m, 2h, 1d, or RFC 3339. Decisions are kept for three days. "
-            "Default: 1h; with --unreadable all that is kept.",
+            "Default: 1h; with --follow now, with --unreadable all that is kept.",
         ),
     ] = None,
     namespace: OnlyNamespaceOption = "",
@@ -72,6 +71,15 @@ async def history(
             "--compare", help="The cluster's own preemptions, beside what makeway would have chosen."
         ),
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="What comes, until it is interrupted: as data every message, as text a line for each "
+            "preemption that has come to an end.",
+        ),
+    ] = False,
     unreadable: Annotated[
         bool,
         typer.Option(
@@ -84,7 +92,8 @@ async def history(
 
     With --compare: how many victims and PDB violations makeway would have saved while DefaultPreemption
     acted, and where it would have done worse. A plan that no order came of is marked as not carried out.
-    `makeway audit` shows every message behind it.
+    -f -o json prints each decision, order and outcome as it was published: an object a line, with its stream
+    and the CloudEvent.
     """
     try:
         now = datetime.now(UTC)
@@ -94,6 +103,10 @@ async def history(
     printer, wanted = Printer(output), Wanted(namespace, queue)
     async with installation.bus() as bus:
         await must_exist(bus)
+        if follow:
+            async with aclosing(everything(bus, since=start if since else None, follow=True)) as entries:
+                await follow_entries(printer, entries, wanted)
+            return
         if unreadable:
             _show_unreadable(printer, await kept_aside.unreadable(bus, start if since else None), now)
             return
@@ -112,15 +125,12 @@ async def history(
 
 
 async def _read(bus: Bus, start: datetime) -> History:
-    auditor, story = Auditor(), History()
-    async with aclosing(everything(bus, since=start, follow=False)) as messages:
-        async for kind, message in messages:
-            content = auditor.read(message, kind).content
-            if isinstance(content, Malformed):
-                continue
-            if isinstance(content, DecisionRecord | EvictionOrder | Outcome | Comparison):
-                story.add(content)
-    return story
+    found = History()
+    async with aclosing(everything(bus, since=start, follow=False)) as entries:
+        async for entry in entries:
+            if isinstance(entry.content, Message):
+                found.add(entry.content)
+    return found
 
 
 def _show_unreadable(printer: Printer, found: list[QuarantineEntry], now: datetime) -> None:

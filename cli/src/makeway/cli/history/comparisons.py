@@ -5,7 +5,7 @@ Sums and words are pure; reading the stream is at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,6 @@ from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.cli.ages import age
-from makeway.cli.history.audit_lines import COMPARED
 from makeway.cli.history.rows import named
 from makeway.cli.tables import Column
 from makeway.cli.text import safe
@@ -35,6 +34,17 @@ COLUMNS: Final = (
     Column("BY", kind="text", rank=1),
     Column("DECISION", kind="id", wide=True),
 )
+
+COMPARED: Final[Mapping[str, str]] = {
+    "same": "makeway would have done the same",
+    "equal": "makeway would have done as well elsewhere",
+    "better": "makeway would have done better",
+    "worse": "makeway would have done worse",
+    "makewayOnly": "DefaultPreemption evicted no pod, makeway would have",
+    "defaultOnly": "makeway would have evicted no pod",
+    "undetermined": "the two cannot be compared",
+}
+"""What a comparison came to, for a person."""
 
 _BOTH: Final = ("same", "equal", "better", "worse")
 

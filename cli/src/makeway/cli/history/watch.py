@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
-from makeway.cli.ages import age
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
-from makeway.cli.history.audit_lines import AuditEntry, Auditor
-from makeway.cli.history.audit_streams import Item, everything
-from makeway.cli.history.rows import History, Row, Wanted, named
+from makeway.cli.history.following import Coming, follow, shown
+from makeway.cli.history.rows import LINE, History, Wanted, line
 from makeway.cli.history.since import parse_since
+from makeway.cli.history.streams import Entry, everything
 from makeway.cli.output import OutputOption, Printer
-from makeway.cli.tables import Column, table
+from makeway.cli.tables import table
 
 app = typer.Typer(add_completion=False)
 
-_KEPT: Final = 5000
-_LAST: Final = 12
+_LAST: Final = 16
 _REFRESH_SECONDS: Final = 0.5
-_COLUMNS: Final = (
-    Column("FOR"),
-    Column("NODE", rank=2),
-    Column("VICTIMS", kind="text"),
-    Column("AGE"),
-    Column("LEFT", rank=1),
-    Column("ORDER", kind="id"),
-)
 
 
 @app.command()
@@ -52,47 +39,33 @@ async def watch(
     namespace: OnlyNamespaceOption = "",
     output: OutputOption = "text",
 ) -> None:
-    """Watch makeway work: the orders in flight and the last decisions, until it is interrupted.
+    """Watch makeway work: a row for each preemption, those in flight first, until it is interrupted.
 
-    On a terminal a picture that is kept up to date; in a pipe, and as data, what `makeway audit` prints.
+    On a terminal a picture that is kept up to date; in a pipe, and as data, what `makeway history --follow`
+    prints.
     """
     try:
         start = parse_since(since, datetime.now(UTC))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from error
-    printer, auditor = Printer(output), Auditor(namespace=namespace)
+    printer, wanted = Printer(output), Wanted(namespace)
     async with (
         installation.bus() as bus,
-        aclosing(everything(bus, since=start, follow=True)) as messages,
+        aclosing(everything(bus, since=start, follow=True)) as entries,
     ):
         if printer.terminal and not printer.data:
-            await _picture(printer, messages, auditor, Wanted(namespace))
-            return
-        async for kind, message in messages:
-            entry = auditor.read(message, kind)
-            if auditor.wanted(entry):
-                _print(printer, auditor, entry)
+            await _picture(printer, entries, wanted)
+        else:
+            await follow(printer, entries, wanted)
 
 
-def _print(printer: Printer, auditor: Auditor, entry: AuditEntry) -> None:
-    if printer.data:
-        printer.item(msgspec.json.decode(auditor.json_line(entry)))
-    else:
-        printer.line(auditor.line(entry))
-
-
-async def _picture(printer: Printer, messages: AsyncIterator[Item], auditor: Auditor, wanted: Wanted) -> None:
+async def _picture(printer: Printer, entries: AsyncIterator[Entry], wanted: Wanted) -> None:
     """Keep the picture up to date until the connection is lost or the command interrupted."""
-    story, last = History(), deque[Text](maxlen=_LAST)
+    coming = Coming(wanted)
 
     async def read() -> None:
-        async for kind, message in messages:
-            entry = auditor.read(message, kind)
-            if isinstance(entry.content, DecisionRecord | EvictionOrder | Outcome):
-                story.add(entry.content)
-                story.forget(_KEPT)
-            if auditor.wanted(entry):
-                last.append(auditor.line(entry))
+        async for entry in entries:
+            coming.take(entry, datetime.now(UTC))
 
     reading = asyncio.create_task(read())
     try:
@@ -100,7 +73,7 @@ async def _picture(printer: Printer, messages: AsyncIterator[Item], auditor: Aud
             while not reading.done():
                 now = datetime.now(UTC)
                 width = printer.console.width
-                live.update(picture(story, list(last), wanted, now, width), refresh=True)
+                live.update(picture(coming.history, wanted, now, width), refresh=True)
                 await asyncio.wait({reading}, timeout=_REFRESH_SECONDS)
         reading.result()
     finally:
@@ -108,37 +81,19 @@ async def _picture(printer: Printer, messages: AsyncIterator[Item], auditor: Aud
         await asyncio.wait({reading})
 
 
-def picture(
-    story: History, last: list[Text], wanted: Wanted, now: datetime, width: int | None = None
-) -> RenderableType:
+def picture(history: History, wanted: Wanted, now: datetime, width: int | None = None) -> RenderableType:
     """What a terminal of a width shows at this moment. Pure."""
-    live = [row for row in story.live(now) if wanted.takes(row)]
-    head = Text(f"makeway  {now:%H:%M:%SZ}  {len(live)} in flight", style="bold")
-    parts: list[RenderableType] = [head, Text("")]
-    if live:
-        titles, *lines = table(_COLUMNS, (_cells(row, now) for row in live), width=width)
-        parts += [Text(titles, style="dim", no_wrap=True)]
-        parts += [Text(line, no_wrap=True) for line in lines]
-        parts.append(Text(""))
-    parts.append(Text("last", style="dim"))
-    parts += [_one_line(text) for text in last] or [Text("nothing yet")]
+    live, last = shown(history.rows(now, wanted), now, _LAST)
+    parts: list[RenderableType] = [
+        Text(f"makeway  {now:%H:%M:%SZ}  {len(live)} in flight", style="bold"),
+        Text(""),
+    ]
+    if not live and not last:
+        return Group(*parts, Text("nothing yet"))
+    titles, *lines = table(LINE, (line(row, now) for row in (*live, *last)), width=width)
+    parts.append(Text(titles, style="dim", no_wrap=True))
+    parts += [
+        Text(one, style="bold" if number < len(live) else "", no_wrap=True, overflow="ellipsis")
+        for number, one in enumerate(lines)
+    ]
     return Group(*parts)
-
-
-def _one_line(text: Text) -> Text:
-    """Cut at the terminal's edge; `makeway audit` shows it whole."""
-    line = text.copy()
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return line
-
-
-def _cells(row: Row, now: datetime) -> tuple[str, ...]:
-    whom = f"{row.namespace}/{row.name}" if row.name else f"queue {row.queue}"
-    return (
-        whom,
-        row.node or "-",
-        named(row.victims),
-        age(now - row.at),
-        "-" if row.until is None else age(row.until - now),
-        row.order_id,
-    )

@@ -138,7 +138,7 @@ def _lines(answer: Explanation) -> list[str]:
         return list(why_text.of_decision(answer.last_decision, story))
     lines: list[str] = []
     for taken in answer.taken_by:
-        for victim in taken.order.victims:
+        for victim in taken.victims:
             if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
                 lines += why_text.preempted(taken, victim)
     for other in answer.preempted_by_others:
@@ -184,13 +184,15 @@ def _of_group(answer: Explanation) -> list[str]:
     """Say whom a group went for, what became of the last order for it, and what was decided since."""
     lines: list[str] = []
     for taken in answer.taken_by:
-        pods = victims_of_group(taken.order, answer.namespace, answer.name)
+        pods = victims_of_group(taken.victims, answer.namespace, answer.name)
         lines += why_text.group_preempted(taken, pods)
     story = answer.made_room[0] if answer.made_room else None
     if story is not None:
         lines += why_text.of_order(story)
     last = answer.last_decision
-    if last is not None and (story is None or last.decision_id != story.order.decision_id):
+    if last is not None and (
+        story is None or story.order is None or last.decision_id != story.order.decision_id
+    ):
         lines += why_text.of_decision(last, None)
     for other in answer.served_by_others[-1:]:
         lines += why_text.served_by_another(other)

@@ -12,10 +12,10 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder
 from makeway.cli.extras import needed
+from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen
 from makeway.cli.offline.finding import decision_named, order_named, order_of
 from makeway.cli.why.story import (
-    Story,
     by_others,
     for_group_by_others,
     last_decision,
@@ -207,7 +207,7 @@ async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
 
     Those that the user may not read do not count. Raises ApiError, ApiUnavailable.
     """
-    if story is None or story.outcome is None or story.outcome.result != "succeeded":
+    if story is None or story.order is None or story.outcome is None or story.outcome.result != "succeeded":
         return 0
     if pod.status.nominated_node_name != story.order.node:
         return 0

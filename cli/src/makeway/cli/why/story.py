@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import aclosing
-
-import msgspec
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Preemptor, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Preemptor, Victim
 from makeway.cli.history.comparisons import comparisons
+from makeway.cli.history.story import Story
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
 from makeway.core.k8s.pod_groups import GroupKey
-
-
-class Story(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An order, how it ended, and the decision that it carries out; each None where it is not known (yet)."""
-
-    order: EvictionOrder
-    outcome: Outcome | None
-    decision: DecisionRecord | None
 
 
 async def story_of(bus: Bus, order: EvictionOrder) -> Story:
@@ -43,13 +35,13 @@ async def orders_that_took(bus: Bus, namespace: str, name: str, uid: str = "") -
 async def orders_that_took_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
     """Find the orders with a whole group among their victims, or a tree of groups, oldest first."""
     async with aclosing(orders(bus)) as all_of_them:
-        return [order async for order in all_of_them if victims_of_group(order, namespace, name)]
+        return [order async for order in all_of_them if victims_of_group(order.victims, namespace, name)]
 
 
-def victims_of_group(order: EvictionOrder, namespace: str, name: str) -> list[Victim]:
-    """Return the victims of an order that go since a group, or a tree of groups, of that name goes whole."""
+def victims_of_group(victims: Iterable[Victim], namespace: str, name: str) -> list[Victim]:
+    """Return those victims that go since a group, or a tree of groups, of that name goes whole."""
     units = {str(GroupKey(namespace, name)), str(GroupKey(namespace, name, composite=True))}
-    return [victim for victim in order.victims if victim.unit in units]
+    return [victim for victim in victims if victim.unit in units]
 
 
 async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:

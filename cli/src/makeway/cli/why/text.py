@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, QuotaDecision, Refusal, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, QuotaDecision, Refusal, Victim
+from makeway.cli.history.story import Story
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.units import (
     awaited_lines,
@@ -20,7 +21,6 @@ from makeway.cli.units import (
 )
 from makeway.cli.why.group_text import decided as group_decided
 from makeway.cli.why.group_text import of_group as group_text_of
-from makeway.cli.why.story import Story
 from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
@@ -47,7 +47,9 @@ _OF_A_GROUP = (
 def preempted(story: Story, victim: Victim) -> Iterator[str]:
     """Say who took a pod's place, by which rule, and what else there was to choose from."""
     order = story.order
-    became = _became(story.outcome, victim)
+    if order is None:
+        return
+    became = _became(story, victim)
     yield f"{victim.namespace}/{victim.name} was chosen by order {order.order_id} on {victim.node}: {became}"
     yield from _chosen_for(order, victim)
     if victim.unit:
@@ -62,7 +64,9 @@ def preempted(story: Story, victim: Victim) -> Iterator[str]:
 def group_preempted(story: Story, pods: Sequence[Victim]) -> Iterator[str]:
     """Say the same of a group that goes whole. `pods`: those of the order, one at least."""
     order = story.order
-    results = Counter(_became(story.outcome, pod, when=False) for pod in pods)
+    if order is None:
+        return
+    results = Counter(story.became(pod)[0] for pod in pods)
     became = ", ".join(f"{counted(count, 'pod')} {result}" for result, count in results.items())
     yield f"{unit_text(pods[0].unit, pods)}, chosen by order {order.order_id}: {became}"
     yield from _chosen_for(order, pods[0])
@@ -148,6 +152,8 @@ def _instead(comparison: Comparison) -> Iterator[str]:
 def of_order(story: Story) -> Iterator[str]:
     """Say what an order is for, whom it takes, how it ended, and why it was decided so."""
     order = story.order
+    if order is None:
+        return
     who = f"queue {order.queue}"
     if order.group is not None and order.kind == "group":
         who = f"{group_text(order)}, priority {order.group.priority},"
@@ -161,7 +167,7 @@ def of_order(story: Story) -> Iterator[str]:
     for unit, pods in in_units(order.victims):
         if unit:
             yield f"  evicts {unit_text(unit, pods)}"
-    yield from _victims(story)
+    yield from _victims(story, order)
     yield from awaited_lines(order.awaited)
     if order.void is not None:
         yield f"  not stored: {order.void.reason}: {order.void.message}"
@@ -173,16 +179,16 @@ def of_order(story: Story) -> Iterator[str]:
     yield from decided(story.decision, order.decision_id)
 
 
-def _victims(story: Story) -> Iterator[str]:
+def _victims(story: Story, order: EvictionOrder) -> Iterator[str]:
     """Say what became of an order's victims; of many that ended alike only the first are named."""
     alike: Counter[str] = Counter()
-    for victim in story.order.victims:
-        end = _became(story.outcome, victim, when=False)
+    for victim in order.victims:
+        end, _ = story.became(victim)
         alike[end] += 1
         if alike[end] <= _VICTIMS:
-            on = f" on {victim.node}" if story.order.members else ""
+            on = f" on {victim.node}" if order.members else ""
             who = f"{victim.namespace}/{victim.name}{on} (priority {victim.priority})"
-            yield f"  - {who}: {victim.rule}{closed_text(victim)}; {_became(story.outcome, victim)}"
+            yield f"  - {who}: {victim.rule}{closed_text(victim)}; {_became(story, victim)}"
     for end, count in alike.items():
         if count > _VICTIMS:
             yield f"  and {counted(count - _VICTIMS, 'victim')} more: {end}"
@@ -303,7 +309,7 @@ def waiting(
         yield from held_order(waits_for)
         yield from of_order(story)
         return
-    if story is not None and leaving:
+    if story is not None and story.order is not None and leaving:
         must = "has" if leaving == 1 else "have"
         yield f"{name} is pending: {counted(leaving, 'evicted pod')} {must} to leave {story.order.node} first"
         yield from of_order(story)
@@ -382,7 +388,7 @@ def _quoted(condition: str) -> Iterator[str]:
 
 def _in_vain(story: Story | None) -> Iterator[str]:
     """Say how the last order ended, where it made no room, and which victims could not be evicted."""
-    if story is None or story.outcome is None or story.outcome.result == "succeeded":
+    if story is None or story.order is None or story.outcome is None or story.outcome.result == "succeeded":
         return
     outcome = story.outcome
     yield (
@@ -434,12 +440,7 @@ def _some(victims: Sequence[Victim]) -> str:
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
-def _became(outcome: Outcome | None, victim: Victim, *, when: bool = True) -> str:
-    if outcome is None:
-        return "no outcome yet"
-    for one in outcome.victims:
-        if one.uid == victim.uid:
-            at = f" {api_time(one.deleted_at)}" if when and one.deleted_at else ""
-            why = f" ({one.reason})" if one.reason else ""
-            return f"{one.result}{why}{at}"
-    return f"the order {outcome.result}"
+def _became(story: Story, victim: Victim) -> str:
+    """Say what became of a victim, and when it was deleted."""
+    end, at = story.became(victim)
+    return f"{end} {api_time(at)}" if at else end

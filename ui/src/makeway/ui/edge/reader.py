@@ -9,15 +9,12 @@ from typing import Final
 
 import structlog
 
-from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.errors import BusUnavailable, Malformed, StreamConflict
-from makeway.bus.follow import StreamMessage
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
-from makeway.cli.history.audit_streams import everything
-from makeway.ui.model.entries import Message
+from makeway.bus.errors import BusUnavailable, StreamConflict
+from makeway.cli.history.story import Message
+from makeway.cli.history.streams import everything
 from makeway.ui.model.observed import Comparisons
 from makeway.ui.model.timeline import Timeline
 
@@ -72,24 +69,16 @@ class Reader:
         while True:
             since = datetime.now(UTC) - self._look_back
             try:
-                async with aclosing(everything(self._bus, since=since, follow=True)) as messages:
+                async with aclosing(everything(self._bus, since=since, follow=True)) as entries:
                     self.trouble = ""
-                    async for _, message in messages:
-                        self.take(message)
+                    async for entry in entries:
+                        if isinstance(entry.content, Message):
+                            self.put(entry.content, datetime.now(UTC))
             except (StreamConflict, BusUnavailable) as error:
                 if self.trouble != str(error):
                     _log.warning("ui_streams_unread", error=str(error))
                 self.trouble = str(error)
             await asyncio.sleep(_RETRY_SECONDS)
-
-    def take(self, message: StreamMessage) -> None:
-        """Take one message of a stream in; one that is not understood is passed over."""
-        try:
-            _, content = codec.unwrap(message.data)
-        except Malformed:
-            return
-        if isinstance(content, DecisionRecord | EvictionOrder | Outcome | Comparison):
-            self.put(content, datetime.now(UTC))
 
     def put(self, content: Message, now: datetime) -> None:
         """Take in what a message says."""

@@ -10,7 +10,7 @@ import msgspec
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Victim
-from makeway.cli.history.rows import Row
+from makeway.cli.history.story import Message, Row
 from makeway.cli.text import safe
 
 MOST_VICTIMS: Final = 20
@@ -23,8 +23,6 @@ OVERDUE: Final = "overdue"
 """The result of an order that has no outcome, and whose deadline is past."""
 
 _GRACE: Final = timedelta(seconds=2)
-
-Message = DecisionRecord | EvictionOrder | Outcome | Comparison
 
 
 class EvictedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -40,7 +38,7 @@ class EvictedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A row of the timeline; see `makeway.cli.history.rows.Row` for what the fields of one name mean.
+    """A row of the timeline; see `makeway.cli.history.story.Row` for what the fields of one name mean.
 
     key: of the row, as long as it is kept. revision: of the timeline, when the entry last changed. reason: a
     constant; message: the sentence. victims: the first few; victims_total counts all.

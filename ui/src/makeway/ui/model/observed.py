@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from makeway.bus.comparison import Choice, Comparison
-from makeway.cli.history.audit_lines import COMPARED
-from makeway.cli.history.comparisons import Sides, Summary, summed
+from makeway.cli.history.comparisons import COMPARED, Sides, Summary, summed
 from makeway.cli.text import safe
 from makeway.cli.units import place_text
 from makeway.ui.model.entries import MOST_TEXT, EvictedPod, gone

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from makeway.cli.history.rows import History
-from makeway.ui.model.entries import Entry, Message, bounded, entry_of
+from makeway.cli.history.story import Message
+from makeway.ui.model.entries import Entry, bounded, entry_of
 
 MOST_ENTRIES: Final = 10_000
 _SLACK: Final = 500

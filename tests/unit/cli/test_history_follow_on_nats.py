@@ -1,10 +1,9 @@
-"""`makeway audit` as a process beside a real nats-server."""
+"""`makeway history --follow` as a process beside a real nats-server."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,16 +14,15 @@ import pytest
 
 from builders_bus import make_decision, make_order, make_outcome
 from fixtures_nats import NatsServer
-from forked_command import run_forked
 from makeway.bus.client import Bus
 
 pytestmark = pytest.mark.nats
 
-COMMAND = [sys.executable, "-c", "from makeway.cli.main import main; main()", "audit"]
+COMMAND = [sys.executable, "-c", "from makeway.cli.main import main; main()", "history", "--follow"]
 
 
 @asynccontextmanager
-async def audit(server: NatsServer, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def followed(server: NatsServer, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "--nats-url",
@@ -41,16 +39,16 @@ async def audit(server: NatsServer, *options: str) -> AsyncIterator[asyncio.subp
             await process.wait()
 
 
-async def lines_of(server: NatsServer, *options: str) -> list[dict[str, object]]:
-    asked = ["audit", "--nats-url", server.url, "-o", "json", "--no-follow", *options]
-    code, out, err = await run_forked(asked, os.environ)
-    assert code == 0, err
-    return [json.loads(line) for line in out.splitlines()]
+async def lines_of(server: NatsServer, count: int, *options: str) -> list[dict[str, object]]:
+    """Return the first lines that are printed of what is past."""
+    async with followed(server, "-o", "json", "--since", "1h", *options) as process, asyncio.timeout(30):
+        assert process.stdout
+        return [json.loads(await process.stdout.readline()) for _ in range(count)]
 
 
 async def publish_one_preemption(bus: Bus, uid: str = "uid-preemptor") -> str:
-    order = make_order(uid)
-    await bus.publish_decision(make_decision(preemptor=order.preemptor))
+    order = msgspec.structs.replace(make_order(uid), decision_id=f"dec-{uid}")
+    await bus.publish_decision(make_decision(decision_id=order.decision_id, preemptor=order.preemptor))
     await bus.publish_order(order, 0)
     await bus.publish_outcome(make_outcome(order))
     return order.order_id
@@ -60,27 +58,42 @@ async def test_the_past_is_told_in_the_order_in_which_it_happened(bus: Bus, nats
     for n in range(3):
         await publish_one_preemption(bus, f"uid-{n}")
 
-    lines = await lines_of(nats_server)
+    lines = await lines_of(nats_server, 9)
 
-    assert [line["kind"] for line in lines] == ["decision", "order", "outcome"] * 3
+    kinds = [line["kind"] for line in lines]
+    assert kinds == ["decision"] * 3 + ["order"] * 3 + ["outcome"] * 3, "all of a step have one time"
 
 
-async def test_only_what_is_asked_for_is_told(bus: Bus, nats_server: NatsServer) -> None:
-    first = await publish_one_preemption(bus, "uid-1")
-    await publish_one_preemption(bus, "uid-2")
+async def test_only_what_concerns_a_namespace_is_told(bus: Bus, nats_server: NatsServer) -> None:
+    await publish_one_preemption(bus, "uid-1")
+    order = msgspec.structs.replace(make_order("uid-2"), decision_id="dec-2")
+    assert order.preemptor is not None
+    elsewhere = msgspec.structs.replace(order.preemptor, namespace="elsewhere")
+    await bus.publish_decision(make_decision(decision_id=order.decision_id, preemptor=elsewhere))
+    await bus.publish_order(msgspec.structs.replace(order, preemptor=elsewhere), 0)
+    await bus.publish_outcome(make_outcome(order))
 
-    assert len(await lines_of(nats_server, "--order", first)) == 2
-    assert await lines_of(nats_server, "--namespace", "nobody") == []
-    assert len(await lines_of(nats_server, "--since", "1h")) == 6
-    await asyncio.sleep(1.1)
-    assert await lines_of(nats_server, "--since", "1s") == []
+    lines = await lines_of(nats_server, 3, "--namespace", "elsewhere")
+
+    assert [line["kind"] for line in lines] == ["decision", "order", "outcome"]
+    assert {line["event"]["data"].get("orderId") for line in lines[1:]} == {order.order_id}  # type: ignore[index]
+
+
+async def test_as_text_a_preemption_is_a_line_once_it_has_ended(bus: Bus, nats_server: NatsServer) -> None:
+    await publish_one_preemption(bus)
+    async with followed(nats_server, "--since", "1h") as process, asyncio.timeout(30):
+        assert process.stdout
+        line = (await process.stdout.readline()).decode()
+
+    assert line[2] == line[5] == ":"
+    assert "succeeded" in line
 
 
 async def test_rubbish_in_a_stream_is_told_and_does_not_end_it(bus: Bus, nats_server: NatsServer) -> None:
     await bus.jetstream.publish("makeway.v1.orders.pod.x", b"\x1b[31m", headers={}, timeout_seconds=2)
     await publish_one_preemption(bus)
 
-    lines = await lines_of(nats_server)
+    lines = await lines_of(nats_server, 4)
 
     assert len(lines) == 4
     (malformed,) = [line["malformed"] for line in lines if "malformed" in line]
@@ -91,7 +104,7 @@ async def test_what_comes_is_told_as_it_comes_across_a_restart_of_the_server(
     bus: Bus, nats_server: NatsServer
 ) -> None:
     await publish_one_preemption(bus, "uid-1")
-    async with audit(nats_server, "-o", "json", "--since", "1h") as process:
+    async with followed(nats_server, "-o", "json", "--since", "1h") as process:
         assert process.stdout
         async with asyncio.timeout(30):
             first = [json.loads(await process.stdout.readline()) for _ in range(3)]
@@ -107,7 +120,7 @@ async def test_what_comes_is_told_as_it_comes_across_a_restart_of_the_server(
 
 
 async def test_without_streams_it_says_what_may_be_wrong(nats_server: NatsServer) -> None:
-    async with audit(nats_server, "--subject-prefix", "other") as process:
+    async with followed(nats_server, "--subject-prefix", "other") as process:
         _, err = await asyncio.wait_for(process.communicate(), 30)
 
     assert process.returncode == 1

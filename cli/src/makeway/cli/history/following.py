@@ -1,0 +1,94 @@
+"""What comes, as it comes: each message as data, or a line for each preemption that has come to an end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from makeway.bus.errors import Malformed
+from makeway.cli.history import rows
+from makeway.cli.history.rows import History, Wanted
+from makeway.cli.history.story import ORDERED_WITHIN, Message, Row
+from makeway.cli.history.streams import Entry
+from makeway.cli.output import Printer
+
+KEPT: Final = 5000
+_OPEN: Final = ("planned", "live")
+
+
+class Coming:
+    """The rows that messages change, of those that are wanted."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.history = History()
+        self._wanted = wanted
+
+    def take(self, entry: Entry, now: datetime) -> tuple[bool, list[Row]]:
+        """Take a message in; report whether it concerns what is wanted, and return the rows it changes.
+
+        What could not be read concerns everyone.
+        """
+        if not isinstance(entry.content, Message):
+            return isinstance(entry.content, Malformed), []
+        found = [self.history.row(key, now) for key in self.history.add(entry.content)]
+        self.history.forget(KEPT)
+        changed = [row for row in found if row is not None]
+        wanted = [row for row in changed if self._wanted.takes(row)]
+        if changed or not self._wanted.namespace:
+            return bool(wanted) or not changed, wanted
+        return self._wanted.namespace in _namespaces(entry.content), []
+
+
+def _namespaces(content: Any) -> set[str]:
+    """Return the namespaces that a message names which changes no row."""
+    choices = [getattr(content, name, None) for name in ("makeway", "default_preemption")]
+    named = [
+        *getattr(content, "victims", ()),
+        *(one for choice in choices if choice for one in choice.victims),
+    ]
+    if (preemptor := getattr(content, "preemptor", None)) is not None:
+        named.append(preemptor)
+    return {one.namespace for one in named}
+
+
+async def follow(printer: Printer, entries: AsyncIterator[Entry], wanted: Wanted) -> None:
+    """Print until the connection is lost or the command interrupted. Raises BusError."""
+    coming = Coming(wanted)
+    ended: dict[str, str] = {}
+    planned: dict[str, Row] = {}
+    async for entry in entries:
+        # By the writers' clock, so that what is past is judged as of then.
+        now = entry.at
+        concerns, changed = coming.take(entry, now)
+        if printer.data:
+            if concerns:
+                printer.item(entry.plain())
+            continue
+        if isinstance(entry.content, Malformed):
+            where = f"{entry.stored.subject} (sequence {entry.stored.sequence})"
+            why = f"{entry.content.reason}: {entry.content.detail}"
+            printer.note(f"unreadable {entry.kind} on {where}: {why}")
+        planned |= {row.decision_id or row.order_id: row for row in changed}
+        due = [key for key, row in planned.items() if _settled(row, now)]
+        for key in due:
+            row = coming.history.row(key, now) or planned[key]
+            del planned[key]
+            if row.result in _OPEN or ended.get(key) == row.result:
+                continue
+            ended[key] = row.result
+            if len(ended) > KEPT:
+                ended.pop(next(iter(ended)))
+            printer.line("  ".join(rows.line(row, now)))
+
+
+def _settled(row: Row, now: datetime) -> bool:
+    """Report whether time alone changes nothing of a row any more."""
+    return row.result != "planned" or now - row.at > ORDERED_WITHIN
+
+
+def shown(found: Iterable[Row], now: datetime, most: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows of orders in flight, and the last few others, each the eldest first. Pure."""
+    live = [row for row in found if row.result == "live" and (row.until is None or row.until >= now)]
+    rest = [row for row in found if row.result not in _OPEN]
+    return live, sorted(rest, key=lambda row: row.at + timedelta(seconds=row.took_seconds or 0))[-most:]
