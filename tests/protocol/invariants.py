@@ -216,6 +216,12 @@ class Checker:
             "an order is stored after its nomination shows",
             f"{order.order_id}: {expected}",
         )
+        unknown = {one.order_id for one in order.awaited} - self.orders.keys()
+        self.expect(
+            not unknown or self.streams_lost or order.store_by is None,
+            "an order of the planner counts on stored orders alone",
+            f"{order.order_id}: {sorted(unknown)}",
+        )
         known = Known(order, stored)
         if again is not None:
             again.lost, again.stored_again = False, True

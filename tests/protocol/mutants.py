@@ -191,6 +191,17 @@ def _judged_once() -> Any:
     return patch.object(Committer, "_judged", judged)
 
 
+def _counts_on_unstored() -> Any:
+    real = Committer._judged
+
+    def judged(self: Committer, commit: CommitRequest, offer: Offer) -> Accepted | Void:
+        found = real(self, commit, offer)
+        waits = isinstance(found, Accepted) and not found.waits_for.startswith("an order")
+        return found if waits or isinstance(found, Void) else Accepted(found.order)
+
+    return patch.object(Committer, "_judged", judged)
+
+
 def _no_limit() -> Any:
     return patch.object(ModeGuard, "too_large", lambda self, order: None)
 
@@ -245,6 +256,7 @@ MUTANTS = (
     Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 332),
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 355),
     Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 63),
+    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 71),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 5),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 6),
     Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 5),

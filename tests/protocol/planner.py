@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.commit import NOTHING, CommitRequest, Offer, offered
-from makeway.bus.messages import Awaited, ControlState, NominationToClear, Void
+from makeway.bus.messages import Awaited, ControlState, NominationToClear, Placement, Void
 from makeway.bus.orders import OrderWriter
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode
@@ -23,6 +23,7 @@ from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Marks
+from makeway.planner.service.orders.pledges import LASTS, Pledge
 from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
@@ -44,6 +45,7 @@ class Planner:
         self.world, self.cluster, self.nats, self.process = world, cluster, nats, process
         self.bus = bus = SimulatedBus(nats, process, "planner")
         self.not_after = 12.0
+        self.commits = False
         self.ledger = Ledger(self._stays)
         self.marks = Marks(lambda: world.loop.virtual)
         self.follower = OrderFollower(bus, self.ledger, _METRICS, process.now())
@@ -62,6 +64,7 @@ class Planner:
             _METRICS,
             now=process.now,
         )
+        self.plans = 0
         self.pods: dict[str, Pod] = {}
         self.nominated = NominatedPods()
         self.committer = Committer(
@@ -145,9 +148,11 @@ class Planner:
         """`makeway.planner.commit.judge`, with the small rules of this plan."""
         uid = commit.preemptor.uid
         pod = self.pods.get(uid)
+        self.ledger.pledges.withdraw(uid)
         if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return Void(reason="preemptor-gone", message=uid)
         in_flight = self.ledger.in_flight((), now, asking=uid)
+        pledged = self.ledger.pledges.victims(now, asking=uid)
         victims, awaited = [], []
         for name in (*commit.victims, *(one.uid for one in commit.awaited)):
             other = self.pods.get(name)
@@ -155,6 +160,8 @@ class Planner:
                 continue
             if name in in_flight:
                 awaited.append(Awaited(uid=name, order_id=in_flight[name]))
+            elif name not in commit.victims and name in pledged:
+                awaited.append(Awaited(uid=name, order_id=pledged[name]))
             elif name not in commit.victims or priority(other) >= priority(pod):
                 return Void(reason="victim-spared", message=name)
             else:
@@ -175,7 +182,8 @@ class Planner:
         waits_for = "the nomination" if self.nominated.nodes.get(uid) != commit.node else ""
         if busy := self.ledger.live_beside(uid, commit.order_id, now):
             waits_for = busy
-        if not self.ledger.reserved().isdisjoint(one.order_id for one in awaited):
+        unstored = self.ledger.reserved() | frozenset(pledged.values())
+        if not unstored.isdisjoint(one.order_id for one in awaited):
             waits_for = "an order that it counts on"
         return Accepted(order, waits_for)
 
@@ -185,7 +193,19 @@ class Planner:
         if not self.follower.synced:
             return
         found = self._plan(question)
+        if self.commits:
+            self._pledge(question.pod, found[0] if found else None)
         self.world.loop.call_later(self.world.latency(), reply, found)
+
+    def _pledge(self, pod: Pod, best: Candidate | None) -> None:
+        """`makeway.planner.service.orders.pledges.pledge_of`, of this plan."""
+        uid, pledge = pod.metadata.uid, None
+        if best is not None:
+            self.plans += 1
+            place = Placement(namespace=NAMESPACE, name=pod.metadata.name, uid=uid, node=best.node)
+            id_, until = f"dec-{self.process.identity}-{self.plans}", self.process.now() + LASTS
+            pledge = Pledge(id_, place, priority(pod), best.victims, until)
+        self.ledger.pledges.pledge(uid, pledge)
 
     def _offer(self, uid: str, node: str, pods: Iterable[str]) -> str:
         offer = Offer(
@@ -201,7 +221,11 @@ class Planner:
         """The nodes on which the pod would fit without some pods of lower priority, best first."""
         pod = question.pod
         uid = pod.metadata.uid
-        in_flight = self.ledger.in_flight(question.live, self.process.now(), asking=uid)
+        now = self.process.now()
+        in_flight = self.ledger.in_flight(question.live, now, asking=uid, pledged=self.commits)
+        nominated = dict(question.nominated)
+        if self.commits:
+            nominated |= {one.uid: one.node for one in self.ledger.places(now, asking=uid).values()}
         ranked: list[tuple[tuple[int, int, str], Candidate]] = []
         for node in question.nodes:
             there = [
@@ -210,7 +234,7 @@ class Planner:
                 if (p.spec.node_name or question.assumed.get(p.metadata.uid)) == node
             ]
             used = sum(size(p) for p in there if p.metadata.uid not in in_flight)
-            for other, place in question.nominated.items():
+            for other, place in nominated.items():
                 known = self.pods.get(other)
                 if place == node and other != uid and known is not None and not known.spec.node_name:
                     used += size(known) if priority(known) >= priority(pod) else 0

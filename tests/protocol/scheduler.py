@@ -326,7 +326,8 @@ class Scheduler:
             await self._clear_reverted(pod)
             return False
         left_out = frozenset(u for u, until in self.left_out.get(uid, {}).items() if now < until)
-        question = Question(pod, tuple(on), self.inflight.live(), places, dict(self.assumed), left_out)
+        live = () if self.commits else self.inflight.live()
+        question = Question(pod, tuple(on), live, places, dict(self.assumed), left_out)
         candidates = await self._ask(question)
         if candidates is None:
             self._queue(uid, 1.0)

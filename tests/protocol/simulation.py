@@ -92,7 +92,7 @@ class Simulation:
             scheduler.start()
         elif kind == "planner":
             planner = Planner(self.world, self.cluster, self.nats, process, lambda: self.mode)
-            planner.not_after = self.not_after
+            planner.not_after, planner.commits = self.not_after, self.commits
             planner.start()
         else:
             start_evictor(self.world, self.cluster, self.nats, process, self.policy)

@@ -289,15 +289,11 @@ def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
     assert decide.settles_until(order, long, NOW) == NOW + timedelta(hours=1) + decide.SETTLES
 
 
-def test_orders_in_flight_are_told_as_live_and_as_nominations() -> None:
+def test_orders_are_in_flight_until_they_end() -> None:
     orders = OrdersInFlight()
     one = orders.begin(an_order())
     orders.begin(an_order("ord-2", "q-uid"))
 
-    assert [live.order_id for live in orders.live()] == ["ord-1", "ord-2"]
-    assert set(orders.placements()) == {"p-uid", "q-uid"}
-    one.lost = "cleared"
-    assert set(orders.placements()) == {"q-uid"}
     one.made = True
     assert orders.without_outcome() == 1
     assert orders.end("ord-1") is one

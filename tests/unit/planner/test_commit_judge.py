@@ -179,6 +179,18 @@ def test_a_victim_that_another_order_removes_or_that_leaves_is_awaited() -> None
     assert [(one.uid, one.order_id) for one in found.order.awaited] == [("a", "ord-other"), ("b", "")]
 
 
+def test_an_awaited_pod_that_another_plan_takes_waits_for_that_commit_and_a_victim_does_not() -> None:
+    around = changed(AROUND, pledged={"a": "dec-2"}, unstored=frozenset({"dec-2"}))
+
+    waiting = judged(commit("b", awaited=(Awaited(uid="a", order_id="dec-2"),)), around=around)
+    first = judged(commit("a", "b"), around=around)
+
+    assert isinstance(waiting, Accepted)
+    assert waiting.waits_for == "order dec-2, which it counts on, in the stream"
+    assert isinstance(first, Accepted)
+    assert ([one.uid for one in first.order.victims], first.waits_for) == (["a", "b"], "")
+
+
 @pytest.mark.parametrize(
     ("waits_for", "around"),
     [

@@ -216,11 +216,29 @@ async def test_no_void_is_stored_over_a_live_order_of_the_same_pod() -> None:
     world.ledger.ordered(replace(live, preemptor=mine.preemptor))
     world.verdict = SPARED
 
-    reply = await world.ask()
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+    assert not asking.done(), "its end is waited for"
+    world.time += timedelta(seconds=6)
+    reply = await asking
 
     assert reply.void is not None
     assert reply.void.reason == SPARED.reason
     assert world.stored() == []
+
+
+async def test_what_another_planner_stores_while_a_void_waits_is_the_answer() -> None:
+    world = World()
+    mine = draft(request(), "dec", make_pod("urgent"), NOW)
+    world.ledger.ordered(replace(make_live("ord-0", preemptor=None, node="n1"), preemptor=mine.preemptor))
+    world.verdict = SPARED
+
+    asking = asyncio.create_task(world.ask())
+    await asyncio.sleep(0.01)
+    world.stream.put(mine)
+    world.time += timedelta(seconds=6)
+
+    assert (await asking).order == mine
 
 
 async def test_what_a_commit_says_wrong_by_itself_is_answered_and_not_stored() -> None:

@@ -74,7 +74,7 @@ class Commits:
         waits_until: datetime | None = None,
     ) -> OrderInFlight:
         """Begin to commit an order for a pod as it was read; one that waits is never stored."""
-        begun = self._in_flight.begin(order, victims=commit.victims, waits_until=waits_until)
+        begun = self._in_flight.begin(order, waits_until=waits_until)
         task = asyncio.create_task(self._commit(begun, commit, stored), name="commit")
         self._tasks.add(task)
         task.add_done_callback(self._done)

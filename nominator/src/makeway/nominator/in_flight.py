@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Placement
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
 from makeway.bus.tracing import OpenSpan
 
 
@@ -14,7 +14,7 @@ from makeway.bus.tracing import OpenSpan
 class OrderInFlight:
     """One of them. `until`: when it is taken for over, whatever is heard of it.
 
-    `order`: as it is stored, and before that as it was asked for. `victims`: by UID, as they were asked for.
+    `order`: as it is stored, and before that as it was asked for.
     `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
     gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
     "yielded" to a pod of higher priority; empty while it stands.
@@ -24,7 +24,6 @@ class OrderInFlight:
 
     order: EvictionOrder
     until: datetime
-    victims: tuple[str, ...] = ()
     stored: bool = False
     made: bool = False
     lost: str = ""
@@ -65,12 +64,11 @@ class OrdersInFlight:
         self,
         order: EvictionOrder,
         *,
-        victims: tuple[str, ...] = (),
         stored: bool = False,
         waits_until: datetime | None = None,
     ) -> OrderInFlight:
         """Take note of an order. `waits_until`: terminating pods alone make the room, and may until then."""
-        begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, victims, stored)
+        begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, stored)
         if waits_until is not None:
             begun.wait(waits_until)
         self._by_uid[begun.uid] = self._by_id[order.order_id] = begun
@@ -103,28 +101,3 @@ class OrdersInFlight:
     def without_outcome(self) -> int:
         """Return how many wait for their outcome."""
         return sum(not one.made for one in self._by_uid.values())
-
-    def live(self) -> tuple[LiveOrder, ...]:
-        """Return them as a plan request names them."""
-        return tuple(
-            LiveOrder(
-                order_id=one.order.order_id,
-                preemptor_uid=one.uid,
-                node=one.order.node,
-                victims=tuple(victim.uid for victim in one.order.victims) or one.victims,
-            )
-            for one in self._by_uid.values()
-        )
-
-    def placements(self) -> dict[str, Placement]:
-        """Return where they nominate their preemptors, also those whose nomination does not show yet."""
-        return {
-            one.uid: Placement(
-                namespace=one.order.preemptor.namespace,
-                name=one.order.preemptor.name,
-                uid=one.uid,
-                node=one.order.node,
-            )
-            for one in self._by_uid.values()
-            if one.order.preemptor is not None and not one.lost
-        }

@@ -17,7 +17,6 @@ from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRepl
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
 from makeway.nominator.cluster import StoredPod
-from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.shadow import VERIFIES_SECONDS
 
@@ -48,13 +47,12 @@ class NoAnswer:
 class Questions:
     """Those of one nominator, while it leads."""
 
-    def __init__(self, parts: NominatorParts, in_flight: OrdersInFlight) -> None:
+    def __init__(self, parts: NominatorParts) -> None:
         self._bus = parts.bus
         self._pods = parts.pods
         self._metrics = parts.metrics
         self._writer = parts.writer
         self._shadow = parts.shadow
-        self._in_flight = in_flight
         self._quiet_until = 0.0
         self._silences = 0
 
@@ -87,11 +85,11 @@ class Questions:
     def _request(self, stored: StoredPod, mode: str) -> PlanRequest:
         """Write the question that the plugin would ask; without nodes, as no filter was asked."""
         meta = stored.pod.metadata
-        nominations = {
-            one.uid: Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated)
+        nominations = tuple(
+            Placement(namespace=one.namespace, name=one.name, uid=one.uid, node=one.nominated)
             for one in self._pods.nominated()
-        } | self._in_flight.placements()
-        nominations.pop(meta.uid, None)
+            if one.uid != meta.uid
+        )
         return PlanRequest(
             api_version=API_VERSION,
             request_id=request_id(datetime.now(UTC)),
@@ -102,8 +100,7 @@ class Questions:
             profile=Profile(name=stored.pod.spec.scheduler_name or "default-scheduler"),
             pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._shadow is not None)),
             nodes=NodeSelection(),
-            nominations=tuple(nominations.values()),
-            live_orders=self._in_flight.live(),
+            nominations=nominations,
             commits=mode != "observe",
         )
 

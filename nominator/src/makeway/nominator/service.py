@@ -74,7 +74,7 @@ class Nominator:
         """Remember nothing of an earlier lead."""
         self.in_flight = OrdersInFlight()
         self._attempts = AttemptsByPod()
-        self._questions = Questions(self._parts, self.in_flight)
+        self._questions = Questions(self._parts)
         self._nominations = Nominations(self._parts, self.in_flight)
         self._commits = Commits(
             self._parts, self.in_flight, self._attempts, self._nominations, self._wake.set

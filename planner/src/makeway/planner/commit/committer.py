@@ -162,16 +162,19 @@ class Committer:
             with contextlib.suppress(BusUnavailable):
                 if (first := await self._writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
-            while isinstance(verdict := self._judged(commit, offer), Accepted) and verdict.waits_for:
+            while waits_for := self._waits_for(verdict := self._judged(commit, offer), commit):
                 left = (commit.store_by - settings.now()).total_seconds()
+                if left <= 0 and isinstance(verdict, Accepted):
+                    verdict = Void(reason=LATE, message=f"not seen in time: {waits_for}")
                 if left <= 0:
-                    verdict = Void(reason=LATE, message=f"not seen in time: {verdict.waits_for}")
                     break
                 await self._change_of(commit.preemptor.uid, left)
             if isinstance(verdict, Accepted):
                 order = verdict.order
             elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
-                # A void would be stored over it.
+                # A void would be stored over it. Another planner may have stored the order meanwhile.
+                if (first := await self._writer.first(subject, commit.after)) is not None:
+                    return self._answered(commit, first)
                 return self._void(
                     commit, structs.replace(verdict, message=f"{verdict.message}; {live} lives")
                 )
@@ -184,6 +187,12 @@ class Committer:
             return self._answered(commit, answer)
         finally:
             self._ledger.withdraw(commit.order_id)
+
+    def _waits_for(self, verdict: Accepted | Void, commit: CommitRequest) -> str:
+        """Return what a verdict waits for; a void for the end of the order over which it would be stored."""
+        if isinstance(verdict, Accepted):
+            return verdict.waits_for
+        return self._ledger.live_beside(commit.preemptor.uid, commit.order_id, self._settings.now())
 
     def _judged(self, commit: CommitRequest, offer: Offer) -> Accepted | Void:
         """Judge a commit, and reserve what it comes to."""

@@ -50,7 +50,8 @@ class Circumstances:
 
     `now`: the time, UTC. `mode`: for the preemptor's namespace.
     `in_flight`: the pods that other preemptors' live orders remove,
-    each with its order; `unstored`: those orders that are not stored yet. `leaving`: victims that have left
+    each with its order; `pledged`: those that their plans take, for which commits may come; `unstored`: those
+    orders and pledges that are not stored yet. `leaving`: victims that have left
     so lately that budgets may not show it. `nominated`: nodes of nominated pods, by UID. `versions`: the
     resourceVersions of the snapshot's pods, by UID, where they are known. `busy`: another live
     order of the same preemptor. `limit`: why it may have no order now.
@@ -60,6 +61,7 @@ class Circumstances:
     mode: Mode
     brake: Brake = RELEASED
     in_flight: Mapping[str, str] = field(default_factory=dict)
+    pledged: Mapping[str, str] = field(default_factory=dict)
     unstored: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     nominated: Mapping[str, str] = field(default_factory=dict)
@@ -135,6 +137,8 @@ def judge(
             awaited[uid] = Awaited(uid=uid, namespace=pod.namespace, name=pod.name, until=overdue_at([pod]))
         elif uid in around.in_flight:
             awaited[uid] = Awaited(uid=uid, order_id=around.in_flight[uid])
+        elif uid not in commit.victims and uid in around.pledged:
+            awaited[uid] = Awaited(uid=uid, order_id=around.pledged[uid])
         elif uid not in commit.victims:
             return Void(
                 reason="awaited-order-failed",

@@ -99,7 +99,7 @@ class OrderLedger(Protocol):
     def ended(self, outcome: Outcome) -> object:
         """Take note of an outcome."""
 
-    def in_flight(self, told: Iterable[LiveOrder], now: datetime) -> Mapping[str, str]:
+    def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, pledged: bool) -> Mapping[str, str]:
         """Return the UIDs that live orders remove, each with its order's id."""
 
     def leaving(self, now: datetime) -> frozenset[str]:
@@ -405,7 +405,11 @@ class QuotaLoop:
             return None  # quarantined where the outcomes are followed
 
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
-        return {*self._ledger.in_flight((), now), *self._ledger.leaving(now), *control.leaving()}
+        return {
+            *self._ledger.in_flight((), now, pledged=True),
+            *self._ledger.leaving(now),
+            *control.leaving(),
+        }
 
     def _most_victims(self, room: int) -> int:
         """Return how many pods an order may have. `room`: what the caps allow, 0 where that was not told."""

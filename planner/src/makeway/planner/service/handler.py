@@ -14,7 +14,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.commit import Offer, offered
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id
-from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.bus.messages import Placement, PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
@@ -29,6 +29,7 @@ from makeway.planner.service.freshness import FirstFailures, StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import elsewhere
+from makeway.planner.service.orders.pledges import pledge_of
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -106,9 +107,12 @@ class Planner:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
         self._requests.check_brake(question.preemptor.namespace)
         asking = question.preemptor.uid
+        ledger, commits = self._ledger, request.commits
         question = replace(
-            question, in_flight=self._ledger.in_flight(request.live_orders, now, asking=asking)
-        ).leaving_out(self._ledger.pauses.left_out(asking, now))
+            question,
+            in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=commits),
+            nominations=_placed(request, ledger.places(now, asking=asking) if commits else {}),
+        ).leaving_out(ledger.pauses.left_out(asking, now))
         if question.daemonset_node:
             question = replace(
                 question, unfit_since=self._first_failures.note(asking, question.unfit_since, now)
@@ -150,8 +154,12 @@ class Planner:
             decision_id=decision.decision_id,
             policy_revision=self._snapshot.exemptions.revision,
         )
-        if request.commits and isinstance(result, Plan):
-            reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))
+        if request.commits:
+            pledge = None
+            if isinstance(result, Plan):
+                reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))
+                pledge = pledge_of(question.preemptor, result, decision.decision_id, now)
+            self._ledger.pledges.pledge(question.preemptor.uid, pledge)
         self._decisions.put(decision)
         if request.mode == "observe":
             self._observe(decision)
@@ -239,6 +247,12 @@ class Planner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
+
+
+def _placed(request: PlanRequest, places: dict[str, Placement]) -> tuple[Placement, ...]:
+    """Return the nominations that a plan counts with: as they are told, and as orders and pledges place."""
+    told = {one.uid for one in request.nominations}
+    return (*request.nominations, *(one for uid, one in places.items() if uid not in told))
 
 
 def _refusal(plan: Plan, why: NotNow) -> PlanRefusal:

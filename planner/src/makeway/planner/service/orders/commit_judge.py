@@ -68,13 +68,16 @@ class CommitJudge:
         snapshot, ledger, policy = self._snapshot, self._ledger, self._configuration.in_force
         known = snapshot.pods.get(uid)
         asking = Asker(uid, namespace, known.priority if known is not None else 0)
+        ledger.pledges.withdraw(uid)
         limit = ledger.over_limit(asking, (), snapshot, now)
+        pledged = ledger.pledges.victims(now, asking=uid)
         around = Circumstances(
             now=now,
             mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
             brake=self._configuration.brake.current,
             in_flight=ledger.in_flight((), now, asking=uid),
-            unstored=ledger.reserved(),
+            pledged=pledged,
+            unstored=ledger.reserved() | frozenset(pledged.values()),
             leaving=ledger.leaving(now),
             nominated=self._nominated,
             versions=self._versions,

@@ -6,11 +6,11 @@ Pure state: the service tells it what it reads, and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome, Placement
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan
 from makeway.planner.service.orders.failures import OrderEnd, end_of
@@ -23,6 +23,7 @@ from makeway.planner.service.orders.limits import (
 )
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import Pauses
+from makeway.planner.service.orders.pledges import Pledges
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -57,12 +58,13 @@ class Ledger:
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
     monotonic clock before which all orders that were stored have been read. `pauses`: what ended orders say
-    of their preemptors.
+    of their preemptors. `pledges`: what answered plans are about to order.
     """
 
     def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:
         self.read_until = 0.0
         self.pauses = Pauses()
+        self.pledges = Pledges()
         self._waiting = LimitedPreemptors()
         self._staying = staying
         self._settled: dict[str, str] = {}
@@ -129,7 +131,9 @@ class Ledger:
         self._live = {id_: one for id_, one in self._live.items() if id_ in self._reserved}
         return lost
 
-    def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "") -> dict[str, str]:
+    def in_flight(
+        self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "", pledged: bool = False
+    ) -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
 
         `told`: the plugin's complete set, which may be ahead of the streams or behind them. Victims of an
@@ -137,7 +141,7 @@ class Ledger:
         the watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of
         the preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
         plugin does not name has ended, though its outcome was not read here yet; to count on its victims
-        would be to count on an order that failed.
+        would be to count on an order that failed. `pledged`: with pledged ones, for whoever commits.
         """
         self._forget(now)
         victims = {
@@ -153,7 +157,18 @@ class Ledger:
         for order_id in sorted(victims):
             for uid in victims[order_id]:
                 found.setdefault(uid, order_id)
-        return found
+        return self.pledges.victims(now, asking=asking) | found if pledged else found
+
+    def places(self, now: datetime, *, asking: str = "") -> dict[str, Placement]:
+        """Return where pledges and live orders place other pods, by UID: also before a nomination shows."""
+        self._forget(now)
+        places = [one.place for one in self.pledges.live(now, asking=asking)]
+        places += [
+            Placement(namespace=about.namespace, name=about.name, uid=about.uid, node=one.order.node)
+            for one in self._live.values()
+            if (about := one.order.preemptor) is not None and about.uid != asking
+        ]
+        return {one.uid: one for one in places}
 
     def held(
         self, told: Iterable[LiveOrder], pods: Mapping[str, PodRecord], now: datetime, *, asking: str = ""
@@ -182,21 +197,36 @@ class Ledger:
         self,
         asking: Asker,
         plan: Plan | GangPlan,
-        told: Iterable[LiveOrder],
+        told: Collection[LiveOrder],
         snapshot: Snapshot,
         now: datetime,
     ) -> NotNow | None:
         """Return why a plan may not be carried out now, and note that its preemptor waits; None where it may.
 
-        `told`: as of `in_flight`. The limit is that of the policy in force.
+        `told`: as of `in_flight`. The limit is that of the policy in force; what is pledged counts.
         """
-        return self.over_limit(asking, told, snapshot, now) if plan.needs_order else None
+        if not plan.needs_order:
+            return None
+        return self.over_limit(asking, told, snapshot, now, pledged=True)
 
     def over_limit(
-        self, asking: Asker, told: Iterable[LiveOrder], snapshot: Snapshot, now: datetime
+        self,
+        asking: Asker,
+        told: Collection[LiveOrder],
+        snapshot: Snapshot,
+        now: datetime,
+        *,
+        pledged: bool = False,
     ) -> NotNow | None:
         """Return why a preemptor may not have an order now; as `limit`."""
         held = self.held(told, snapshot.pods, now, asking=asking.uid)
+        if pledged:
+            begun = {one.preemptor_uid for one in told}
+            held += [
+                HeldOrder(one.place.namespace, one.priority, one.until)
+                for one in self.pledges.live(now, asking=asking.uid)
+                if one.needs_order and one.place.uid not in begun
+            ]
         most = most_orders(snapshot.exemptions.policy.limits)
         others_wait = self._waiting.beside(asking.namespace, snapshot.pods, now)
         reached = limit_reached(asking, held, most, now, others_wait=others_wait)

@@ -1,0 +1,94 @@
+"""What answered plans are about to order: their victims and places count as taken until their commits come.
+
+Each planner has its own; that of the next leader begins without. Pure state, with the time passed in.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from makeway.bus.messages import Placement
+from makeway.planner.plan.result import Plan
+from makeway.planner.snapshot.records import PodRecord
+
+LASTS: Final = timedelta(seconds=2)
+"""How long a bridge may take from the answer to its commit."""
+
+MOST_IN_NAMESPACE: Final = 50
+"""Pledges for preemptors of one namespace; for one more its eldest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """The best candidate of one plan. `pledge_id`: that of the decision. `victims`: by UID, none awaited.
+
+    `needs_order`: without an order the room does not come about; it counts towards the limit.
+    """
+
+    pledge_id: str
+    place: Placement
+    priority: int
+    victims: tuple[str, ...]
+    until: datetime
+    needs_order: bool = True
+
+
+def pledge_of(preemptor: PodRecord, plan: Plan, decision_id: str, now: datetime) -> Pledge | None:
+    """Return what a plan's best candidate takes; None where only the bridge can say which is best."""
+    if not plan.candidates:
+        return None
+    best = plan.candidates[0]
+    return Pledge(
+        pledge_id=decision_id,
+        place=Placement(
+            namespace=preemptor.namespace, name=preemptor.name, uid=preemptor.uid, node=best.node
+        ),
+        priority=preemptor.priority,
+        victims=tuple(one.pod.uid for one in best.victims),
+        until=now + LASTS,
+        needs_order=plan.needs_order,
+    )
+
+
+class Pledges:
+    """One a preemptor, the eldest first. A call costs O(pledges), of which there are those of 2 s."""
+
+    def __init__(self) -> None:
+        self._by_uid: OrderedDict[str, Pledge] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._by_uid)
+
+    def pledge(self, uid: str, pledge: Pledge | None) -> None:
+        """Take note of a preemptor's newest plan, in place of that before; None where it takes nothing."""
+        self._by_uid.pop(uid, None)
+        if pledge is None:
+            return
+        namespace = pledge.place.namespace
+        own = [other for other, one in self._by_uid.items() if one.place.namespace == namespace]
+        if len(own) >= MOST_IN_NAMESPACE:
+            del self._by_uid[own[0]]
+        self._by_uid[uid] = pledge
+
+    def withdraw(self, uid: str) -> None:
+        """Forget that of a preemptor: its commit has come."""
+        self._by_uid.pop(uid, None)
+
+    def live(self, now: datetime, *, asking: str = "") -> Iterator[Pledge]:
+        """Return those that count for a preemptor that asks."""
+        while self._by_uid and next(iter(self._by_uid.values())).until <= now:
+            self._by_uid.popitem(last=False)
+        return (one for uid, one in self._by_uid.items() if uid != asking and now < one.until)
+
+    def victims(self, now: datetime, *, asking: str = "") -> dict[str, str]:
+        """Return the UIDs of the pods that they take, each with its pledge's id; of two the elder's."""
+        taken: dict[str, str] = {}
+        for one in self.live(now, asking=asking):
+            for uid in one.victims:
+                taken.setdefault(uid, one.pledge_id)
+        return taken

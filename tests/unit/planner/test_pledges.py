@@ -1,0 +1,156 @@
+"""What an answered plan takes counts for the plans after it, until its commit comes or for two seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from makeway.bus.messages import LiveOrder, NodeSelection, Placement, PlanReply, Preemptor
+from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
+from makeway.planner.service.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    NOW,
+    XL,
+    L,
+    ask,
+    make_order,
+    make_pod,
+    make_snapshot,
+    planned,
+)
+from unit.planner.test_service import POD, Bench
+
+
+def pledge(uid: str, *victims: str, at: float = 0, namespace: str = "shop") -> Pledge:
+    place = Placement(namespace=namespace, name=uid, uid=uid, node="n1")
+    return Pledge(f"dec-{uid}", place, HIGH, victims, NOW + timedelta(seconds=at) + LASTS)
+
+
+def pledged(*ones: Pledge) -> Pledges:
+    pledges = Pledges()
+    for one in ones:
+        pledges.pledge(one.place.uid, one)
+    return pledges
+
+
+def test_it_takes_the_victims_and_the_place_of_the_best_candidate() -> None:
+    preemptor = make_pod("p", priority=HIGH, size=L)
+    plan = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]), ask(preemptor))
+
+    found = pledge_of(preemptor, plan, "dec-1", NOW)
+
+    assert found is not None
+    assert (found.pledge_id, found.victims, found.place.node) == ("dec-1", ("a",), "n1")
+    assert (found.place.uid, found.priority, found.until) == ("p", HIGH, NOW + LASTS)
+
+
+def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> None:
+    preemptor = make_pod("p", priority=HIGH, size=L)
+    plan = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL, ends=20)]), ask(preemptor))
+
+    found = pledge_of(preemptor, plan, "dec-1", NOW)
+
+    assert found is not None
+    assert (found.victims, found.place.node, found.needs_order) == ((), "n1", False)
+
+
+def test_it_ends_after_two_seconds_or_with_a_newer_plan_or_its_commit() -> None:
+    pledges = pledged(pledge("p", "a"), pledge("q", "b"))
+
+    assert pledges.victims(NOW) == {"a": "dec-p", "b": "dec-q"}
+    assert pledges.victims(NOW, asking="p") == {"b": "dec-q"}
+    assert pledges.victims(NOW + LASTS) == {}
+
+    pledges = pledged(pledge("p", "a"), pledge("q", "b"), pledge("p", "c", at=1))
+    assert pledges.victims(NOW) == {"b": "dec-q", "c": "dec-p"}
+    pledges.withdraw("q")
+    assert pledges.victims(NOW) == {"c": "dec-p"}
+    pledges.pledge("p", None)
+    assert pledges.victims(NOW) == {}
+
+
+def test_a_namespace_forgets_its_own_eldest() -> None:
+    many = [pledge(f"p{number}", f"v{number}") for number in range(MOST_IN_NAMESPACE + 1)]
+
+    pledges = pledged(pledge("other", "x", namespace="bank"), *many)
+
+    found = pledges.victims(NOW)
+    assert len(pledges) == MOST_IN_NAMESPACE + 1
+    assert "x" in found
+    assert "v0" not in found
+
+
+def test_orders_and_pledges_place_their_pods_before_a_nomination_shows() -> None:
+    ledger = Ledger()
+    ledger.pledges.pledge("p", pledge("p", "a"))
+    about = Preemptor(namespace="shop", name="q", uid="q", priority=1, scheduler_name="s")
+    ledger.reserve(make_order("o1", preemptor=about, node="n2"))
+
+    assert {uid: one.node for uid, one in ledger.places(NOW).items()} == {"p": "n1", "q": "n2"}
+    assert set(ledger.places(NOW, asking="q")) == {"p"}
+
+
+def pod(name: str) -> msgspec.Raw:
+    metadata = {**POD["metadata"], "name": name, "uid": name}
+    return msgspec.Raw(msgspec.json.encode({**POD, "metadata": metadata}))
+
+
+def two_nodes(most: int | None = None) -> Bench:
+    """A planner over two full nodes with a pod each that may be evicted."""
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", LOW, XL)]
+    pods += [make_pod(name, priority=HIGH, size=L) for name in ("p", "q", "r")]
+    policy = Policy(limits=PolicyLimits(orders_in_flight=most))
+    return Bench(make_snapshot(["n1", "n2"], pods, policy=policy))
+
+
+def taken(reply: PlanReply) -> tuple[list[str], list[str]]:
+    """The victims and the awaited pods of the best candidate."""
+    if not reply.candidates:
+        return [], []
+    best = reply.candidates[0]
+    return [one.uid for one in best.removable if one.victim], [one.uid for one in best.awaited]
+
+
+async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_there_may_be() -> None:
+    bench, limited = two_nodes(), two_nodes(most=1)
+
+    plans = [await bench.ask(pod=pod(name), commits=True) for name in ("p", "q", "r", "p")]
+
+    assert [taken(plan) for plan in plans[:2]] == [(["a"], []), (["b"], [])]
+    assert plans[2].refusal is not None, "both rooms are pledged, and equals keep them"
+    assert taken(plans[3]) == (["a"], []), "a preemptor's own pledge is no obstacle"
+    assert taken(await limited.ask(pod=pod("p"), commits=True)) == (["a"], [])
+    refused = (await limited.ask(pod=pod("q"), commits=True)).refusal
+    assert refused is not None
+    assert refused.reason == ORDERS_IN_FLIGHT
+
+
+async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pledge() -> None:
+    bench = two_nodes()
+
+    plans = [await bench.ask(pod=pod(name), mode="observe") for name in ("p", "q")]
+    await bench.ask(pod=pod("p"), commits=True)
+    plans.append(await bench.ask(pod=pod("q")))
+
+    assert [taken(plan) for plan in plans] == [(["a"], [])] * 3
+
+
+async def test_a_pledge_and_the_order_that_its_bridge_tells_of_count_once() -> None:
+    bench = two_nodes(most=3)
+    await bench.ask(pod=pod("p"), commits=True)
+    told = LiveOrder(order_id="ord-1", preemptor_uid="p", node="n1", victims=("a",))
+
+    assert taken(await bench.ask(pod=pod("q"), commits=True, live_orders=(told,))) == (["b"], [])
+
+
+async def test_a_refusal_ends_the_pledge_before() -> None:
+    bench = two_nodes()
+    await bench.ask(pod=pod("p"), commits=True)
+    await bench.ask(pod=pod("p"), commits=True, nodes=NodeSelection(names=("gone",)))
+
+    assert len(bench.ledger.pledges) == 0
