@@ -36,6 +36,7 @@ HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
 GO_PACKAGES := ./...
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 SCENARIO ?= main
+ENGINE ?= docker
 N ?= 10000
 FIRST ?=
 SEEDS ?= 2000
@@ -123,6 +124,11 @@ lint-images: $(HADOLINT) ## Lint the Containerfiles
 .PHONY: image-context
 image-context: setup ## Fill build/image-scheduler, from which images/scheduler/Containerfile is built
 	$(BIN)/python -m makeway.dev.image_context build/image-scheduler
+
+.PHONY: images
+images: image-context ## Build makeway:dev and makeway-scheduler:dev for a cluster on this machine (ENGINE=podman, KUBERNETES=1.36)
+	$(ENGINE) build -t makeway:dev -f images/makeway/Containerfile .
+	$(ENGINE) build -t makeway-scheduler:dev -f images/scheduler/Containerfile build/image-scheduler
 
 .PHONY: sbom
 sbom: image-context $(CYCLONEDX) ## Write build/sbom: what the two images are made of, as CycloneDX
