@@ -17,7 +17,7 @@ import (
 )
 
 // ErrBreakerOpen says that the planner is not asked for a while.
-var ErrBreakerOpen = errors.New("the planner has not answered lately and is not asked for a while")
+var ErrBreakerOpen = errors.New("the planner did not answer and is not asked for a while")
 
 // ErrTooLarge says that the planner cannot be asked about a pod, which says nothing of the planner.
 var ErrTooLarge = errors.New("the pod, with the orders in flight, is too large to be asked about")

@@ -15,17 +15,17 @@ const subsystem = "makeway_scheduler"
 var (
 	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
-		Help: "Revision of the control state in force; 0 where none has been read.",
+		Help: "Revision of the effective control state; 0 where none has been read.",
 	})
 
 	controlPublished = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "control_published_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "Unix time at which the control state in force was published; its age is the time since. 0 where none has been read.",
+		Help: "Unix time at which the effective control state was published; its age is the time since. 0 where none has been read.",
 	})
 
 	controlMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: subsystem, Name: "control_mode", StabilityLevel: metrics.ALPHA,
-		Help: "1 for the mode of the control state in force, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
+		Help: "1 for the mode of the effective control state, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
 	}, []string{"mode"})
 
 	brakeGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -35,10 +35,10 @@ func (c *Control) Restrictions() Restrictions {
 			continue
 		}
 		if state == nil {
-			return Restrictions{Unknown: fmt.Sprintf("no planner has told what ConfigMap %s says", stored.at)}
+			return Restrictions{Unknown: fmt.Sprintf("no planner has reported what ConfigMap %s says", stored.at)}
 		}
 		if revision != stored.toldBy(state) {
-			return Restrictions{Unknown: fmt.Sprintf("ConfigMap %s has changed, and no planner has told what it says", stored.at)}
+			return Restrictions{Unknown: fmt.Sprintf("ConfigMap %s has changed, and no planner has reported what it says", stored.at)}
 		}
 	}
 	if !c.ClassesSynced() {

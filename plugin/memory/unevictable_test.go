@@ -82,7 +82,7 @@ func TestTheCauseOfAConditionNamesNoVictim(t *testing.T) {
 func TestTheCauseOfAConditionTellsOfAnotherNamespaceNoMoreThanAStatus(t *testing.T) {
 	for message, want := range map[string]string{
 		`403 Forbidden: pods "payroll-0" is forbidden: policy payroll-stays of team payroll denied request`: "403 Forbidden",
-		"pod-group: payroll/month goes whole or not at all, and the order lacks payroll/month-3":            "pod-group",
+		"pod-group: payroll/month is evicted whole or not at all, and the order lacks payroll/month-3":      "pod-group",
 		"hard-budget: PodDisruptionBudget payroll/payroll allows no more":                                   "pod-group",
 	} {
 		cause := causeOf(wire.VictimOutcome{Namespace: "payroll", Name: "payroll-0", Result: victimExempt, Reason: "pod-group", Message: message}, "shop")

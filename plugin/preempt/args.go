@@ -107,7 +107,7 @@ type MakeWayArgs struct {
 	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
 
 	// PolicyConfigMap is where the policy is configured. It is followed by a watch, as QueuesConfigMap is: where
-	// either cannot be read, or has changed and no planner has told what it says, nothing is evicted without a
+	// either cannot be read, or has changed and no planner has reported what it says, nothing is evicted without a
 	// plan. An empty name says that there is none. Default makeway-system/makeway-policy.
 	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
 

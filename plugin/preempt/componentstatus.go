@@ -92,7 +92,7 @@ func (e *engine) trouble() string {
 		return denied
 	}
 	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {
-		return "the planner has not answered lately"
+		return "the planner has not answered recently"
 	}
 	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
 		return why.String()

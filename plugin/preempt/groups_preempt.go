@@ -295,7 +295,7 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		}
 		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
 			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endUnfinished, message: "the plan does not stand: " + wire.Beginning(why.Message, wire.MostOfMessage)})
+			return ended(preemptResult{kind: endUnfinished, message: "the plan failed verification: " + wire.Beginning(why.Message, wire.MostOfMessage)})
 		}
 	}
 }
@@ -354,7 +354,7 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 		// The planner refuses without nodes that it was not asked about: other victims there might do, and no event tells when
 		// they may be tried again.
 		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endUnfinished, message: fmt.Sprintf("without nodes where a plan did not stand (%d): %s", len(a.leftOut[0]), message)}
+		return &preemptResult{kind: endUnfinished, message: fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut[0]), message)}
 	case reply.Status == wire.StatusRefused || reply.Plan == nil:
 		var retryAt time.Time
 		if refusal.RetryAt != nil {
@@ -377,7 +377,7 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 	e.verified.failures.Forget(string(a.group.UID))
 	if verified.NeedsNothing() {
 		a.span.End(nil, "result", endNominated)
-		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to go", len(verified.Places))}
+		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(verified.Places))}
 	}
 	if len(verified.Victims)+len(verified.Awaited) == 0 {
 		until := verify.LastOverdueAt(verified.Terminating)

@@ -701,7 +701,7 @@ func TestAPlanThatDoesNotStandIsMadeAgainBeforeOthersMayAct(t *testing.T) {
 		if cycle >= plansBeforeOthers {
 			want = fwk.Unschedulable
 		}
-		if status.Code() != want || !strings.Contains(status.Message(), "the plan does not stand") {
+		if status.Code() != want || !strings.Contains(status.Message(), "the plan failed verification") {
 			t.Errorf("cycle %d: %v", cycle, status)
 		}
 	}
@@ -750,7 +750,7 @@ func TestARefusalWithoutANodeThatFailedIsNotFinal(t *testing.T) {
 		if cycle == plansBeforeOthers {
 			want = fwk.Unschedulable
 		}
-		if status.Code() != want || !strings.Contains(status.Message(), "without nodes where a plan did not stand (1): no node may be helped") {
+		if status.Code() != want || !strings.Contains(status.Message(), "without nodes where a plan failed verification (1): no node may be helped") {
 			t.Errorf("cycle %d: %v", cycle, status)
 		}
 	}

@@ -34,8 +34,8 @@ const (
 	mostLateGroups = 32
 )
 
-// errAway is ask.ErrLate where the planner has not answered lately.
-var errAway = errors.New("the planner has not answered lately; it is asked, and not waited for")
+// errAway is ask.ErrLate where the planner has not answered recently.
+var errAway = errors.New("the planner has not answered recently; it is asked, and not waited for")
 
 // inquirer is what one cycle waits for: answers about one preemptor, a pod or a group.
 type inquirer[Reply any] struct {
@@ -45,7 +45,7 @@ type inquirer[Reply any] struct {
 	pod      wire.PodRef // by which it is tried again
 	of       string      // what an answer has to be of to be of use
 	patience time.Duration
-	away     bool // the planner has not answered lately
+	away     bool // the planner has not answered recently
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner

@@ -124,11 +124,11 @@ func TestAShadowRefuses(t *testing.T) {
 	}{
 		"what its filters refuse": {
 			change: func(w *world, _ *v1.Pod) { w.bus.plan = answers(candidate("n1")) },
-			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate stands",
+			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate passes",
 		},
 		"a victim that could not be evicted": {
 			asked:  func(r *wire.PlanRequest) { r.RefusedVictims = []string{"a"} },
-			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate stands",
+			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate passes",
 		},
 		"a pod that fits": {
 			change: func(_ *world, p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },

@@ -99,13 +99,13 @@ func TestWhatIsKnownOfRestrictionsWithAndWithoutAPlannersWord(t *testing.T) {
 	}{
 		"nothing is there, and nothing told":      {result: unplannedLeft},
 		"no policy is configured":                 {objects: []runtime.Object{policy}, args: func(a *MakeWayArgs) { a.PolicyConfigMap.Name = "" }, result: unplannedLeft},
-		"a policy that no planner has told":       {objects: []runtime.Object{policy}, result: unplannedUnknown, why: "no planner has told what ConfigMap makeway-system/makeway-policy says"},
-		"queues that no planner has told":         {objects: []runtime.Object{queues}, result: unplannedUnknown, why: "no planner has told what ConfigMap makeway-system/makeway-queues says"},
+		"a policy that no planner has told":       {objects: []runtime.Object{policy}, result: unplannedUnknown, why: "no planner has reported what ConfigMap makeway-system/makeway-policy says"},
+		"queues that no planner has told":         {objects: []runtime.Object{queues}, result: unplannedUnknown, why: "no planner has reported what ConfigMap makeway-system/makeway-queues says"},
 		"a class tolerates, and nothing is told":  {objects: []runtime.Object{steady}, result: unplannedRestricted, why: "restricted by PriorityClass steady"},
 		"a class tolerates, and is not told":      {objects: []runtime.Object{steady}, told: enforcing(1, nil), result: unplannedRestricted, why: "restricted by PriorityClass steady"},
 		"a class tolerates, and another was told": {objects: []runtime.Object{steady}, told: restricting(func(u *wire.Unplanned) { u.Restricting = []string{"PriorityClass calm"} }), result: unplannedRestricted, why: "restricted by PriorityClass calm, and"},
 		"the policy as it was told":               {objects: []runtime.Object{policy}, told: current(unchanged), result: unplannedLeft},
-		"another policy was told":                 {objects: []runtime.Object{policy}, told: enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "sha256:00ff" }), result: unplannedUnknown, why: "makeway-policy has changed, and no planner has told what it says"},
+		"another policy was told":                 {objects: []runtime.Object{policy}, told: enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "sha256:00ff" }), result: unplannedUnknown, why: "makeway-policy has changed, and no planner has reported what it says"},
 		"other queues were told": {objects: []runtime.Object{queues}, told: enforcing(1, func(s *wire.ControlState) {
 			s.QueuesRevision = "sha256:00ff"
 			s.Queues = []wire.QueueLimit{{Path: "root"}}

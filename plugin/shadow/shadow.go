@@ -172,7 +172,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 		return nil, fmt.Errorf("not verified in time: %w", ctx.Err())
 	}
 	if len(passed) == 0 {
-		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate stands before the scheduler's own filters: "+verify.Summary(failed)), nil
+		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "no candidate passes the scheduler's own filters: "+verify.Summary(failed)), nil
 	}
 	verified := *reply
 	verified.Candidates, verified.Unmodelled, verified.UnmodelledTotal, verified.Sample = asCandidates(passed, reply, int(request.MaxCandidates)), nil, 0, nil

@@ -36,7 +36,7 @@ type Victim struct {
 	Pod       *v1.Pod
 	Rule      string
 	Violating bool               // its removal violates a PodDisruptionBudget
-	Unit      string             // the group with which it goes whole or not at all
+	Unit      string             // the group with which it is evicted whole or not at all
 	Closes    *wire.ClosedDomain // on a node of no member, and why it goes
 	Apart     bool               // on a node of no member, and the preemptor fits while it is still leaving there
 }

@@ -17,14 +17,14 @@ func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
 		return nil, nil
 	}
 	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {
-		return nil, &Misfit{Message: "a planned victim is on a node that no member goes to, and in no domain that it keeps closed"}
+		return nil, &Misfit{Message: "a planned victim is on a node without members, and in no domain that it keeps closed"}
 	}
 	for node := range t.planned {
 		if t.isIn(node, v.Closes) {
 			return v.Closes, nil
 		}
 	}
-	return nil, &Misfit{Message: "a planned victim keeps a domain closed that no member goes to"}
+	return nil, &Misfit{Message: "a planned victim keeps a domain closed to which no member comes"}
 }
 
 // awaitedElsewhere returns awaited pods that leave and run on none of the plan's nodes: they keep a domain closed, as victims may.

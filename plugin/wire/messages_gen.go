@@ -198,7 +198,7 @@ type Refusal struct {
 
 // Removable: A pod that policy allows to be removed for this preemptor; Victim where the plan needs it gone.
 //
-// Unit: the group with which it goes whole or not at all; all its pods stand next to one another. Node:
+// Unit: the group with which it is evicted whole or not at all; its pods are side by side. Node:
 // where it runs, if that is another node than the candidate's.
 type Removable struct {
 	UID          string `json:"uid"`
@@ -418,7 +418,7 @@ type Preemptor struct {
 //
 // Assumed marks a pod that the scheduler has placed but the API server does not show as bound.
 // Detail says in decision records why the rule chose it, with its numbers; orders leave it out. Unit:
-// the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
+// the group with which it is evicted whole or not at all; its pods may be on other nodes than the order's.
 // Closes: in an order for a group, why it goes though its node needs no member: it is in this domain.
 // Facts: an evictor that judges by them as the writer did marks the pod as its first read of it; without
 // them it reads the pod first.

@@ -53,7 +53,7 @@ async def test_the_brake_works_while_the_policy_is_refused_and_its_release_bring
     code, out, err = await mode(enforcing)
     assert code == 0, err
     assert "mode: off, by the brake since" in out
-    assert "policy: refused, the last good one stays in force" in out
+    assert "policy: refused, the last good one stays effective" in out
 
     code, _, err = await mode(enforcing, "--release")
     assert code == 0, err

@@ -125,7 +125,7 @@ async def test_a_deleted_policy_stays_in_force_and_holds_up_whoever_starts_witho
     async def waiting() -> bool:
         checks = await readiness(configured.info.planner_url)
         if (
-            f"policy {revision_of(text)} was in force and ConfigMap {NAMESPACE}/{CONFIGMAP} is gone"
+            f"policy {revision_of(text)} was effective and ConfigMap {NAMESPACE}/{CONFIGMAP} is gone"
             not in checks
         ):
             raise NotYet(checks)

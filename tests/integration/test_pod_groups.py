@@ -1,4 +1,4 @@
-"""Pod groups on the real control plane: a group of mode all goes whole or not at all.
+"""Pod groups on the real control plane: a group of mode all is evicted whole or not at all.
 
 The API server serves PodGroups; kube-scheduler itself takes no notice of them.
 """

@@ -149,7 +149,7 @@ async def test_where_the_policy_has_changed_and_no_planner_has_told_it_no_pod_is
     async with policy(cluster):
         async with away(cluster):
             await space.create(sized("urgent", "high", 500))
-            await until_told(space, "has changed, and no planner has told what it says")
+            await until_told(space, "has changed, and no planner has reported what it says")
             await settle()
             assert {"kept", "loose"} <= (await space.pods()).keys()
 

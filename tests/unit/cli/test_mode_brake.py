@@ -257,7 +257,7 @@ async def test_release_removes_it_and_a_second_one_says_that_it_was_not_set(tmp_
     code, out, err = await mode(server, tmp_path, "--release", "--no-wait")
     assert (code, server.brake) == (0, RELEASED), err
     assert "the brake is released" in out
-    assert "policy: refused, the last good one stays in force" in out
+    assert "policy: refused, the last good one stays effective" in out
     assert "protections" in out
 
     code, out, err = await mode(server, tmp_path, "--release", "--no-wait")
@@ -278,7 +278,7 @@ async def test_without_a_mode_it_shows_brake_broken_policy_and_since_when(tmp_pa
     assert out.splitlines()[:3] == [
         f"mode: off, by the brake since {since}",
         f"brake: set everywhere since {since} by ops: incident 7  (ConfigMap makeway-system/makeway-brake)",
-        "policy: refused, the last good one stays in force  (ConfigMap makeway-system/makeway-policy)",
+        "policy: refused, the last good one stays effective  (ConfigMap makeway-system/makeway-policy)",
     ]
     assert "did you mean protection?" in out
 
@@ -428,7 +428,7 @@ def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
     shown = list(lines(report_of(said, namespace="", changed=False, components=heard), "ns"))
 
     assert shown[0] == "mode: enforce, by the last good policy"
-    assert shown[1] == "policy: refused, the last good one stays in force  (ConfigMap ns/makeway-policy)"
+    assert shown[1] == "policy: refused, the last good one stays effective  (ConfigMap ns/makeway-policy)"
     unknown = list(lines(report_of(said, namespace="", changed=False, components=[]), "ns"))
     assert unknown[0] == "mode: not known, by the last good policy"
 

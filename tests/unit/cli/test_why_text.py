@@ -159,7 +159,7 @@ def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
 
     assert lines[0] == "shop/checkout (priority 1000) is pending: its queue holds it"
     assert lines[1] == "  QueueFull: queue root.ml: cpu 4 of 4 used"
-    assert lines[2] == "  planned again now: nothing that may go would make room for it"
+    assert lines[2] == "  planned again now: evicting every removable pod would not make room for it"
 
 
 def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
@@ -242,7 +242,7 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
     text = "\n".join(waiting(found, story=None, last=None, unplanned="no plan: nothing is evicted"))
 
     assert "its scheduler had no plan: nothing is evicted" in text
-    assert (place or "nothing that may go") in text
+    assert (place or "evicting every removable pod") in text
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_a_template_for_queues_made_on_the_way_changes_nothing() -> None:
         ),
         ("{name: a, resources: {maximum: {memory: 1}}}", "resources.maximum", "", "did you mean max"),
         ("{name: a.b}", "name", "a.b", "one part"),
-        ("{name: a, namespaces: []}", "namespaces", "", "names nobody"),
+        ("{name: a, namespaces: []}", "namespaces", "", "names no namespace"),
         ("{name: a, namespaces: [Team]}", "namespaces[0]", "Team", "namespace's name"),
     ],
 )

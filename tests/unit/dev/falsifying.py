@@ -138,7 +138,7 @@ class Sample:
         )
 
     def unit_with(self, uid: str) -> RecordedHistory:
-        """Let the victim and another pod be of a group that goes whole or not at all."""
+        """Let the victim and another pod be of a group that is evicted whole or not at all."""
         made = next(event for event in self.history.requests if event.resource == "pods" and event.accepted)
         metadata = {"namespace": self.event.namespace, "name": "falsified", "uid": "falsified"}
         group = {"metadata": metadata, "spec": {"disruptionMode": {"all": {}}}}

@@ -240,7 +240,7 @@ def lose_the_api(world: World) -> None:
         (remove_group, "PodGroup default/g does not exist"),
         (cycle, "form a cycle"),
         (become_single, "with which it need not go"),
-        (join_another, "CompositePodGroup default/c goes whole or not at all"),
+        (join_another, "CompositePodGroup default/c is evicted whole or not at all"),
         (lose_the_right, "podgroups is forbidden"),
         (lose_the_api, "with which it need not go"),
     ],
@@ -324,7 +324,7 @@ async def test_a_quota_never_breaks_a_unit() -> None:
 
     outcome = await world.carry_out(quota_order("a"))
 
-    assert "PodGroup default/g goes whole or not at all" in outcome.message
+    assert "PodGroup default/g is evicted whole or not at all" in outcome.message
     assert world.cluster.deletes() == []
 
 

@@ -163,7 +163,7 @@ def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
 
     refusal = why(snapshot, bound({"cpu": 5, "example.com/disk": 1}))
 
-    assert "too little even without all that may go (example.com/disk 1 missing)" in refusal.message
+    assert "too little even without all removable pods (example.com/disk 1 missing)" in refusal.message
     assert refusal.node_reasons == {"Insufficient cpu": 1, "Insufficient example.com/disk": 1}
     assert [(near.node, near.missing) for near in refusal.nearest] == [(NODE, {"example.com/disk": 1})]
 
@@ -171,7 +171,7 @@ def test_a_resource_that_the_node_does_not_have_is_refused() -> None:
 def test_pods_of_higher_priority_stay() -> None:
     refusal = why(on_node(76, mixed_pods()), bound(5, priority=1))
 
-    assert "0 of 10 pods may go (kept: 10 by higher-priority)" in refusal.message
+    assert "0 of 10 pods are removable (kept: 10 by higher-priority)" in refusal.message
 
 
 def test_room_that_is_on_its_way_is_waited_for() -> None:
@@ -413,7 +413,7 @@ def test_victims_together_leave_their_queue_its_guarantee() -> None:
     assert len(victims(the(with_guarantee(15, *pods), bound(10)))) == 1
     refusal = why(with_guarantee(15, *pods), bound(20))
 
-    assert "1 of 3 pods may go (kept: 2 by queue-guaranteed)" in refusal.message
+    assert "1 of 3 pods are removable (kept: 2 by queue-guaranteed)" in refusal.message
     assert refusal.exempt == {"queue-guaranteed": 2}
     assert refusal.depends_on == (("ConfigMap", "makeway-system", "makeway-queues"),)
     [near] = refusal.nearest
@@ -729,7 +729,7 @@ def test_the_priority_of_a_group_counts_for_its_pods_in_place_of_their_own() -> 
     above = on_node(20, ())
     grouped(above, running("a", 20, 10), priority=5000, whole=False)
     refusal = why(above, bound(10, 1000))
-    assert "0 of 1 pod may go (kept: 1 by higher-priority)" in refusal.message
+    assert "0 of 1 pod are removable (kept: 1 by higher-priority)" in refusal.message
 
     below = on_node(20, ())
     grouped(below, running("a", 20, 2000), priority=-5000, whole=False)

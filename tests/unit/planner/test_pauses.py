@@ -125,7 +125,7 @@ def test_orders_in_a_row_that_make_no_room_begin_a_short_pause() -> None:
     assert pause is not None
     assert pause.retry_at == now + timedelta(seconds=2)
     assert pause.message.startswith(
-        "the last 4 eviction orders for this pod came to nothing; the next try is at "
+        "the last 4 eviction orders for this pod made no room; the next try is at "
     )
     assert ledger.pauses.paused(now) == 0
     assert asked(ledger, now + timedelta(seconds=2)) is None

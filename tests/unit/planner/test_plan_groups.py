@@ -1,4 +1,4 @@
-"""Groups as victims: a unit of mode all goes whole or not at all, wherever its pods are.
+"""Groups as victims: a unit of mode all is evicted whole or not at all, wherever its pods are.
 
 The cases of kube-scheduler 1.37's TestSelectVictimsOnNode with groups, and what is wrong with groups.
 """

@@ -103,7 +103,7 @@ def test_a_refused_text_leaves_the_last_good_one_in_force_and_says_what_is_wrong
     event_type, reason, note = world.recorder.events[-1]
     assert (event_type, reason) == ("Warning", "ConfigRefused")
     assert "makeway-policy/policy.yaml:3: mode: 'enforced' is not allowed; did you mean enforce?" in note
-    assert f"policy {revision_of(OBSERVE)} stays in force" in note
+    assert f"policy {revision_of(OBSERVE)} stays effective" in note
     assert world.metric("last_reload_successful") == 0
     assert world.metric("info", revision=revision_of(OBSERVE)) == 1
 
@@ -166,7 +166,7 @@ def test_who_starts_after_a_policy_was_deleted_waits_until_it_is_said_that_there
 
     world.source.retain(set())
 
-    assert "policy sha256:1234 was in force and ConfigMap makeway-system/makeway-policy is gone" in (
+    assert "policy sha256:1234 was effective and ConfigMap makeway-system/makeway-policy is gone" in (
         world.config.unsynced()
     )
 

@@ -205,7 +205,7 @@ class Victim(Message, frozen=True):
 
     `assumed` marks a pod that the scheduler has placed but the API server does not show as bound.
     `detail` says in decision records why the rule chose it, with its numbers; orders leave it out. `unit`:
-    the group with which it goes whole or not at all; its pods may be on other nodes than the order's.
+    the group with which it is evicted whole or not at all; its pods may be on other nodes than the order's.
     `closes`: in an order for a group, why it goes though its node needs no member: it is in this domain.
     `facts`: an evictor that judges by them as the writer did marks the pod as its first read of it; without
     them it reads the pod first.
@@ -318,7 +318,7 @@ class RepairProposal(Message, frozen=True):
 class Removable(Message, frozen=True):
     """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone.
 
-    `unit`: the group with which it goes whole or not at all; all its pods stand next to one another. `node`:
+    `unit`: the group with which it is evicted whole or not at all; its pods are side by side. `node`:
     where it runs, if that is another node than the candidate's.
     """
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-CONNECTED: Final = Gauge("makeway_bus_connected", "1 while the connection to NATS stands, else 0.")
+CONNECTED: Final = Gauge("makeway_bus_connected", "1 while NATS is connected, else 0.")
 RECONNECTS: Final = Counter("makeway_bus_reconnects_total", "Connections to NATS that were made anew.")
 ERRORS: Final = Counter(
     "makeway_bus_errors_total",

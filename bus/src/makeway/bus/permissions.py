@@ -54,7 +54,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     )
     return {
         "planner": Permissions(
-            purpose="answers plan requests, says what is in force, stores orders of pods and quotas",
+            purpose="answers plan requests, publishes what is effective, stores orders of pods and quotas",
             publish=(
                 subjects.probe,
                 subjects.control,

@@ -129,7 +129,7 @@ class EvictorMetrics:
         )
         self.control_revision = Gauge(
             "makeway_evictor_control_revision",
-            "Revision of the control state in force; 0 for none.",
+            "Revision of the effective control state; 0 for none.",
             registry=registry,
         )
         self.events_dropped = Counter(

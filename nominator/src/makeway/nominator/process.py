@@ -106,7 +106,7 @@ async def run(
 
         def synced() -> str:
             if not control.read.is_set() or control.state is None:
-                return "the planner has not said yet which mode is in force"
+                return "the planner has not said yet which mode is effective"
             if not following.read.is_set():
                 return "the outcomes of orders have not been read yet"
             for one in (watched_classes, watched_pods):

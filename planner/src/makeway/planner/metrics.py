@@ -159,7 +159,7 @@ class PlannerMetrics:
         self.comparisons = Counter(
             "makeway_planner_comparisons",
             "Plans of mode observe compared with what DefaultPreemption did. result: same, equal (another "
-            "choice, as good), better, worse (makeway's would have been), makewayOnly (nobody was evicted), "
+            "choice, as good), better, worse (makeway's would have been), makewayOnly (no pod was evicted), "
             "defaultOnly (makeway refused), undetermined.",
             ["result"],
             registry=registry,
@@ -198,7 +198,7 @@ class PlannerMetrics:
         )
         self.control = Counter(
             "makeway_planner_control_states",
-            "Control states told to plugin and evictors. result: published, failed (it is tried again).",
+            "Control states published to plugin and evictors. result: published, failed (it is tried again).",
             ["result"],
             registry=registry,
         )

@@ -119,7 +119,7 @@ class Config(Generic[T]):
             return
         text = offer.text or ""
         self.current, self.revision, self._known = value, revision_of(text), True
-        lines = [f"{self.kind.name} {self.revision} is in force", *self.kind.warnings(value)]
+        lines = [f"{self.kind.name} {self.revision} is effective", *self.kind.warnings(value)]
         self._conclude("accepted", "\n".join(lines))
 
     def withdraw(self, where: str) -> None:
@@ -130,11 +130,11 @@ class Config(Generic[T]):
         if self.revision:
             remedy = f"a {self.kind.key} with {self.kind.nothing} is how to be without"
             self._conclude(
-                "gone", f"{where} is gone; {self.kind.name} {self.revision} stays in force; {remedy}"
+                "gone", f"{where} is gone; {self.kind.name} {self.revision} stays effective; {remedy}"
             )
         elif self._remembered:
             self._trouble = (
-                f"{self.kind.name} {self._remembered} was in force and {where} is gone; create it again, or "
+                f"{self.kind.name} {self._remembered} was effective and {where} is gone; create it again, or "
                 f"one with {self.kind.nothing} to be without"
             )
             self._conclude("gone", self._trouble)
@@ -157,7 +157,9 @@ class Config(Generic[T]):
         lines = [problem.describe(error.source) for problem in error.problems]
         more = [f"… and {len(lines) - _SHOWN_PROBLEMS} more"] if len(lines) > _SHOWN_PROBLEMS else []
         text = "\n".join(lines[:_SHOWN_PROBLEMS] + more)
-        kept = f"{self.kind.name} {self.revision} stays in force" if self.revision else "nothing is in force"
+        kept = (
+            f"{self.kind.name} {self.revision} stays effective" if self.revision else "nothing is effective"
+        )
         self._trouble = f"the {self.kind.name} is refused: {text}"
         self._conclude("refused", f"{text}\n{kept}")
 

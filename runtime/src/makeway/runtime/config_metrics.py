@@ -12,7 +12,7 @@ class ConfigMetrics:
         self.reloads = Counter(
             "makeway_config_reloads",
             "Configurations read, by config (policy, queues) and result: accepted, refused, gone (its object "
-            "or file was deleted; the last good one stays in force).",
+            "or file was deleted; the last good one stays effective).",
             ["config", "result"],
             registry=registry,
         )

@@ -11,7 +11,7 @@ from makeway.cli.connect.form import PARTS
 
 _WITHOUT: Final = {
     "planner": "nothing is planned; pods wait or preempt as the profile and the policy's whenUnplanned say",
-    "evictor": "orders wait and expire; nobody is evicted",
+    "evictor": "orders wait and expire; no pod is evicted",
     "scheduler": "no scheduler with MakeWay is connected to this NATS",
     "nominator": "no nominator asks for plans for pods whose class is opted in; they wait",
     "shadow": "plans are not verified, and pods that only filters can judge wait",

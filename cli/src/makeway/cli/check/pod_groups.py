@@ -45,7 +45,7 @@ async def pod_group_results(api: Api, namespace: str, form: Form, *, replaced: b
 
 def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | None) -> Iterator[CheckResult]:
     """Say what is wrong. `policy` None: it cannot be read. `missing` None: it cannot be asked."""
-    text = f"{GROUP}/{served.version} is served; groups of mode all go whole"
+    text = f"{GROUP}/{served.version} is served; groups of mode all are evicted whole"
     if missing:
         told = ", ".join(f"{right.account}: {right}" for right in missing)
         remedy = "apply charts/makeway/rbac/pod-groups.yaml, or upgrade the chart"

@@ -181,7 +181,7 @@ def lines(report: ModeReport, makeway_namespace: str) -> Iterator[str]:
     if report.policy_unread:
         yield f"policy: not known: {report.policy_unread}  ({where})"
     elif report.policy_problems:
-        yield f"policy: refused, the last good one stays in force  ({where})"
+        yield f"policy: refused, the last good one stays effective  ({where})"
         yield from (f"  {problem}" for problem in report.policy_problems)
     elif report.policy_revision:
         others = sorted(item for item in report.namespace_modes.items() if item[0] != report.namespace)

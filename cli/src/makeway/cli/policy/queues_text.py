@@ -80,7 +80,7 @@ def summary(report: QueueReport) -> str:
     """Say what the table does not: how pods are misplaced, whether quotas are enforced at all."""
     parts = []
     if not report.quota_preemption:
-        parts.append("quota preemption is off: a lowered max evicts nobody")
+        parts.append("quota preemption is off: a lowered max evicts no pod")
     if report.misplaced:
         pods = "1 pod names" if report.misplaced == 1 else f"{report.misplaced} pods name"
         parts.append(f"{pods} a queue that they cannot use, and are held or count in root.default")
@@ -112,5 +112,5 @@ def _quota(queue: QueueState, now: datetime) -> str:
 
 def _delay(queue: QueueState) -> str:
     if not queue.delay_seconds:
-        return "0: a lowered max evicts nobody"
+        return "0: a lowered max evicts no pod"
     return f"{queue.delay_seconds} s after max was lowered; at most {queue.miss_percent} % may be left over"

@@ -254,7 +254,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
             else f"{pods[0].namespace}/{pods[0].name} ({pods[0].priority})"
             for unit, pods in in_units(one.victims)
         )
-        yield f"  instead: {one.node} without {names or 'anybody new'}"
+        yield f"  instead: {one.node} without {names or 'further victims'}"
     if more := record.candidates_total - len(shown) - 1:
         yield f"  and {counted(more, 'node')} more"
     for one in record.candidates:
@@ -356,7 +356,7 @@ def waiting(
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
             yield from _quoted(condition)
     else:
-        yield f"{lead} nothing that may go would make room for it"
+        yield f"{lead} evicting every removable pod would not make room for it"
         if unplanned:
             yield f"  its scheduler had {unplanned}"
         yield from _refused(answer.diagnosis, found)

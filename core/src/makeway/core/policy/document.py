@@ -178,7 +178,7 @@ groups, and with fewer victims of the highest priority before fewer victims."""
 
 
 class Groups(PolicySection, frozen=True):
-    """Pods of a PodGroup, where the cluster has them. One of disruption mode all goes whole or not at all.
+    """Pods of a PodGroup, where the cluster has them; mode all: it is evicted whole or not at all.
 
     Attributes:
         surplus_first: Of equal priority, pods of a gang beyond its minCount count as pods by themselves, and
@@ -336,7 +336,7 @@ def _in_vain(limits: PolicyLimits) -> Iterator[str]:
         if most is not None and most < limits.victims_per_order:
             yield (
                 f"limits.{name} ({most}) is below victimsPerOrder ({limits.victims_per_order}): an order "
-                f"with more victims waits in vain; write victimsPerOrder: {most}"
+                f"with more victims is never carried out; write victimsPerOrder: {most}"
             )
 
 

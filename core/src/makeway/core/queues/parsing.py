@@ -140,7 +140,7 @@ class _Reading:
                 message = f"is the name of another queue below {above}"
                 self._refuse(f"{path}.name", message, "give each its own name; capitals make no difference")
             elif entry.name.lower() == ROOT and above == ROOT:
-                self._refuse(f"{path}.name", "stands beside other queues", "put them below it")
+                self._refuse(f"{path}.name", "is beside other queues", "put them below it")
             elif entry.name == UNPLACED and above == ROOT:
                 self._refuse(f"{path}.name", "is where pods count that no queue takes", "call it otherwise")
             else:
@@ -196,7 +196,7 @@ class _Reading:
             self._refuse(path, str(error), f"write {EXPECTED}")
             return NEVER
         if delay is not None and other != delay:
-            self._refuse(path, "is not what stands under resources", "keep one of the two")
+            self._refuse(path, "is not the value under resources", "keep one of the two")
         return other
 
     def _miss(self, entry: QueueEntry, where: str) -> int:
@@ -209,7 +209,7 @@ class _Reading:
             self._refuse(path, "is no percentage", "write a whole number from 0 to 100")
             return EVICT_WHAT_IS_POSSIBLE
         if miss is not None and int(text) != miss:
-            self._refuse(path, "is not what stands under resources", "keep one of the two")
+            self._refuse(path, "is not the value under resources", "keep one of the two")
         return int(text)
 
     def _namespaces(self, entry: QueueEntry, where: str) -> tuple[str, ...] | None:
@@ -217,7 +217,7 @@ class _Reading:
             return None
         if not entry.namespaces and self._document.is_sound(f"{where}.namespaces"):
             self._refuse(
-                f"{where}.namespaces", "names nobody", 'name namespaces, write ["*"] or leave it out'
+                f"{where}.namespaces", "names no namespace", 'name namespaces, write ["*"] or leave it out'
             )
         return () if "*" in entry.namespaces else entry.namespaces
 

@@ -59,9 +59,9 @@ class QuotaPlan:
         """A sentence for people: the numbers, and what stood in the way."""
         held = f"{self.queue} uses {_of(self.usage, self.maximum)} of at most {texts_of(self.maximum)}"
         if self.result == "notNeeded":
-            return f"{held}: nobody has to go"
+            return f"{held}: no pod has to be evicted"
         who = (
-            "nobody can go"
+            "no pod can be evicted"
             if not self.victims
             else counted(sum(unit.size for unit in self.victims), "pod") + f" with {texts_of(self.freed)}"
         )

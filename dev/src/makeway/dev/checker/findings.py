@@ -74,7 +74,7 @@ class Invariant(StrEnum):
     group's victim by itself is where a member comes, or its order names the domain that it keeps closed: a
     label's value that its node and a member's had."""
     UNIT_BROKEN = "unit-broken"
-    """No pod of a group that goes whole or not at all is deleted unless all its pods stand in the order."""
+    """No pod of a group that is evicted whole or not at all is deleted unless the order has all its pods."""
     BARRIER_SKIPPED = "barrier-skipped"
     """No victim of a group's order is deleted before all its victims were read, a second before at most, and
     the deletion of each was tried."""

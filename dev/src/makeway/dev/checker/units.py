@@ -75,7 +75,7 @@ def rules(case: OrderCase) -> Iterator[Finding]:
         for pod in case.pods:
             if pod.uid in named or not _stands(pod, moment) or groups.unit_of(pod, moment) != unit:
                 continue
-            evidence = f"{unit} goes whole or not at all, and the order leaves {pod.described} out"
+            evidence = f"{unit} is evicted whole or not at all, and the order leaves {pod.described} out"
             yield Violation(Invariant.UNIT_BROKEN, (described,), moment, evidence)
 
 

@@ -42,14 +42,14 @@ def membership_of(pod: Pod, find: Find) -> Membership:
 def exempt_by_group(victim: Victim, found: Membership) -> Exempt | None:
     """Return why a victim's group keeps it: it is another one than the order says, or not known."""
     if found.unknown:
-        return Exempt(POD_GROUP, f"it is not known what has to go with it: {found.unknown}")
+        return Exempt(POD_GROUP, f"the pods to be evicted with it are not known: {found.unknown}")
     unit = "" if found.unit is None else str(found.unit)
     if unit == victim.unit:
         return None
     if not unit:
         return Exempt(POD_GROUP, f"the order takes it for a pod of {victim.unit}, with which it need not go")
     named = f"names {victim.unit}" if victim.unit else "names it alone"
-    return Exempt(POD_GROUP, f"{unit} goes whole or not at all, and the order {named}")
+    return Exempt(POD_GROUP, f"{unit} is evicted whole or not at all, and the order {named}")
 
 
 def first_of_units(victims: Iterable[Victim]) -> dict[str, Victim]:
@@ -76,7 +76,7 @@ class LeftOut:
     def refusal(self) -> Refused:
         """Return what the order ends by."""
         when = ", bound since or just before the order was written" if self.late else ""
-        message = f"{self.unit} goes whole or not at all, and the order leaves {self.pod} out{when}"
+        message = f"{self.unit} is evicted whole or not at all, and the order leaves {self.pod} out{when}"
         return Refused("unit-incomplete", message)
 
 

@@ -116,9 +116,7 @@ class Breaker:
         self._metrics.breaker_evidence.labels("wasted-victims").inc(victims)
         lost, all_ = known.wasted.total(now), known.evicted.total(now)
         if lost >= OPENS_AT["wasted-victims"] and 2 * lost >= all_:
-            self._trip(
-                "wasted-victims", namespace, f"{lost} of {all_} victims of ten minutes made room in vain"
-            )
+            self._trip("wasted-victims", namespace, f"{lost} of {all_} victims of ten minutes were wasted")
 
     def clock_read(self, ahead: timedelta) -> None:
         """Take a reading of how far this clock is ahead of the API server's; negative: behind."""

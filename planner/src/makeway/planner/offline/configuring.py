@@ -41,7 +41,7 @@ def take(world: World, key: str, text: str | None, source: Source) -> None:
     try:
         (enforce if key == POLICY_KEY else adopt)(world, text, where, source)
     except (ConfigError, ManifestError) as error:
-        world.warnings.append(f"{where} is refused and not in force here: {error}")
+        world.warnings.append(f"{where} is refused and not effective here: {error}")
 
 
 def take_tolerations(world: World, data: Mapping[str, str] | None, where: str) -> None:

@@ -20,7 +20,7 @@ from makeway.planner.snapshot.state import Snapshot
 
 FITS: Final = "Room as it is"
 HELPS: Final = "Room can be made"
-OTHER: Final = "Nothing that may go is enough"
+OTHER: Final = "Evicting all removable pods is not enough"
 """Where no single constraint says it."""
 
 

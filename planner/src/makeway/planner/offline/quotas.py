@@ -63,7 +63,7 @@ def not_enforced(before: QueueTree | None, after: QueueTree) -> Iterator[str]:
             why = "it has no quota.preemption.delay"
         else:
             continue
-        yield f"the max of {queue.path} is lowered, and no pod goes for it: {why}"
+        yield f"the max of {queue.path} is lowered, and no pod is evicted for it: {why}"
 
 
 def _described(snapshot: Snapshot, found: QuotaAnswer, after: timedelta, mode: Mode) -> SimulatedQuota:

@@ -67,7 +67,7 @@ class SimulatedPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class QuotaVictim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A pod that would go. `queue`: the leaf in which it counts. No field is ever left out.
 
-    `unit`: the group with which it goes whole or not at all; empty where there is none.
+    `unit`: the group with which it is evicted whole or not at all; empty where there is none.
     """
 
     namespace: str

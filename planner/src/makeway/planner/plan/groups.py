@@ -201,11 +201,13 @@ class BatchGroups:
         """Return why a group keeps a pod."""
         unit = self.units[int(self.unit[slot, place])]
         if unit is not None:
-            return unit.kept or f"{unit.name} goes whole or not at all, and other rules keep a pod of it"
+            return (
+                unit.kept or f"{unit.name} is evicted whole or not at all, and other rules keep a pod of it"
+            )
         group = self.plan.snapshot.groups.of(pod)
         if group is None or not group.unknown:
             return "the priority of its group is being applied"
-        return f"it is not known what has to go with it: {group.unknown}"
+        return f"the pods to be evicted with it are not known: {group.unknown}"
 
 
 @dataclass(slots=True)
@@ -388,7 +390,7 @@ class PlanGroups:
     ) -> tuple[str, Exemption]:
         """Return why a unit stays, empty where it may go; and what exempts a pod of it, the longest."""
         question, exemptions = self.question, self.snapshot.exemptions
-        whole = f"{unit.key} goes whole or not at all"
+        whole = f"{unit.key} is evicted whole or not at all"
         if price.kept:
             return price.kept, NOT_EXEMPT
         if 0 < self._leaving[unit.number] < len(members):

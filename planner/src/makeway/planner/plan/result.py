@@ -17,7 +17,7 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that may go, the rule that allows it, and whether the plan needs it gone.
 
     `detail`: the rule's numbers where they are more than the priorities, for the decision record. `unit`: the
-    group with which it goes whole or not at all; pods of one stand next to one another. `closes`: why it goes
+    group with which it is evicted whole or not at all; its pods are side by side. `closes`: why it goes
     though no member comes to its node.
     """
 

@@ -350,7 +350,7 @@ class QuotaLoop:
             return
         control.planned(path, found.plan, now)
         if held_back:
-            why = "no pod is evicted, since no scheduler tells that it would hold those made anew"
+            why = "no pod is evicted, since no scheduler reports that it would hold their successors"
             control.wait(path, Cause(NO_QUEUE_GATE, f"{found.plan.message}; {why}"), now)
             return
         order = self._order(path, victims, record, await fence())

@@ -49,7 +49,7 @@ def undone(snapshot: Snapshot, path: str, success: Success, now: datetime) -> En
     held = texts_of({name: used[name] for name in excess})
     message = (
         f"{path} came down to its max, and uses {held} of at most {texts_of(most)} again: "
-        f"{counted(success.ended.evicted, 'pod')} went for nothing"
+        f"evicting {counted(success.ended.evicted, 'pod')} had no lasting effect"
     )
     makers = _makers(_made_since(snapshot, path, success.began_at))
     return EndedQuota("undone", now, message, success.ended.evicted, makers)
@@ -67,7 +67,8 @@ def in_vain(
         return None
     if not any(plan.need.get(name, 0) >= amount for name, amount in process.need.items()):
         return None
-    message = f"{plan.message}, as when that began: {counted(process.evicted, 'pod')} went for nothing"
+    again = counted(process.evicted, "pod")
+    message = f"{plan.message}, as when that began: evicting {again} had no lasting effect"
     makers = _makers(_made_since(snapshot, path, process.began_at))
     return EndedQuota("undone", now, message, process.evicted, makers)
 

@@ -151,7 +151,7 @@ class QueueUsage:
         left = [pod for pod in staying if pod.uid not in leaving]
         if not left:
             return None
-        kept = f"{group.key} goes whole or not at all, and a part of it is leaving"
+        kept = f"{group.key} is evicted whole or not at all, and a part of it is leaving"
         return self._units.of_group(group, left, kept="" if len(left) == len(staying) else kept)
 
     # --------------------------------------------------------------------------------- changing

@@ -118,9 +118,9 @@ def _kept(group: GroupMembers) -> str:
     if group.unit is not None:
         return _whole(group.unit)
     if group.unknown:
-        return f"it is not known what has to go with it: {group.unknown}"
+        return f"the pods to be evicted with it are not known: {group.unknown}"
     return "the priority of its group is being applied" if group.applying else ""
 
 
 def _whole(group: WholeGroup) -> str:
-    return f"{group.key} goes whole or not at all"
+    return f"{group.key} is evicted whole or not at all"

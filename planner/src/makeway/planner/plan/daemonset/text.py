@@ -63,7 +63,7 @@ def _reason(name: str, node: DaemonSetNode) -> str:
 def nothing_to_remove(scope: Scope, node: DaemonSetNode) -> PlanRefusal:
     """Refuse where the resources suffice and no pod may go that could stand in another way."""
     message = f"{_where(node)} has enough of every resource there; {_who_may_go(node)}"
-    return _refusal(scope, node, message, {"No pod may go": 1})
+    return _refusal(scope, node, message, {"No removable pod": 1})
 
 
 def of_single(found: Single, settings: DaemonSets) -> str:
@@ -94,7 +94,7 @@ def _given(name: str, given: int, needed: int, node: DaemonSetNode) -> str:
 
 def _miss(miss: Miss, node: DaemonSetNode) -> str:
     if isinstance(miss, NoneCovers):
-        return "no pod that may go makes the room alone"
+        return "no removable pod alone is large enough"
     if isinstance(miss, TooLarge):
         return (
             f"the nearest pod is larger than needed by {_percent(miss.deviation)} of the request, "
@@ -102,7 +102,7 @@ def _miss(miss: Miss, node: DaemonSetNode) -> str:
         )
     if isinstance(miss, TooMany):
         return f"it would take {miss.needed} victims, at most {node.most_victims}"
-    return f"too little even without all that may go ({_missing(miss.short, node)})"
+    return f"too little even without all removable pods ({_missing(miss.short, node)})"
 
 
 def _who_may_go(node: DaemonSetNode) -> str:
@@ -112,7 +112,7 @@ def _who_may_go(node: DaemonSetNode) -> str:
     told = [f"{count} by {rule}" for rule, count in sorted(kept.items())]
     others = f" (kept: {', '.join(told)})" if told else ""
     late = overdue_text(node.snapshot, {node.name}, node.now)
-    return f"{len(node.may_go)} of {counted(total, 'pod')} may go{others}{f'; {late}' if late else ''}"
+    return f"{len(node.may_go)} of {counted(total, 'pod')} are removable{others}{f'; {late}' if late else ''}"
 
 
 def _by_rule(node: DaemonSetNode) -> Counter[str]:

@@ -38,7 +38,7 @@ def refused(
     retry_at = now + REFUSED_AGAIN if any(_spares(model, gang) for model in models) else None
     if most < gang.must_place and whole:
         message = (
-            f"with all pods gone that may go there is room for at most {most} of the {gang.must_place} pods "
+            f"without all removable pods there is room for at most {most} of the {gang.must_place} pods "
             f"that group {gang.name} needs{within}"
         )
         missing = _lacks(nearest) if nearest is not None and not cause else {}

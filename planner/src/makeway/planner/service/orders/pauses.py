@@ -244,6 +244,6 @@ def _unused(last: RoomMade, what: str, unused: int, until: datetime) -> str:
 
 def _failed(what: str, orders: int, until: datetime) -> str:
     return (
-        f"the last {orders} eviction orders for this {what} came to nothing; "
+        f"the last {orders} eviction orders for this {what} made no room; "
         f"the next try is at {api_time(until)}"
     )
