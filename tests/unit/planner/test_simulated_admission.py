@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from makeway.planner.offline.manifests import ManifestError
-from makeway.planner.offline.results import SimulatedPod
 from unit.planner.offline_building import Object, names, node, pod, simulated, world
 
 
@@ -23,24 +22,8 @@ def limit_range(**item: Any) -> Object:
     }
 
 
-def quota(hard: dict[str, str], used: dict[str, str] | None, **spec: Any) -> Object:
-    status = {} if used is None else {"status": {"hard": hard, "used": used}}
-    return {
-        "kind": "ResourceQuota",
-        "metadata": {"name": "team", "namespace": "default"},
-        "spec": {"hard": hard, **spec},
-        **status,
-    }
-
-
 def bare(name: str, **spec: Any) -> Object:
     return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c"}], **spec}}
-
-
-def refused_with(answer: SimulatedPod) -> str:
-    assert answer.diagnosis is not None
-    assert (answer.result, answer.diagnosis.reason) == ("refused", "NotAdmitted")
-    return answer.diagnosis.message
 
 
 def test_a_runtime_class_adds_its_overhead_and_its_nodes() -> None:
@@ -87,82 +70,20 @@ def test_a_limit_range_gives_containers_the_requests_that_they_do_not_name(item:
     assert ("not judged: min and max of LimitRange default/defaults" in answer.warnings) == ("min" in item)
 
 
-def test_a_quota_refuses_in_the_api_servers_words_and_counts_each_pod() -> None:
-    cluster = world(
-        node("a"), quota({"requests.cpu": "3", "pods": "10"}, {"requests.cpu": "500m", "pods": "1"})
-    )
+def test_quotas_of_a_dump_are_told_as_not_judged() -> None:
+    hard = {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": {"pods": "0"}}}
 
-    first, second = simulated(cluster, pod("one", cpu="2"), pod("two", cpu="1"))
+    cluster = world(node("a"), {"kind": "ResourceQuota", **hard})
 
-    assert first.result == "fits"
-    assert refused_with(second) == (
-        'pods "two" is forbidden: exceeded quota: team, requested: requests.cpu=1, '
-        "used: requests.cpu=2500m, limited: requests.cpu=3"
-    )
+    assert "not judged: ResourceQuotas; on a cluster the API server is asked" in cluster.warnings
 
 
-def test_a_quota_has_lost_the_pods_that_made_room() -> None:
-    cluster = world(node("a", "2"), pod("low", "a", cpu="2", priority=0), quota({"cpu": "4"}, {"cpu": "2"}))
-
-    first, second = simulated(cluster, pod("one", cpu="2", priority=9), pod("two", cpu="2", priority=10))
-
-    assert names(first) == ["low"]
-    assert names(second) == ["one"]
-
-
-def test_a_pod_without_the_requests_that_a_quota_counts_is_refused() -> None:
-    cluster = world(
-        node("a"), quota({"cpu": "3", "limits.memory": "1Gi"}, {"cpu": "0", "limits.memory": "0"})
-    )
-
-    (answer,) = simulated(cluster, bare("new"))
-
-    assert refused_with(answer) == (
-        'pods "new" is forbidden: failed quota: team: must specify cpu for: c; limits.memory for: c'
-    )
-
-
-@pytest.mark.parametrize(
-    ("spec", "result"),
-    [
-        ({"scopes": ["BestEffort"]}, "fits"),
-        ({"scopes": ["NotBestEffort"]}, "refused"),
-        ({"scopes": ["Terminating"]}, "fits"),
-        ({"scopes": ["NotTerminating"]}, "refused"),
-        (
-            {
-                "scopeSelector": {
-                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "DoesNotExist"}]
-                }
-            },
-            "refused",
-        ),
-    ],
-)
-def test_a_quota_counts_the_pods_that_its_scopes_select(spec: Object, result: str) -> None:
-    cluster = world(node("a"), quota({"pods": "1"}, {"pods": "1"}, **spec))
-
-    assert simulated(cluster, pod("new"))[0].result == result
-
-
-def test_a_quota_without_a_status_or_with_another_scope_is_told() -> None:
-    written = world(node("a"), quota({"pods": "0"}, None))
-    scoped = world(node("a"), quota({"pods": "0"}, {"pods": "0"}, scopes=["CrossNamespacePodAffinity"]))
-
-    (unused,), (unknown,) = simulated(written, pod("new")), simulated(scoped, pod("new"))
-
-    assert unused.warnings == ("not judged: ResourceQuota default/team, which has no status",)
-    assert unknown.warnings == ("not judged: ResourceQuota default/team, its scopes",)
-
-
-def test_amounts_that_are_none_are_told_with_what_has_them() -> None:
-    cluster = world(node("a"), quota({"cpu": "1x"}, {"cpu": "0"}))
+def test_an_amount_that_is_none_is_told_with_its_pod() -> None:
     new = pod("new")
-    new["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2x"}
+    new["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2x"}
 
-    assert "ResourceQuota default/team is left out: '1x' is not a Kubernetes quantity" in cluster.warnings
     with pytest.raises(ManifestError, match="pod default/new: '2x' is not a Kubernetes quantity"):
-        simulated(cluster, new)
+        simulated(world(node("a")), new)
 
 
 @pytest.mark.parametrize(

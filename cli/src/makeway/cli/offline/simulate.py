@@ -127,7 +127,7 @@ async def simulate(
                 new = applied(world, found, namespace or _DEFAULT)
         else:
             async with installation.api() as api:
-                world = await read_world(api, settings, admission=True)
+                world = await read_world(api, settings)
                 new = await _created(api, world, found, installation.namespace(namespace))
         if policy:
             configuring.enforce(world, _text(policy), policy)

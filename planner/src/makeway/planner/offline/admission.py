@@ -18,7 +18,7 @@ import msgspec
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.resources import CPU, MEMORY
 from makeway.core.k8s.unmodelled import unmodelled
-from makeway.planner.offline.admission_objects import AdmissionObjects
+from makeway.planner.offline.admission_objects import AdmissionObjects, complete
 from makeway.planner.offline.manifests import Manifest, ManifestError
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -76,7 +76,7 @@ def admit(
     try:
         _prioritise(spec, classes, where, warnings)
         _default_requests(spec)
-        warnings += objects.complete(spec, meta["namespace"])
+        warnings += complete(spec, meta["namespace"], objects)
         _tolerate(spec)
         _merge_label_keys(spec, meta.get("labels") or {})
         raw = msgspec.json.encode(pod)

@@ -20,7 +20,6 @@ APPLIED: Final = frozenset(
         "PersistentVolumeClaim",
         "PodDisruptionBudget",
         "PriorityClass",
-        "ResourceQuota",
         "RuntimeClass",
         "StorageClass",
     }

@@ -24,7 +24,7 @@ from makeway.core.k8s.objects import (
     View,
 )
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
-from makeway.planner.offline.admission_objects import LimitRange, ResourceQuota, RuntimeClass
+from makeway.planner.offline.admission_objects import LimitRange, RuntimeClass
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
 
@@ -33,7 +33,6 @@ _EXPECTED: Final = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "Namespace": "namespaces",
     "LimitRange": "limitranges",
-    "ResourceQuota": "resourcequotas",
     "RuntimeClass": "runtimeclasses",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PersistentVolume": "persistentvolumes",
@@ -63,7 +62,6 @@ _TYPES: Final[dict[str, type[View]]] = {
         PodGroup,
         CompositePodGroup,
         LimitRange,
-        ResourceQuota,
         RuntimeClass,
     )
 }
@@ -103,6 +101,8 @@ def world_of(data: bytes, source: str) -> tuple[World, dict[tuple[str, str], Con
 
 def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | None:
     """Put an object into a world; return it, or None where it is of another kind or cannot be read."""
+    if kind == "ResourceQuota":
+        world.seen[kind] += 1
     decoder = _DECODERS.get(kind)
     if decoder is None:
         return None
@@ -119,6 +119,8 @@ def read_object(world: World, kind: str, raw: bytes | msgspec.Raw) -> View | Non
 def _complete(world: World) -> None:
     """Make up for what a dump lacks, and tell."""
     world.count_written_budgets()
+    if world.seen["ResourceQuota"]:
+        world.warnings.append("not judged: ResourceQuotas; on a cluster the API server is asked")
     missing = [name for kind, name in _EXPECTED.items() if not world.seen[kind]]
     if not missing:
         return

@@ -10,7 +10,6 @@ import msgspec
 from makeway.core.k8s.objects import ConfigMap
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.toleration_record import CONFIGMAP
-from makeway.planner.offline.admission_objects import LimitRange, ResourceQuota, RuntimeClass
 from makeway.planner.offline.configuring import POLICY_KEY, QUEUES_KEY, take, take_tolerations
 from makeway.planner.offline.world import World
 from makeway.planner.service.watch import (
@@ -34,13 +33,6 @@ from makeway.runtime.settings import ConfigSettings
 RESOURCES: tuple[Resource[Any], ...] = (NAMESPACES, NODES, PRIORITY_CLASSES, BUDGETS, CLAIMS, PODS)
 OPTIONAL: tuple[Resource[Any], ...] = (VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES, DAEMON_SETS)
 """What the caller need not be allowed to list."""
-
-ADMISSION: tuple[Resource[Any], ...] = (
-    Resource("limitranges", "/api/v1/limitranges", LimitRange),
-    Resource("resourcequotas", "/api/v1/resourcequotas", ResourceQuota),
-    Resource("runtimeclasses", "/apis/node.k8s.io/v1/runtimeclasses", RuntimeClass),
-)
-"""The same, of what the API server adds to a new pod or refuses it for."""
 
 T = TypeVar("T", bound=MetadataObject)
 
@@ -74,12 +66,10 @@ class _WorldHandler(Generic[T]):
         self._world.warnings.append(f"one of the {resource} cannot be read and is left out")
 
 
-async def read_world(
-    api: Api, settings: ConfigSettings, *, configuration: bool = True, admission: bool = False
-) -> World:
+async def read_world(api: Api, settings: ConfigSettings, *, configuration: bool = True) -> World:
     """List everything that a plan looks at.
 
-    `configuration`: also the ConfigMaps of policy and queues. `admission`: also what new pods depend on.
+    `configuration`: also the ConfigMaps of policy and queues.
 
     Raises ApiError (403: the caller may not list something), ApiUnavailable.
     """
@@ -88,10 +78,6 @@ async def read_world(
         _groups(api, world),
         *(_listed(api, resource, world) for resource in RESOURCES),
         *(_listed_if_allowed(api, resource, world, "they rule no node out") for resource in OPTIONAL),
-        *(
-            _listed_if_allowed(api, resource, world, "what they add or refuse is not known")
-            for resource in (ADMISSION if admission else ())
-        ),
     )
     if not served:
         world.forget_groups()

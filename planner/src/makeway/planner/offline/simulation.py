@@ -19,7 +19,7 @@ from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
-from makeway.planner.offline.admission_objects import AdmissionObjects, NotAdmitted
+from makeway.planner.offline.admission_objects import AdmissionObjects
 from makeway.planner.offline.describing import OFFLINE, PodQuery, described
 from makeway.planner.offline.gangs import (
     admit_group,
@@ -87,7 +87,7 @@ class Simulation:
     def _admit(self, new: NewPod) -> Admitted:
         classes = self._world.snapshot.priority_classes
         # What these add has been added to a pod as it is stored.
-        objects = AdmissionObjects() if new.stored else self._world.admission
+        objects: AdmissionObjects = {} if new.stored else self._world.admission
         found = admit(new.manifest, classes, objects, namespace=self._namespace, source=new.source)
         return replace(found, warnings=(*found.warnings, new.note)) if new.note else found
 
@@ -101,9 +101,9 @@ class Simulation:
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_asked(snapshot, question, admitted.pod)
-        if refusal := new.refusal or self._charge(admitted, warnings):
+        if new.refusal:
             asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
-            return described(asked, not_admitted(snapshot, refusal))
+            return described(asked, not_admitted(snapshot, new.refusal))
         question = self._with_known_claims(question, warnings)
         warnings += unseen(snapshot, admitted.raw, question)
         if question.daemonset_node:
@@ -148,7 +148,6 @@ class Simulation:
                 raise ManifestError(f"{name}: leave spec.nodeName and spec.schedulingGates out")
             question = self._question(self._request(admitted), name)
             told = list(admitted.warnings)
-            refusal = refusal or self._charge(admitted, told)
             question = self._with_known_claims(question, told)
             warnings.update(dict.fromkeys([*told, *unseen(snapshot, admitted.raw, question)]))
             snapshot.apply(PutPod(question.preemptor))
@@ -197,17 +196,6 @@ class Simulation:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise ManifestError(f"{where}: {error}") from error
 
-    def _charge(self, admitted: Admitted, warnings: list[str]) -> str:
-        """Count a pod in the quotas of its namespace; return why it is refused, empty where it is not."""
-        try:
-            warnings += self._world.admission.charge(admitted.pod, msgspec.json.decode(admitted.raw))
-        except NotAdmitted as error:
-            return str(error)
-        except QuantityError as error:
-            meta = admitted.pod.metadata
-            raise ManifestError(f"pod {meta.namespace}/{meta.name}: {error}") from error
-        return ""
-
     def _with_known_claims(self, question: Question, warnings: list[str]) -> Question:
         """Leave out the claims that are not known, where none were read; else they are not there."""
         constraints, claims = question.constraints, self._world.snapshot.volumes.claims
@@ -221,9 +209,8 @@ class Simulation:
         return replace(question, constraints=replace(constraints, claims=known, binds=known, zoned=known))
 
     def _let_go(self, pods: Sequence[PodRecord]) -> None:
-        """Remove pods; their quotas, and the budgets of those that do not leave anyway, have lost them."""
+        """Remove pods; the budgets of those that do not leave anyway have lost them."""
         for pod in pods:
-            self._world.admission.release(pod)
             self._world.snapshot.apply(RemovePod(pod.uid))
         self._leaving |= {pod.uid for pod in pods if not pod.terminating}
 

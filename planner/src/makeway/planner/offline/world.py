@@ -33,7 +33,6 @@ from makeway.planner.offline.admission import stand_in_uid
 from makeway.planner.offline.admission_objects import (
     AdmissionObjects,
     LimitRange,
-    ResourceQuota,
     RuntimeClass,
 )
 from makeway.planner.offline.written_budgets import WrittenBudgets
@@ -74,7 +73,7 @@ class World:
         self.snapshot = Snapshot()
         self._records = PodRecords()
         self.nominations: dict[str, Placement] = {}
-        self.admission = AdmissionObjects()
+        self.admission: AdmissionObjects = {}
         self.seen: Counter[str] = Counter()
         self.known: set[tuple[str, str, str]] = set()
         """Kind, namespace and name of all but pods."""
@@ -147,8 +146,9 @@ class World:
                     self._put_group(item, composite=True)
                 case PodGroup():
                     self._put_group(item, composite=False)
-                case RuntimeClass() | LimitRange() | ResourceQuota():
-                    self.admission.put(item)
+                case RuntimeClass() | LimitRange():
+                    key3 = type(item).__name__, item.metadata.namespace, item.metadata.name
+                    self.admission[key3] = item
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))
