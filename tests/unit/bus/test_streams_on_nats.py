@@ -171,6 +171,51 @@ async def test_more_replicas_than_the_server_can_keep_are_refused_with_its_reaso
         await bus.ensure_streams(replicas=3)
 
 
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    ("limits", "because"),
+    [
+        ("max_payload: 64KB", r"at most 65536 bytes and makeway sends up to 1048576: raise max_payload"),
+        (
+            'accounts: {A: {jetstream: {max_file: 1GB}, users: [{user: "a", password: "a"}]}}',
+            r"streams take 2085 MiB at most, and this account of NATS has 1024 of 1024 MiB left: .*max_file",
+        ),
+        (
+            'accounts: {A: {jetstream: {max_streams: 5}, users: [{user: "a", password: "a"}]}}',
+            r"8 streams are missing, and NATS allows this account 5, of which it has 0: .*max_streams",
+        ),
+        (
+            "jetstream: {max_file_store: 1GB}",
+            r"NATS has no \d+ MiB of storage left for it: raise max_file_store",
+        ),
+    ],
+)
+async def test_a_nats_without_the_room_is_refused_before_the_first_stream_is_made(
+    nats_server: NatsServer, limits: str, because: str
+) -> None:
+    nats_server.kill()
+    nats_server.extra = limits
+    nats_server.start()
+    bus = await Bus.connect(f"nats://a:a@127.0.0.1:{nats_server.port}", name="streams/test")
+
+    with pytest.raises(StreamConflict, match=because):
+        await bus.ensure_streams()
+
+    assert "max_file_store" in limits or (await bus.jetstream.api("INFO"))["streams"] == 0
+    await bus.close()
+
+
+def test_streams_that_are_there_need_no_room() -> None:
+    full = {"storage": 10, "reserved_storage": 1 << 31, "limits": {"max_storage": 1 << 31}, "streams": 8}
+    config = streams.epochs_config(Subjects())
+
+    assert "take 1 MiB at most" in streams.lacks(full, 1 << 20, [config], 1)
+    assert not streams.lacks({**full, "reserved_storage": 0}, 1 << 20, [config], 3)
+    tiered = {"limits": {"max_storage": -1}, "tiers": {"R3": full}}
+    assert not streams.lacks(tiered, 1 << 20, [config], 1)
+    assert "take 3 MiB at most" in streams.lacks(tiered, 1 << 20, [config], 3)
+
+
 def test_every_limit_of_every_stream_is_set() -> None:
     subjects = Subjects()
     for config in streams.stream_configs(subjects):

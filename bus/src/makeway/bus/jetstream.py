@@ -100,6 +100,11 @@ class JetStream:
         self._client = client
         self._prefix = prefix
 
+    @property
+    def max_payload(self) -> int:
+        """What the server takes of one message, in bytes."""
+        return self._client.max_payload
+
     def subject(self, operation: str) -> str:
         """Return the subject on which the server takes an operation, as this login may ask."""
         return f"{self._prefix}.{operation}"

@@ -156,7 +156,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
         ),
         "streams": Permissions(
             purpose="sets the streams and named consumers up",
-            publish=(subjects.probe, *keeps, *makes),
+            publish=(subjects.probe, f"{_API}.INFO", *keeps, *makes),
             denied=theirs,
             subscribe=(f"{inbox('streams')}.>",),
         ),

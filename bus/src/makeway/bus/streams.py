@@ -9,7 +9,7 @@ look, `wrong_streams` says what is otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -38,6 +38,7 @@ _FIXED: Final = ("retention", "storage")
 _STREAM_NOT_FOUND: Final = 10059
 _NAME_IN_USE: Final = 10058
 _UNAVAILABLE: Final = 503
+_NO_STORAGE: Final = 10047
 
 _log = structlog.get_logger()
 
@@ -237,12 +238,55 @@ async def wrong_streams(jetstream: JetStream, subjects: Subjects) -> dict[str, s
 async def ensure_streams(jetstream: JetStream, subjects: Subjects, replicas: int = 1) -> None:
     """Create or bring back every stream and the epochs' bucket. Safe to call from several processes at once.
 
+    Before the first is created, the limits of NATS are compared with what is needed.
+
     Raises:
-        StreamConflict: a stream of the name cannot be made what it must be.
+        StreamConflict: a stream of the name cannot be made what it must be, or NATS has no room for all.
         BusUnavailable: NATS does not answer.
     """
-    for config in (*stream_configs(subjects, replicas), epochs_config(subjects, replicas)):
+    configs = (*stream_configs(subjects, replicas), epochs_config(subjects, replicas))
+    try:
+        missing = [config for config in configs if await _found(jetstream, config["name"]) is None]
+        if missing and (
+            lacking := lacks(await jetstream.api("INFO"), jetstream.max_payload, missing, replicas)
+        ):
+            raise StreamConflict(lacking)
+    except JetStreamError as error:
+        raise BusUnavailable(f"JetStream: {error.description}") from error
+    for config in configs:
         await ensure_stream(jetstream, config)
+
+
+def lacks(
+    account: Mapping[str, Any], max_payload: int, missing: Sequence[Mapping[str, Any]], replicas: int
+) -> str:
+    """Return which limit of NATS is too low for the missing streams, and what to do; empty where none is.
+
+    `account`: JetStream's answer to `$JS.API.INFO`. `max_payload`: of the server, in bytes. JetStream
+    reserves a stream's `max_bytes` for each of its copies (nats-server, `tieredReservation`).
+    """
+    if max_payload < MAX_BYTES:
+        return (
+            f"NATS takes messages of at most {max_payload} bytes and makeway sends up to {MAX_BYTES}: "
+            "raise max_payload in its configuration"
+        )
+    figures = account.get("tiers", {}).get(f"R{replicas}") or account
+    limits = figures.get("limits", {})
+    needed = sum(config["max_bytes"] for config in missing) * replicas
+    room = limits.get("max_storage", -1)
+    left = room - max(figures.get("storage", 0), figures.get("reserved_storage", 0))
+    if room >= 0 and left < needed:
+        return (
+            f"the streams take {needed / _MIB:.0f} MiB at most, and this account of NATS has "
+            f"{max(left, 0) / _MIB:.0f} of {room / _MIB:.0f} MiB left: raise its limit max_file"
+        )
+    streams = limits.get("max_streams", -1)
+    if 0 <= streams < figures.get("streams", 0) + len(missing):
+        return (
+            f"{len(missing)} streams are missing, and NATS allows this account {streams}, of which it has "
+            f"{figures.get('streams', 0)}: raise its limit max_streams"
+        )
+    return ""
 
 
 async def ensure_stream(jetstream: JetStream, config: Mapping[str, Any]) -> None:
@@ -256,6 +300,11 @@ async def ensure_stream(jetstream: JetStream, config: Mapping[str, Any]) -> None
             await jetstream.api(f"STREAM.UPDATE.{name}", {**kept, **config})
             _log.warning("stream_reconciled", stream=name, found=told(different))
     except JetStreamError as error:
+        if error.err_code == _NO_STORAGE:
+            raise StreamConflict(
+                f"stream {name}: NATS has no {config['max_bytes'] / _MIB:.0f} MiB of storage left for it: "
+                "raise max_file_store in the configuration of its servers"
+            ) from error
         if error.code == _UNAVAILABLE:
             raise BusUnavailable(f"stream {name}: {error.description}") from error
         raise StreamConflict(f"stream {name}: {error.description}") from error
