@@ -69,6 +69,7 @@ func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 		Ahead:               by.Prefetched,
 		RefusedVictims:      q.Refused,
 		IgnoreColumns:       q.Full,
+		Commits:             q.Mode == wire.ModeEnforce,
 	}, nil
 }
 

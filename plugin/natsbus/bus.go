@@ -144,6 +144,33 @@ func (b *Bus) Request(ctx context.Context, subject string, data []byte) ([]byte,
 	return reply.Data, nil
 }
 
+// Ask is Request for what no scheduling cycle waits for. It calls written once the client has taken the question.
+func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error) {
+	c := b.conn.Load()
+	if c == nil {
+		return nil, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
+	}
+	question := messageOf(ctx, subject, data)
+	question.Reply = c.nc.NewRespInbox()
+	answers, err := c.nc.SubscribeSync(question.Reply)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	defer func() { _ = answers.Unsubscribe() }() // the connection may be gone
+	if err := c.nc.PublishMsg(question); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	written()
+	reply, err := answers.NextMsgWithContext(ctx)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, ErrNoResponders
+	case err != nil:
+		return nil, err
+	}
+	return reply.Data, nil
+}
+
 // Publish stores a message where its subject's last sequence is the expected one (0: none), and returns its sequence.
 // A repetition with the same id is stored once.
 func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {

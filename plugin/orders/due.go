@@ -38,7 +38,7 @@ func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time)
 					e.held = false
 					activations = append(activations, w)
 				case effect == revert:
-					w.Revert, w.Reason, w.Unpublished, w.Unanswered = true, e.reason, e.Message == nil, e.Unanswered
+					w.Revert, w.Reason, w.Unstored, w.Unanswered = true, e.reason, !e.wasStored, e.Unanswered
 					activations = append(activations, w)
 				}
 			}

@@ -418,6 +418,7 @@ func (f *InFlight) happens(e *Order, happened event) bool {
 		delete(f.byPod, uid)
 		f.dropMembers(e)
 	}
+	e.wasStored = e.wasStored || to.stored() || to == Leaving
 	if to != e.Phase {
 		e.Phase = to
 		e.endSpan(happened)

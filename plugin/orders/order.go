@@ -57,7 +57,8 @@ type Order struct {
 	revertAt        time.Time
 	reason          string         // why it is reverted
 	Unanswered      bool           // it is reverted since no evictor has ended it in time
-	own             bool           // this process wrote the order
+	wasStored       bool           // the order has been in the stream
+	own             bool           // this process nominated for the order
 	Message         []byte         // the order as it is stored, or about to be
 	live            wire.LiveOrder // the order as plan requests tell it
 	Span            tracing.Span   // of the preemption; zero of one that another process began
@@ -83,10 +84,10 @@ type Activation struct {
 	Revert  bool
 	Reason  string
 	// Waited is the time since the order's creation, where an outcome or the last victim's leaving ends it.
-	Waited      time.Duration
-	Own         bool // this process wrote the order
-	Unpublished bool // its publishing has not begun, so that no evictor knows of it
-	Unanswered  bool // this process stored the order, and no evictor has ended it in time
+	Waited     time.Duration
+	Own        bool // this process wrote the order
+	Unstored   bool // it is not in the stream, as far as is known, so that no evictor takes the nomination back
+	Unanswered bool // this process stored the order, and no evictor has ended it in time
 }
 
 // revertFrom notes why an order is taken back, and when at the latest. The gate opens by itself a moment later, should

@@ -39,6 +39,9 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
 	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
 		return ended(a.refusal(ctx, reply))
+	case reply.Offer == "" && a.mode == wire.ModeEnforce:
+		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
+		return ended(preemptResult{kind: endUnaskable, message: "no plan: the planner is older than this scheduler's plugin, and stores no orders for it"})
 	}
 	return reply, nil
 }

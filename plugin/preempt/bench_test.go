@@ -78,13 +78,14 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 	ctx := klog.NewContext(context.Background(), logger)
 	w := &benched{world: buildWorld(b, ctx, given, listed, pods...), preemptor: preemptor, statuses: framework.NewDefaultNodeToStatus()}
 	e := w.plugin.engine
+	reply.Offer = "offer"
 	encoded, err := wire.Encode(reply)
 	if err != nil {
 		b.Fatal(err)
 	}
 	w.reply = encoded
 	instant := &instantBus{fakeBus: newFakeBus(), encoded: encoded}
-	e.store.Bus, e.planner.Bus = instant, instant
+	e.store.Bus, e.planner.Bus, e.committer.Bus = instant, instant, instant
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	e.life = ended // nothing is committed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ type pendingOrder struct {
 	id         string
 	requestID  string
 	decisionID string
+	offer      string  // what the plan allows a commit to name
 	pod        *v1.Pod // of a group: one member, by which all are activated
 	chosen     *verify.Candidate
 	group      *orderedGroup // nil: the order is for the pod
@@ -44,7 +46,7 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *orders.Orde
 		Awaited:   map[types.UID]string{},
 		Remaining: map[types.UID]time.Time{},
 		CreatedAt: now,
-		OpensAt:   now.Add(o.nominationWait() + notAfter + orders.GateSlack),
+		OpensAt:   o.opensAt(now, notAfter),
 		Span:      o.span,
 	}
 	o.group.enter(e)
@@ -58,6 +60,14 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *orders.Orde
 		e.Awaits(a.Pod.UID, a.OrderID)
 	}
 	return e
+}
+
+// opensAt is when the gate opens at the latest, where it never becomes known that the order is stored.
+func (o *pendingOrder) opensAt(now time.Time, notAfter time.Duration) time.Time {
+	if o.group == nil {
+		return now.Add(streams.StoredWithin + streams.AnsweredWithin + orders.GateSlack)
+	}
+	return now.Add(o.nominationWait() + notAfter + orders.GateSlack)
 }
 
 // kind, object and uid name the preemptor in the log: a pod, or a PodGroup.
@@ -98,17 +108,35 @@ func (o *pendingOrder) by() string {
 	return "pod " + o.uid()
 }
 
+// handOver bounds how long a scheduling cycle waits for its commit to be on its way.
+const handOver = 5 * time.Millisecond
+
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
-// ends with the engine's context.
+// ends with the engine's context. The commit of a pod is on its way to the planner when startCommit returns, unless that takes long.
 func (e *engine) startCommit(order *pendingOrder) {
+	onItsWay := make(chan struct{})
+	written := sync.OnceFunc(func() { close(onItsWay) })
+	if order.group == nil {
+		defer func() {
+			select {
+			case <-onItsWay:
+			case <-time.After(handOver):
+			}
+		}()
+	}
 	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
+		defer written()
 		start := e.clock.Now()
+		commit := e.commit
+		if order.group == nil {
+			commit = func(ctx context.Context, order *pendingOrder) error { return e.commitPod(ctx, order, written) }
+		}
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
 		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
-		err := e.commit(ctx, order)
+		err := commit(ctx, order)
 		executed(operationCommit, err, e.clock.Since(start))
 		if err == nil || ctx.Err() != nil {
 			return
@@ -131,7 +159,12 @@ func (e *engine) startCommit(order *pendingOrder) {
 			e.supersededBy(ctx, order, lives.Stored)
 			return
 		}
-		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), 0, func(w orders.Activation) { e.failed(w, false) })
+		wait, nodesFault := time.Duration(0), false
+		var void *voidError
+		if errors.As(err, &void) {
+			wait, nodesFault = orders.RevertWait, void.nodesFault()
+		}
+		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(w orders.Activation) { e.failed(w, nodesFault) })
 	})
 }
 
@@ -240,6 +273,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 	}
 	now := e.clock.Now()
 	message = &wire.EvictionOrder{
+		Kind:       wire.KindGroup,
 		OrderID:    order.id,
 		ClusterUID: clusterUID,
 		Fence:      fence,
@@ -248,7 +282,7 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 		NotAfter:   wire.At(now.Add(e.args.NotAfter.Duration)),
 		DecisionID: order.decisionID,
 	}
-	e.namePreemptor(message, order)
+	e.nameGroup(message, order.group)
 	for _, v := range order.chosen.Victims {
 		if v.Violating {
 			message.PDBViolations++
@@ -265,28 +299,10 @@ func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *
 	for _, a := range order.chosen.Awaited {
 		message.Awaited = append(message.Awaited, a.OnTheWire())
 	}
-	if order.group != nil {
-		for _, pod := range order.group.terminating {
-			message.Awaited = append(message.Awaited, verify.Awaited{Pod: pod}.OnTheWire())
-		}
+	for _, pod := range order.group.terminating {
+		message.Awaited = append(message.Awaited, verify.Awaited{Pod: pod}.OnTheWire())
 	}
 	return message, inMemory, nil
-}
-
-// namePreemptor puts into an order what it makes room for, where, and which nominations there end by it.
-func (e *engine) namePreemptor(message *wire.EvictionOrder, order *pendingOrder) {
-	if order.group != nil {
-		e.nameGroup(message, order.group)
-		return
-	}
-	priority := corev1helpers.PodPriority(order.pod)
-	message.Kind = wire.KindPod
-	message.Preemptor = &wire.Preemptor{
-		Namespace: order.pod.Namespace, Name: order.pod.Name, UID: string(order.pod.UID),
-		Priority: priority, SchedulerName: order.pod.Spec.SchedulerName,
-	}
-	message.Node, message.NodeUID = order.chosen.Node, string(order.chosen.NodeUID)
-	message.NominationsToClear = e.nominationsToClear(priority, order.chosen.Node)
 }
 
 // preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.

@@ -51,6 +51,7 @@ type engine struct {
 	inflight   *orders.InFlight
 	placements *orders.Placements
 	store      *streams.Store
+	committer  *streams.Committer
 	leadership *streams.Leadership
 	memory     *memory.Memory
 	control    *control.Control
@@ -157,6 +158,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 		inflight:   inflight,
 		placements: orders.NewPlacements(),
 		store:      &streams.Store{Bus: bus, Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+		committer:  streams.NewCommitter(bus, clock),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
 	e.control = control.New(control.Options{
@@ -279,6 +281,7 @@ func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
 	e.planner.LatePods.Forget(uid)
 	e.planner.LateGroups.Forget(uid)
+	e.committer.Forget(e.store.Subjects.PodOrder(string(uid)))
 	e.memory.Forget(uid)
 	e.verified.samples.Forget(uid)
 }

@@ -54,9 +54,6 @@ func (g *orderedGroup) enter(e *orders.Order) {
 // awaitNominations waits until the informer shows the pods of an order nominated as planned: an evictor that failed before that
 // could not roll it back.
 func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) error {
-	if order.group == nil {
-		return e.placements.AwaitNomination(ctx, order.pod.UID, order.chosen.Node)
-	}
 	for _, m := range order.group.members {
 		err := e.placements.AwaitNomination(ctx, types.UID(m.UID), m.Node)
 		if errors.Is(err, orders.ErrPodGone) {
@@ -71,7 +68,6 @@ func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) erro
 
 // nameGroup puts into an order the group that it makes room for, and the nominations of lower priority on its nodes.
 func (e *engine) nameGroup(message *wire.EvictionOrder, group *orderedGroup) {
-	message.Kind = wire.KindGroup
 	message.Group, message.Members = &group.OrderedGroup, group.members
 	nodes := map[string]struct{}{}
 	for _, m := range group.members {

@@ -1,7 +1,7 @@
 package preempt
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -78,8 +78,13 @@ func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.
 
 func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 	for name, broken := range map[string]func(*fakeBus){
-		"the stream is not read":    func(b *fakeBus) { b.lastErr = errors.New("timeout") },
-		"the stream is not written": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
+		"no commit is delivered": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
+		"no planner answers":     func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNoResponders } },
+		"the stream takes none": func(b *fakeBus) {
+			b.commit = func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) {
+				return &wire.CommitReply{Void: &wire.Void{Reason: "publish-refused", Message: "no space left"}}, nil
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, p, _ := simple(t, setup{}, nil)
@@ -137,7 +142,7 @@ func twoVictims(t *testing.T) (w *world, p, waits *v1.Pod) {
 func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
 	w, p, waits := twoVictims(t)
 	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
-	w.bus.lastErr = errors.New("no quorum")
+	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
 	w.nominated(p, "n1")
 	w.show(p, "n1")
 	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })

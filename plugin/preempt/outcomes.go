@@ -58,7 +58,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	uid := order.PreemptorUID()
-	if uid == "" || order.Kind == wire.KindQuota || e.inflight.HasOrder(order.OrderID) {
+	if uid == "" || order.Kind == wire.KindQuota {
 		return
 	}
 	if r.Subject != e.store.SubjectOf(order) {
@@ -67,6 +67,13 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		return
 	}
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
+		return
+	}
+	if order.Kind == wire.KindPod && e.placements.Knows(types.UID(uid)) {
+		e.committer.Read(r.Subject, r.Sequence)
+	}
+	e.committer.Heard(order)
+	if order.Void != nil || e.inflight.HasOrder(order.OrderID) {
 		return
 	}
 	now := e.clock.Now()
@@ -361,7 +368,7 @@ func (e *engine) release(ctx context.Context, w orders.Activation) {
 func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
 	for _, place := range w.Places() {
 		pod := e.podOf(orders.RefOfPlacement(place))
-		if w.Unpublished || pod.Status.NominatedNodeName == place.Node {
+		if w.Unstored || pod.Status.NominatedNodeName == place.Node {
 			if w.Members == nil {
 				e.memory.Reverted.Note(pod.UID, place.Node)
 			} else if pod.Status.NominatedNodeName == place.Node {

@@ -267,6 +267,7 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 		id:         wire.NewOrderID(now),
 		requestID:  reply.RequestID,
 		decisionID: reply.DecisionID,
+		offer:      reply.Offer,
 		pod:        a.pod,
 		chosen:     best,
 		span:       a.span,

@@ -65,7 +65,7 @@ func TestThePreemptionsSpanEndsWithTheOutcome(t *testing.T) {
 			if said(root, "result") != want.result || root.Status().Code != want.code || said(root, "order_id") != order.OrderID || said(root, "preemptor_uid") != string(p.UID) {
 				t.Errorf("%v %v", root.Status(), root.Attributes())
 			}
-			for _, name := range []string{"request", "publish"} {
+			for _, name := range []string{"request", "commit"} {
 				if child := ended(recorder, name); child == nil || child.Parent().SpanID() != root.SpanContext().SpanID() {
 					t.Errorf("%s is no child of it", name)
 				}
@@ -140,8 +140,8 @@ func TestTheTraceIsThatOfTheCallersContext(t *testing.T) {
 	w.show(p, "n1")
 	w.order(1)
 
-	w.eventually("it is published", func() bool { return ended(recorder, "publish") != nil })
-	for what, name := range map[string]string{"request": "request", "publish": "publish"} {
+	w.eventually("it is committed", func() bool { return ended(recorder, "commit") != nil })
+	for what, name := range map[string]string{"request": "request", "commit": "commit"} {
 		context := ended(recorder, name).SpanContext()
 		if want := "00-" + context.TraceID().String() + "-" + context.SpanID().String() + "-01"; headers[what] != want {
 			t.Errorf("%s was sent with %q, want %q", what, headers[what], want)

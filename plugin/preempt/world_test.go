@@ -3,6 +3,7 @@ package preempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,6 +179,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	if engine.planner.Least = given.leastWait; given.leastWait == 0 {
 		engine.planner.Least = ask.MaxPlanTimeout
 	}
+	w.bus.commit = storing{bus: w.bus, engine: engine}.commit
 	if given.wrapGate != nil {
 		engine.gate = given.wrapGate(engine.gate)
 	}
@@ -332,8 +334,8 @@ func (a *recordingActivator) of(uid types.UID) int {
 	return a.count[uid]
 }
 
-// fakeBus is NATS in memory. plan answers plan requests; broken publishes fail, after storing where
-// the index says so.
+// fakeBus is NATS in memory. plan answers plan requests, and commit commits. Where publish says so, a commit or a publish fails, after its
+// order is stored or without.
 type fakeBus struct {
 	mu       sync.Mutex
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
@@ -344,6 +346,8 @@ type fakeBus struct {
 	messages []natsbus.Record
 	ids      map[string]uint64
 	publish  func(attempt int) (store bool, err error)
+	commit   func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) // answers commits
+	commits  []*wire.CommitRequest
 	attempts int
 	epochs   int // counted up
 	lastErr  error
@@ -397,6 +401,9 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
 	}
+	if request.Commits {
+		reply.Offer = "offer"
+	}
 	return json.Marshal(reply)
 }
 
@@ -419,6 +426,37 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 	reply.APIVersion, reply.Planner, reply.RequestID = wire.APIVersion, "test", request.RequestID
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
+	}
+	return json.Marshal(reply)
+}
+
+func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte, written func()) ([]byte, error) {
+	if b.sent != nil {
+		b.sent(ctx, "commit")
+	}
+	commit, err := wire.DecodeCommitRequest(data)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.attempts++
+	b.commits = append(b.commits, commit)
+	store, failure := true, error(nil)
+	if b.publish != nil {
+		store, failure = b.publish(b.attempts)
+	}
+	b.mu.Unlock()
+	if !store {
+		return nil, failure
+	}
+	written()
+	reply, err := b.commit(ctx, commit)
+	if err = errors.Join(err, failure); err != nil {
+		return nil, err
+	}
+	reply.APIVersion, reply.OrderID, reply.Planner, reply.Status = wire.APIVersion, commit.OrderID, "test", "stored"
+	if reply.Void != nil {
+		reply.Status = "void"
 	}
 	return json.Marshal(reply)
 }
@@ -507,6 +545,19 @@ func (b *fakeBus) NextEpoch(context.Context, string, string) (int64, error) {
 	defer b.mu.Unlock()
 	b.epochs++
 	return 7, nil
+}
+
+// orders are how many orders are in the stream, without voids.
+func (w *world) orders() (n int) {
+	w.bus.mu.Lock()
+	defer w.bus.mu.Unlock()
+	for _, r := range w.bus.messages {
+		order := &wire.EvictionOrder{}
+		if _, err := wire.Unwrap(r.Data, wire.TypeOrder, order); err == nil && order.Void == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // order waits for the n-th order in the stream.

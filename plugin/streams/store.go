@@ -213,9 +213,9 @@ func (s *Store) LookUp(ctx context.Context, order orders.Unanswered) (outcome na
 	if ended {
 		return outcome, true, nil
 	}
-	subject := s.Subjects.PodOrder(order.PreemptorUID)
-	if order.Group {
-		subject = s.Subjects.GroupOrder(order.PreemptorUID)
+	subject := s.Subjects.GroupOrder(order.PreemptorUID)
+	if !order.Group {
+		return outcome, false, nil // the planner stores it again
 	}
 	if _, stored, err := s.Records.Last(ctx, s.Subjects.OrdersStream, subject); err != nil || stored {
 		return outcome, false, err

@@ -188,6 +188,55 @@ func (m *TopologyDomain) problem() string {
 	)
 }
 
+func (m *CommitRequest) problem() string {
+	return cmp.Or(
+		present("apiVersion", m.APIVersion != ""),
+		present("orderId", m.OrderID != ""),
+		token("orderId", m.OrderID),
+		present("clusterUid", m.ClusterUID != ""),
+		present("bridge", m.Bridge != ""),
+		inside("fence", &m.Fence),
+		present("offer", m.Offer != ""),
+		inside("preemptor", &m.Preemptor),
+		present("node", m.Node != ""),
+		present("nodeUid", m.NodeUID != ""),
+		moment("storeBy", m.StoreBy),
+		within("after", m.After, 0, math.MaxInt64),
+		atMost("victims", len(m.Victims), 4000),
+		atMost("awaited", len(m.Awaited), 4000),
+		each("awaited", m.Awaited),
+		atMost("inMemory", len(m.InMemory), 4000),
+	)
+}
+
+func (m *Fence) problem() string {
+	return cmp.Or(
+		present("kind", m.Kind != ""),
+		oneOf("kind", m.Kind, "kv", "lease"),
+		present("name", m.Name != ""),
+	)
+}
+
+func (m *PodRef) problem() string {
+	return cmp.Or(
+		present("namespace", m.Namespace != ""),
+		present("name", m.Name != ""),
+		present("uid", m.UID != ""),
+	)
+}
+
+func (m *CommitReply) problem() string {
+	return cmp.Or(
+		present("apiVersion", m.APIVersion != ""),
+		present("orderId", m.OrderID != ""),
+		present("planner", m.Planner != ""),
+		present("status", m.Status != ""),
+		oneOf("status", m.Status, "stored", "void"),
+		inside("order", m.Order),
+		inside("void", m.Void),
+	)
+}
+
 func (m *EvictionOrder) problem() string {
 	return cmp.Or(
 		present("orderId", m.OrderID != ""),
@@ -208,14 +257,6 @@ func (m *EvictionOrder) problem() string {
 		atMost("members", len(m.Members), 5000),
 		each("members", m.Members),
 		inside("void", m.Void),
-	)
-}
-
-func (m *Fence) problem() string {
-	return cmp.Or(
-		present("kind", m.Kind != ""),
-		oneOf("kind", m.Kind, "kv", "lease"),
-		present("name", m.Name != ""),
 	)
 }
 

@@ -105,6 +105,14 @@ func DecodeGroupPlanReply(data []byte) (*GroupPlanReply, error) {
 	return decodeVersioned[GroupPlanReply](data)
 }
 
+// DecodeCommitReply reads a planner's answer to a commit and refuses another major version.
+func DecodeCommitReply(data []byte) (*CommitReply, error) { return decodeVersioned[CommitReply](data) }
+
+// DecodeCommitRequest reads a bridge's commit and refuses another major version.
+func DecodeCommitRequest(data []byte) (*CommitRequest, error) {
+	return decodeVersioned[CommitRequest](data)
+}
+
 func decodeVersioned[M any, P interface {
 	*M
 	Message

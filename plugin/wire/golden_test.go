@@ -20,6 +20,9 @@ var kinds = map[string]func() Message{
 	"decision":     func() Message { return &DecisionRecord{} },
 	"control":      func() Message { return &ControlState{} },
 
+	"commit":       func() Message { return &CommitRequest{} },
+	"commit-reply": func() Message { return &CommitReply{} },
+
 	"group-plan-request": func() Message { return &GroupPlanRequest{} },
 	"group-plan-reply":   func() Message { return &GroupPlanReply{} },
 
@@ -27,7 +30,7 @@ var kinds = map[string]func() Message{
 }
 
 // notSpoken are kinds of golden files that the scheduler neither writes nor reads.
-var notSpoken = map[string]bool{"begun": true, "comparison": true, "commit": true, "commit-reply": true, "offer": true}
+var notSpoken = map[string]bool{"begun": true, "comparison": true, "offer": true}
 
 func read(t *testing.T, pattern string) map[string][]byte {
 	t.Helper()

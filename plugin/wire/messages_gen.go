@@ -331,6 +331,60 @@ type TopologyDomain struct {
 	Value string `json:"value,omitempty"`
 }
 
+// CommitRequest: A bridge's question: store the order for this pod, which it nominates to this node.
+//
+// Asked again with the same OrderID until it is answered; every planner gives the same answer. Bridge:
+// who asks, as the order's writer. Offer: the plan's. After: the sequence of the pod's last order in its
+// stream, as the bridge has read it; 0 for none. Victims (UIDs) and Awaited: of the candidate that was
+// chosen. InMemory (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
+// wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored.
+type CommitRequest struct {
+	APIVersion string    `json:"apiVersion"`
+	OrderID    string    `json:"orderId"`
+	ClusterUID string    `json:"clusterUid"`
+	Bridge     string    `json:"bridge"`
+	Fence      Fence     `json:"fence"`
+	Offer      string    `json:"offer"`
+	Preemptor  PodRef    `json:"preemptor"`
+	Node       string    `json:"node"`
+	NodeUID    string    `json:"nodeUid"`
+	StoreBy    Time      `json:"storeBy"`
+	After      int64     `json:"after,omitempty"`
+	Victims    []string  `json:"victims,omitempty"`
+	Awaited    []Awaited `json:"awaited,omitempty"`
+	InMemory   []string  `json:"inMemory,omitempty"`
+}
+
+// Fence: Who may write orders: Epoch must not be below what the named object holds now.
+//
+// Kind "lease": `leaseTransitions` of the Lease; Kind "kv": a counter in a NATS key-value
+// bucket, where there is no leader election.
+type Fence struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Epoch     int64  `json:"epoch"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// PodRef: One incarnation of a pod. Only UID identifies; the names are for people and for URLs.
+type PodRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// CommitReply: What became of a commit.
+//
+// `stored`: Order is in its stream. Void: there is no order of this id and never will be, and why.
+type CommitReply struct {
+	APIVersion string         `json:"apiVersion"`
+	OrderID    string         `json:"orderId"`
+	Planner    string         `json:"planner"`
+	Status     string         `json:"status"`
+	Order      *EvictionOrder `json:"order,omitempty"`
+	Void       *Void          `json:"void,omitempty"`
+}
+
 // EvictionOrder: A committed decision to evict. Nothing is deleted that is not a victim of one.
 //
 // NotAfter: no effect of this order may begin later. StoreBy: an order that its stream took later is
@@ -361,17 +415,6 @@ type EvictionOrder struct {
 	Members            []OrderMember       `json:"members,omitempty"`
 	StoreBy            *Time               `json:"storeBy,omitempty"`
 	Void               *Void               `json:"void,omitempty"`
-}
-
-// Fence: Who may write orders: Epoch must not be below what the named object holds now.
-//
-// Kind "lease": `leaseTransitions` of the Lease; Kind "kv": a counter in a NATS key-value
-// bucket, where there is no leader election.
-type Fence struct {
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
-	Epoch     int64  `json:"epoch"`
-	Namespace string `json:"namespace,omitempty"`
 }
 
 // NominationToClear: A pod of lower priority whose nomination an order clears; Node: to which, if not to the order's.

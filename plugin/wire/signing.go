@@ -23,15 +23,13 @@ const (
 	SigningOutcome    SigningKind = "outcome"
 )
 
-// ofNominators is what the writer of an order begins with that the planner has stored for a nominator.
-const ofNominators = "makeway/nominator/"
-
-// SignedAs returns what an order is signed as: those that the planner writes have a key of their own.
+// SignedAs returns what an order is signed as: those that the planner writes, which are all but those for pod groups, have a key of
+// their own.
 func (o *EvictionOrder) SignedAs() SigningKind {
-	if o.Kind == KindQuota || strings.HasPrefix(o.Writer, ofNominators) {
-		return SigningQuotaOrder
+	if o.Kind == KindGroup {
+		return SigningOrder
 	}
-	return SigningOrder
+	return SigningQuotaOrder
 }
 
 // SignatureVerdict is what a signature is found to be.

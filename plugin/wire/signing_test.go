@@ -68,7 +68,7 @@ func TestThePlannersOrdersAreSignedByItsOwnKey(t *testing.T) {
 		kind, writer string
 		want         SigningKind
 	}{
-		{KindPod, "makeway/scheduler/a", SigningOrder},
+		{KindPod, "makeway/scheduler/a", SigningQuotaOrder},
 		{KindGroup, "makeway/scheduler/a", SigningOrder},
 		{KindPod, "makeway/nominator/a", SigningQuotaOrder},
 		{KindQuota, "planner-0", SigningQuotaOrder},

@@ -30,6 +30,8 @@ type Subjects struct {
 	Plan string
 	// PlanGroup is where those about pod groups are answered.
 	PlanGroup string
+	// Commit is where the planner is asked to store orders.
+	Commit string
 	// Verify is where a shadow scheduler answers plan requests with plans that its filters have verified.
 	Verify string
 	// Control is where the leading planner says what is in force.
@@ -58,6 +60,7 @@ func NewSubjects(prefix string) (Subjects, error) {
 		Prefix:         prefix,
 		Plan:           prefix + ".v1.plan",
 		PlanGroup:      prefix + ".v1.plan.group",
+		Commit:         prefix + ".v1.commit",
 		Verify:         prefix + ".v1.verify",
 		Control:        prefix + ".v1.control",
 		Status:         prefix + ".v1.status",

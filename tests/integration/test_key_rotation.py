@@ -69,7 +69,7 @@ async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
 def forged(order: EvictionOrder, subject: str, by: Signatures) -> dict[str, bytes]:
     """Return the order unsigned, signed with another kind's key, and changed after it was signed."""
     signed = by.wrap(order, "makeway/scheduler/forger", subject)
-    other = Signatures(signing={SigningKind.ORDER: by.signing[SigningKind.OUTCOME]})
+    other = Signatures(signing={SigningKind.QUOTA_ORDER: by.signing[SigningKind.OUTCOME]})
     changed = signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0')
     assert changed != signed
     return {
@@ -140,12 +140,12 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
     used: set[str] = set()
 
     async def load() -> None:
-        """Order one victim after the other, as a scheduler that reads its keys anew."""
+        """Order one victim after the other, as a planner that reads its keys anew."""
         while not rotated.is_set() or not ended:
             name = f"v{len(ended)}"
             await scene.space.run(make_pod(name).on("n1"))
             bus.signatures.signing = signatures_of(cluster).signing
-            used.add(bus.signatures.signing[SigningKind.ORDER].key_id)
+            used.add(bus.signatures.signing[SigningKind.QUOTA_ORDER].key_id)
             order = await scene.order(name)
             await scene.give(order)
             ended.append((await scene.outcome(order)).result)

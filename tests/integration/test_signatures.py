@@ -50,11 +50,11 @@ def key_of(cluster: RunningCluster, kind: SigningKind) -> SigningKey:
 
 @pytest_asyncio.fixture
 async def bus(cluster: RunningCluster, space: Space) -> AsyncIterator[Bus]:
-    """Give a connection that signs as the scheduler does; what is forged is no order of any part."""
+    """Give a connection that signs as the planner does; what is forged is no order of any part."""
     space.judged = False
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{signing_keys.CONFIGMAP}"
     public = PublicKeys.parse(json.loads(await space.api.request("GET", path))["data"])
-    signing = {SigningKind.ORDER: key_of(cluster, SigningKind.ORDER)}
+    signing = {SigningKind.QUOTA_ORDER: key_of(cluster, SigningKind.QUOTA_ORDER)}
     signatures = Signatures("require", signing=signing, public=public)
     connected = await Bus.connect(cluster.info.nats_url, name="scheduler/test", signatures=signatures)
     yield connected
@@ -62,7 +62,7 @@ async def bus(cluster: RunningCluster, space: Space) -> AsyncIterator[Bus]:
 
 
 async def order_for(space: Space, preemptor: str, *victims: str) -> EvictionOrder:
-    """An order as the scheduler would write it, for a preemptor that is nominated to n1."""
+    """An order as the planner would write it, for a preemptor that is nominated to n1."""
     now, node = datetime.now(UTC), space.node_name("n1")
     found = await space.pods()
     place = json.loads(await space.api.request("GET", f"/api/v1/nodes/{node}"))
@@ -177,11 +177,11 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
     order = await order_for(space, "urgent", "a")
     subject = bus.subjects.order(order)
     await asyncio.sleep(KEYS_BEHIND.total_seconds())  # of an evictor that has just started
-    planner = Signatures(signing={SigningKind.ORDER: key_of(cluster, SigningKind.QUOTA_ORDER)})
+    scheduler = Signatures(signing={SigningKind.QUOTA_ORDER: key_of(cluster, SigningKind.ORDER)})
     signed = bus.signatures.wrap(order, "makeway/scheduler/test", subject)
     messages = {
         "unsigned": codec.wrap(order, "makeway/scheduler/forger"),
-        "unknown-key": planner.wrap(order, "makeway/planner/forger", subject),
+        "unknown-key": scheduler.wrap(order, "makeway/scheduler/forger", subject),
         "invalid-signature": signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0'),
     }
     assert messages["invalid-signature"] != signed
@@ -203,5 +203,5 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
 
     assert (outcome.result, outcome.reason) == ("refused", "breaker-open")
     samples = await scrape(cluster.info.evictor_url)
-    assert samples.total("makeway_bus_signature_failures_total", kind="order") == OPENS_AT["signatures"]
+    assert samples.total("makeway_bus_signature_failures_total", kind="quota-order") == OPENS_AT["signatures"]
     assert deletes(space) == []

@@ -8,9 +8,9 @@ package failpoints
 const (
 	// Nominated: the pod is marked as preempting, PostFilter has not returned its node yet.
 	Nominated = "scheduler.nominated"
-	// BeforePublish: the nomination shows in the API, the order is not stored.
+	// BeforePublish: nobody was asked to store the order; that of a group is published next.
 	BeforePublish = "scheduler.before-publish"
-	// AfterPublish: the order is stored, and this process does not know it yet.
+	// AfterPublish: the order is stored or void, and nothing has come of that yet.
 	AfterPublish = "scheduler.after-publish"
 	// AfterCommit: the order is known to be stored, its outcome is still to come.
 	AfterCommit = "scheduler.after-commit"

@@ -21,7 +21,7 @@ from unit.evictor.test_service import World, running
 
 ORDER = make_order("a")
 SUBJECT = Subjects().order(ORDER)
-SCHEDULER = signatures("require", SigningKind.ORDER)
+PLANNER = signatures("require", SigningKind.QUOTA_ORDER)
 
 
 class SignedWorld(World):
@@ -60,16 +60,16 @@ def written(by: Signatures, order: EvictionOrder = ORDER, subject: str = SUBJECT
 
 
 def by_key(key: SigningKey) -> bytes:
-    return written(Signatures(signing={SigningKind.ORDER: key}))
+    return written(Signatures(signing={SigningKind.QUOTA_ORDER: key}))
 
 
 FORGED = {
     "no signature": (written(Signatures()), "unsigned"),
     "a retired key": (by_key(SigningKey.new()), "unknown-key"),
     "the evictor's own key": (by_key(KEYS[SigningKind.OUTCOME]), "unknown-key"),
-    "the planner's key": (by_key(KEYS[SigningKind.QUOTA_ORDER]), "unknown-key"),
-    "another subject": (written(SCHEDULER, subject=Subjects().pod_order("another")), "invalid-signature"),
-    "a changed byte": (written(SCHEDULER).replace(b'"a-uid"', b'"b-uid"'), "invalid-signature"),
+    "the scheduler's key": (by_key(KEYS[SigningKind.ORDER]), "unknown-key"),
+    "another subject": (written(PLANNER, subject=Subjects().pod_order("another")), "invalid-signature"),
+    "a changed byte": (written(PLANNER).replace(b'"a-uid"', b'"b-uid"'), "invalid-signature"),
 }
 
 
@@ -88,11 +88,11 @@ async def test_a_forged_order_is_put_aside_and_nothing_is_read_or_written_for_it
     assert world.records.looked_for == []
 
 
-async def test_an_order_that_the_scheduler_signed_is_carried_out() -> None:
+async def test_an_order_that_the_planner_signed_is_carried_out() -> None:
     world = SignedWorld()
     world.records.orders[ORDER.preemptor.uid if ORDER.preemptor else ""] = ORDER
 
-    delivery = await world.handle(written(SCHEDULER))
+    delivery = await world.handle(written(PLANNER))
 
     assert delivery.said == ["ack"]
     assert world.records.outcomes[ORDER.order_id].result == "succeeded"
@@ -133,13 +133,13 @@ async def test_orders_of_before_a_key_was_retired_do_not_open_the_breaker() -> N
 
 async def test_orders_by_a_key_that_was_replaced_a_moment_ago_do_not_open_the_breaker() -> None:
     world = SignedWorld()
-    renewed = {**PUBLIC_DATA, "order.pem": SigningKey.new().public_pem()}
+    renewed = {**PUBLIC_DATA, "quota-order.pem": SigningKey.new().public_pem()}
     world.keys.retired, world.keys.public = (world.keys.public,), PublicKeys.parse(renewed)
     later = NOW + timedelta(hours=1)
     world.clock.time = later
 
     for _ in range(2 * OPENS_AT["signatures"]):
-        delivery = await world.handle(written(SCHEDULER), published_at=later)
+        delivery = await world.handle(written(PLANNER), published_at=later)
 
     assert world.real_breaker.everywhere() == ""
     assert delivery.said == ["term retired-key"]

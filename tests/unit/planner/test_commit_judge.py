@@ -282,3 +282,44 @@ def test_every_reason_of_a_void_is_in_the_documentation() -> None:
 
     assert len(reasons) > 15
     assert {reason for reason in reasons if f"`{reason}`" not in documented} == set()
+
+
+def test_a_victim_that_its_scheduler_has_placed_in_memory_is_waited_for_until_it_is_bound() -> None:
+    unbound, bound_by_now = snapshot(a=make_pod("a", priority=LOW, size=S)), snapshot()
+
+    waiting, found = judged(commit("a", "b"), unbound), judged(commit("a", "b"), bound_by_now)
+
+    assert isinstance(waiting, Accepted)
+    assert isinstance(found, Accepted)
+    assert "pod default/a to be bound" in waiting.waits_for
+    assert (found.waits_for, [one.uid for one in found.order.victims]) == ("", ["a", "b"])
+
+
+def test_pods_that_a_bridge_stops_in_memory_are_in_no_order() -> None:
+    in_memory = snapshot(a=make_pod("a", priority=LOW, size=S))
+
+    found = judged(commit("b", in_memory=("a",)), in_memory)
+
+    assert isinstance(found, Accepted)
+    assert (found.waits_for, [one.uid for one in found.order.victims]) == ("", ["b"])
+    assert reason(judged(commit(in_memory=("a",)), in_memory)) == NOTHING
+    # The API shows it nominated where it is placed.
+    nominated = changed(AROUND, nominated={"urgent": "n1", "a": "n1"})
+    found = judged(commit("b", in_memory=("a",)), in_memory, nominated)
+    assert isinstance(found, Accepted)
+    assert found.order.nominations_to_clear == ()
+    # Another order's, whose bridge has it stopped.
+    awaited = commit("b", awaited=(Awaited(uid="a", order_id="ord-2"),))
+    other = judged(awaited, in_memory)
+    assert isinstance(other, Accepted)
+    assert other.order.awaited == ()
+
+
+def test_pods_that_a_bridge_would_stop_in_memory_have_to_be_offered() -> None:
+    found = refused_by_itself(commit("a", in_memory=("c",)), offer(), "cluster", NOW)
+    twice = refused_by_itself(commit("a", in_memory=("a",)), offer(), "cluster", NOW)
+
+    assert found is not None
+    assert (found.reason, "c" in found.message) == ("not-offered", True)
+    assert twice is not None
+    assert twice.reason == "named-twice"

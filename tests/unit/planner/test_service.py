@@ -131,6 +131,7 @@ def request(**changes: Any) -> PlanRequest:
         "profile": Profile(name="default-scheduler"),
         "pod": msgspec.Raw(msgspec.json.encode(POD)),
         "nodes": NodeSelection(all_but=True),
+        "commits": True,
         **changes,
     }
     return PlanRequest(**fields)
@@ -534,11 +535,24 @@ async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
     world = Bench()
     world.planner._seal = seal
 
-    plain = await world.ask()
-    asked = await world.ask(commits=True)
+    plain = await world.ask(mode="observe", commits=False)
+    asked = await world.ask()
 
     assert (plain.offer, asked.offer) == ("", "sealed")
     [offer] = sealed
     assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
     assert offer.lacks("n1", ["a"]) == ""
     assert offer.lacks("n1", ["b"]) == "b"
+
+
+async def test_a_plugin_that_writes_its_orders_itself_gets_no_plan_to_carry_out() -> None:
+    world = Bench()
+
+    old = await world.ask(commits=False)
+
+    assert (old.status, old.candidates) == ("notSynced", ())
+    assert old.refusal is not None
+    assert old.refusal.reason == "OldBridge"
+    assert "older than this planner" in old.refusal.message
+    assert world.count("makeway_planner_plan_requests_total", result="oldBridge") == 1
+    assert (await world.ask(mode="observe", commits=False)).status == "candidates"

@@ -460,7 +460,7 @@ class Bus:
             Malformed: it is not understood.
             BusUnavailable: it could not be read.
         """
-        return await self._last_order(self.subjects.pod_order(preemptor_uid), SigningKind.ORDER)
+        return await self._last_order(self.subjects.pod_order(preemptor_uid), SigningKind.QUOTA_ORDER)
 
     async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
         """The last order for a PodGroup; as `last_order`."""

@@ -1,7 +1,8 @@
 """Question and answer about an order: a bridge asks the planner to store one for a pod that it has nominated.
 
-Bare JSON like a plan request and reply, under the same version. A bridge is what asks for plans: the
-nominator. An `Offer` travels in a plan reply as the text of an envelope, and is in the commit as it was.
+Bare JSON like a plan request and reply, under the same version. A bridge is what asks for plans: a
+scheduler's plugin or the nominator. An `Offer` travels in a plan reply as the text of an envelope, and is in
+the commit as it was.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ class CommitRequest(Message, frozen=True):
 
     Asked again with the same `order_id` until it is answered; every planner gives the same answer. `bridge`:
     who asks, as the order's writer. `offer`: the plan's. `after`: the sequence of the pod's last order in its
-    stream, as the bridge has read it before it asked for the plan; 0 for none. `victims` (UIDs) and
-    `awaited`: of the candidate that was chosen. `fence`: the bridge's own. After `store_by` nothing is
-    stored.
+    stream, as the bridge has read it; 0 for none. `victims` (UIDs) and `awaited`: of the candidate that was
+    chosen. `in_memory` (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
+    wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored.
     """
 
     api_version: Text
@@ -102,6 +103,9 @@ class CommitRequest(Message, frozen=True):
     victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)] = ()
     awaited: Annotated[
         tuple[Awaited, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)
+    ] = ()
+    in_memory: Annotated[
+        tuple[str, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)
     ] = ()
 
 

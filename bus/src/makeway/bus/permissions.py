@@ -120,7 +120,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             publish=(
                 subjects.plan,
                 subjects.plan_group,
-                f"{subjects.prefix}.v1.orders.pod.*",
+                subjects.commit,
                 f"{subjects.prefix}.v1.orders.group.*",
                 *_follows(subjects.orders_stream),
                 *_follows(subjects.outcomes_stream),

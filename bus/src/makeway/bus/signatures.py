@@ -174,8 +174,7 @@ def kind_of(message: EvictionOrder | Begun | Outcome | ControlState | Offer) -> 
     """Return what a message is signed as."""
     match message:
         case EvictionOrder():
-            planners = message.kind == "quota" or message.is_external
-            return SigningKind.QUOTA_ORDER if planners else SigningKind.ORDER
+            return SigningKind.ORDER if message.kind == "group" else SigningKind.QUOTA_ORDER
         case Offer():  # the planner's, as the orders that come of it
             return SigningKind.QUOTA_ORDER
         case Begun() | Outcome():  # the same writer

@@ -67,7 +67,7 @@ KINDS: Final[dict[str, type[Message | Envelope]]] = {
 }
 """Every kind of message and the struct that defines it."""
 
-NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal", "offer", "commit", "commit-reply")
+NOT_IN_GO: Final = ("begun", "comparison", "repair-proposal", "offer")
 """Kinds that the scheduler neither reads nor writes."""
 
 GO_CONSTANTS: Final = {

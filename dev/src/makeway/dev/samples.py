@@ -321,7 +321,7 @@ _COMMIT_MINIMAL: Final = CommitRequest(
     store_by=_LATER + timedelta(seconds=5),
 )
 _COMMIT_FULL: Final = msgspec.structs.replace(
-    _COMMIT_MINIMAL, after=17, victims=(_BATCH_A,), awaited=(_AWAITED, _TERMINATING)
+    _COMMIT_MINIMAL, after=17, victims=(_BATCH_A,), awaited=(_AWAITED, _TERMINATING), in_memory=(_OTHER,)
 )
 _COMMIT_STORED: Final = CommitReply(
     api_version=API_VERSION, order_id=_ORDER, planner=_PLANNER, status="stored", order=_ORDER_FULL

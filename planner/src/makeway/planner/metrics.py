@@ -47,8 +47,8 @@ class PlannerMetrics:
         self.attempts = Counter(
             "makeway_planner_plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
-            "refused, notSynced, braked, malformed, otherCluster, tooLate (waited or took longer than its "
-            "time-out).",
+            "refused, notSynced, braked, malformed, otherCluster, oldBridge (a plugin that writes its orders "
+            "itself), tooLate (waited or took longer than its time-out).",
             ["result"],
             registry=registry,
         )

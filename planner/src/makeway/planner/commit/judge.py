@@ -88,12 +88,11 @@ def refused_by_itself(commit: CommitRequest, offer: Offer, cluster_uid: str, now
         return Void(
             reason="store-by-too-far", message=f"storeBy {commit.store_by.isoformat()} is too far ahead"
         )
-    if lacking := offer.lacks(commit.node, commit.victims):
+    if lacking := offer.lacks(commit.node, (*commit.victims, *commit.in_memory)):
         message = f"pod {lacking} was not offered for node {commit.node} in decision {offer.decision_id}"
         return Void(reason="not-offered", message=message)
-    if len({*commit.victims, *(one.uid for one in commit.awaited)}) < len(commit.victims) + len(
-        commit.awaited
-    ):
+    named = (*commit.victims, *commit.in_memory, *(one.uid for one in commit.awaited))
+    if len(set(named)) < len(named):
         return Void(reason="named-twice", message="a commit names each pod once")
     return None
 
@@ -128,6 +127,7 @@ def judge(
     found = answer(snapshot, question, around.now, cache)
     removable = _removable(found, commit.node)
     victims: list[Victim] = []
+    placed_nowhere = ""
     awaited: dict[str, Awaited] = {}
     for uid in (*commit.victims, *(one.uid for one in commit.awaited)):
         pod = snapshot.pods.get(uid)
@@ -139,6 +139,9 @@ def judge(
             awaited[uid] = Awaited(uid=uid, order_id=around.in_flight[uid])
         elif uid not in commit.victims and uid in around.pledged:
             awaited[uid] = Awaited(uid=uid, order_id=around.pledged[uid])
+        elif not pod.node:
+            # Its scheduler has placed it in memory: it is bound in a moment, or its bridge stops it.
+            placed_nowhere = placed_nowhere or (_name(pod) if uid in commit.victims else "")
         elif uid not in commit.victims:
             return Void(
                 reason="awaited-order-failed",
@@ -159,7 +162,7 @@ def judge(
             reason="too-many-victims", message=f"{len(victims)} victims; limits.victimsPerOrder is {most}"
         )
     counts_on = tuple(awaited.values())
-    if not victims and not any(one.order_id for one in counts_on):
+    if not (victims or placed_nowhere or any(one.order_id for one in counts_on)):
         return Void(reason=NOTHING, message="every pod whose room is wanted leaves anyway")
     if around.limit is not None:
         return around.limit
@@ -167,10 +170,11 @@ def judge(
         draft(commit, offer.decision_id, preemptor, around.now),
         victims=tuple(victims),
         awaited=counts_on,
-        nominations_to_clear=_to_clear(snapshot, preemptor, commit.node, around),
+        nominations_to_clear=_to_clear(snapshot, preemptor, commit, around),
         pdb_violations=sum(one.pdb_violating for one in victims),
     )
-    return Accepted(order, _waits_for(commit, counts_on, around))
+    binding = f"pod {placed_nowhere} to be bound, which is a victim" if placed_nowhere else ""
+    return Accepted(order, _waits_for(commit, counts_on, around) or binding)
 
 
 def _unwanted(
@@ -265,10 +269,14 @@ def _not_whole(removable: Mapping[str, RemovablePod], victims: set[str]) -> Void
 
 
 def _to_clear(
-    snapshot: Snapshot, preemptor: PodRecord, node: str, around: Circumstances
+    snapshot: Snapshot, preemptor: PodRecord, commit: CommitRequest, around: Circumstances
 ) -> tuple[NominationToClear, ...]:
-    """Return the pods of lower priority that are nominated to the node."""
-    pods = (snapshot.pods.get(uid) for uid, place in sorted(around.nominated.items()) if place == node)
+    """Return the pods of lower priority that are nominated to the node.
+
+    Pods that are being bound are nominated too; of those that the bridge stops this is for it to clear.
+    """
+    nominated = (uid for uid, place in sorted(around.nominated.items()) if place == commit.node)
+    pods = (snapshot.pods.get(uid) for uid in nominated if uid not in commit.in_memory)
     lower = [one for one in pods if one is not None and one.priority < preemptor.priority]
     return tuple(
         NominationToClear(namespace=one.namespace, name=one.name, uid=one.uid)

@@ -106,6 +106,11 @@ class Planner:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
         self._requests.check_brake(question.preemptor.namespace)
+        if request.mode == "enforce" and not request.commits:
+            message = (
+                "the scheduler's plugin is older than this planner, which stores the orders for pods itself"
+            )
+            raise NotPlannedError("oldBridge", "OldBridge", message)
         asking = question.preemptor.uid
         ledger, commits = self._ledger, request.commits
         question = replace(

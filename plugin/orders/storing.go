@@ -1,0 +1,50 @@
+package orders
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Asking notes that the planner is asked to store an order. From then on it may be in the stream, whatever becomes of its pod. The error is as
+// that of Publishing.
+func (f *InFlight) Asking(orderID string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(orderID)
+	switch {
+	case e == nil:
+		return ErrPodGone
+	case !f.happens(e, onStoring):
+		return errAwaitedOrderFailed
+	}
+	return nil
+}
+
+// Stored notes the order that the stream has: some of its victims may be another order's, or leave by themselves. It is a no-op where the
+// outcome came first.
+func (f *InFlight) Stored(order *wire.EvictionOrder, opensAt time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e := f.get(order.OrderID)
+	if e == nil || !f.happens(e, onStored) {
+		return
+	}
+	e.OpensAt, e.Awaited, e.Terminating = opensAt, map[types.UID]string{}, nil
+	for _, a := range order.Awaited {
+		if a.OrderID == "" {
+			e.Terminating = append(e.Terminating, types.UID(a.UID))
+		} else {
+			e.Awaited[types.UID(a.UID)] = a.OrderID
+		}
+	}
+	isAwaited := func(uid types.UID) bool {
+		_, counted := e.Awaited[uid]
+		return counted || slices.Contains(e.Terminating, uid)
+	}
+	e.Victims = slices.DeleteFunc(e.Victims, isAwaited)
+	e.live.Victims = slices.DeleteFunc(slices.Clone(e.live.Victims), func(uid string) bool { return isAwaited(types.UID(uid)) })
+}

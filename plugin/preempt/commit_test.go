@@ -1,0 +1,177 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	answer := make(chan struct{})
+	w.bus.commit = func(ctx context.Context, commit *wire.CommitRequest) (*wire.CommitReply, error) {
+		<-answer
+		return storing{bus: w.bus, engine: w.plugin.engine}.commit(ctx, commit)
+	}
+
+	e := w.nominated(p, "n1")
+
+	var commit *wire.CommitRequest
+	w.eventually("it is asked for", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		if len(w.bus.commits) == 1 {
+			commit = w.bus.commits[0]
+		}
+		return commit != nil
+	})
+	if commit.OrderID != e.OrderID || commit.Offer != "offer" || commit.Node != "n1" || commit.Preemptor.UID != "p" || !slices.Equal(commit.Victims, []string{"a"}) {
+		t.Errorf("commit %+v", commit)
+	}
+	close(answer)
+	w.show(p, "n1")
+	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
+}
+
+func TestACommitWhoseAnswerIsLostIsAskedAgainUnderItsID(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.mu.Lock()
+	w.bus.follows = nil // nor is the stream heard
+	w.bus.mu.Unlock()
+	w.bus.publish = func(attempt int) (bool, error) {
+		if attempt == 1 {
+			return true, errors.New("the answer is lost")
+		}
+		return true, nil
+	}
+
+	e := w.nominated(p, "n1")
+	w.show(p, "n1")
+
+	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
+	w.bus.mu.Lock()
+	defer w.bus.mu.Unlock()
+	if len(w.bus.commits) != 2 || w.bus.commits[1].OrderID != e.OrderID || len(w.bus.messages) != 1 {
+		t.Errorf("%d commits, %d messages, want the same one asked twice", len(w.bus.commits), len(w.bus.messages))
+	}
+}
+
+func TestAnOrderThatIsReadFromTheStreamIsAnsweredByThat(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.publish = func(int) (bool, error) { return true, errors.New("no answer comes through") }
+
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+
+	w.eventually("the order is known to be stored", func() bool { return w.entry("p").Phase == orders.Committed })
+}
+
+// voiding answers every commit with a void.
+func voiding(reason string) func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) {
+	return func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) {
+		return &wire.CommitReply{Void: &wire.Void{Reason: reason, Message: "said the planner"}}, nil
+	}
+}
+
+func TestAVoidTakesTheNominationBackAndThePodIsTriedAgain(t *testing.T) {
+	for reason, leftOut := range map[string]bool{"victim-spared": true, "unit-incomplete": true, "late": false, "awaited-order-failed": false} {
+		t.Run(reason, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			w.bus.commit = voiding(reason)
+			w.nominated(p, "n1")
+			w.show(p, "n1")
+
+			w.eventually("it is tried again", func() bool { return w.entry("p") == nil && w.activator.of("p") == 1 })
+
+			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(orders.RefOf(p)).Status.NominatedNodeName == "n1" })
+			if leftOut {
+				result, status := w.cycle(p)
+				if result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" || !strings.Contains(status.Message(), "has just failed") {
+					t.Errorf("result %+v, status %v, want the node left out and the nomination cleared", result, status)
+				}
+				return
+			}
+			w.nominated(p, "n1")
+		})
+	}
+}
+
+func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	other := &wire.EvictionOrder{
+		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
+		CreatedAt: wire.At(time.Now()), NotAfter: wire.At(time.Now().Add(time.Minute)), Node: "n1", NodeUID: "n1",
+		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
+	}
+	data, err := wire.WrapOrder(other, "another", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bus.mu.Lock()
+	w.bus.follows = nil // it is not read yet
+	w.bus.mu.Unlock()
+	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
+
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+
+	w.eventually("it is adopted", func() bool { e := w.entry("p"); return e != nil && e.OrderID == "ord-other" })
+}
+
+func TestAPodThatIsGoneNeedsNoOrder(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.commit = voiding("preemptor-gone")
+
+	w.nominated(p, "n1")
+
+	w.eventually("nothing is kept", func() bool { return w.entry("p") == nil })
+	if w.activator.of("p") != 0 {
+		t.Error("it was activated")
+	}
+}
+
+func TestACommitThatIsNotDeliveredIsGivenUpAtOnce(t *testing.T) {
+	for _, failure := range []error{natsbus.ErrNotSent, natsbus.ErrNoResponders} {
+		w, p, _ := simple(t, setup{}, nil)
+		w.bus.publish = func(int) (bool, error) { return false, failure }
+
+		w.nominated(p, "n1")
+
+		w.eventually("it is tried again", func() bool { return w.entry("p") == nil && w.activator.of("p") == 1 })
+		if w.bus.attempts != 1 {
+			t.Errorf("%v: %d attempts", failure, w.bus.attempts)
+		}
+	}
+}
+
+func TestAPlannerThatStoresNoOrdersIsToldApartAndNothingIsNominated(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	plan := w.bus.plan
+	w.bus.raw = func(request *wire.PlanRequest) []byte {
+		reply, err := plan(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.APIVersion, reply.Planner, reply.RequestID, reply.Status = wire.APIVersion, "old", request.RequestID, wire.StatusCandidates
+		data, err := wire.Encode(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+
+	_, status := w.cycle(p)
+
+	if status.IsSuccess() || !strings.Contains(status.Message(), "the planner is older than this scheduler's plugin") || w.entry("p") != nil {
+		t.Errorf("status %v", status)
+	}
+}

@@ -1,0 +1,170 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Times of a commit.
+const (
+	// StoredWithin is how long after it was asked for an order may be stored.
+	StoredWithin = 5 * time.Second
+	// AnsweredWithin is how much later its answer is still waited for.
+	AnsweredWithin = 2 * time.Second
+	// commitTimeout is how long one question waits for its answer before it is asked again.
+	commitTimeout = 2 * time.Second
+	// commitAgain is between two questions where the first came to nothing at once.
+	commitAgain = 250 * time.Millisecond
+)
+
+// ErrUnanswered says that no planner has answered a commit in time: what has become of the order is not known here.
+var ErrUnanswered = errors.New("no planner has answered in time")
+
+// Committer has the planner store orders. What is stored is the answer, whether a planner says it or it is read from the stream. Safe for
+// concurrent use.
+type Committer struct {
+	Bus   Bus
+	Clock clock.PassiveClock
+
+	mu     sync.Mutex
+	asking map[string]chan *wire.CommitReply // by order
+	last   map[string]uint64                 // by subject, the sequence of its last message as far as it was read
+}
+
+// NewCommitter makes one that has asked nothing.
+func NewCommitter(bus Bus, clock clock.PassiveClock) *Committer {
+	return &Committer{Bus: bus, Clock: clock, asking: map[string]chan *wire.CommitReply{}, last: map[string]uint64{}}
+}
+
+// Read notes a message of a subject, which the next order there is stored behind.
+func (c *Committer) Read(subject string, sequence uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last[subject] = sequence
+}
+
+// After is the sequence of the last message of a subject as far as it was read, 0 for none.
+func (c *Committer) After(subject string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last[subject]
+}
+
+// Forget drops what is known of a subject.
+func (c *Committer) Forget(subject string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, subject)
+}
+
+// Heard takes in that an order, or a void of it, is in the stream.
+func (c *Committer) Heard(order *wire.EvictionOrder) {
+	reply := &wire.CommitReply{OrderID: order.OrderID, Order: order}
+	if order.Void != nil {
+		reply.Order, reply.Void = nil, order.Void
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if asking, ok := c.asking[order.OrderID]; ok {
+		select {
+		case asking <- reply:
+		default: // it is answered
+		}
+	}
+}
+
+// Ask has the order of a commit stored behind the subject's last message, and returns what is stored. It asks again with the same id until
+// that is known, or until the order can be stored no more: then the error is ErrUnanswered. Before the first question begin is called, whose
+// error ends it, and written once one is on its way. An error that wraps natsbus.ErrNotSent or ErrNoResponders says that no question was
+// delivered.
+func (c *Committer) Ask(ctx context.Context, subject, question string, commit *wire.CommitRequest, begin func() error, written func()) (*wire.CommitReply, error) {
+	heard := make(chan *wire.CommitReply, 1)
+	c.mu.Lock()
+	c.asking[commit.OrderID] = heard
+	c.mu.Unlock()
+	commit.After = int64(c.After(subject))
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asking, commit.OrderID)
+	}()
+	data, err := wire.Encode(commit)
+	if err != nil {
+		return nil, Unstored(err)
+	}
+	if len(data) > wire.MaxBytes {
+		return nil, Unstored(fmt.Errorf("the commit takes %d bytes, NATS carries at most %d", len(data), wire.MaxBytes))
+	}
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	until := commit.StoreBy.Add(AnsweredWithin)
+	delivered := false
+	for {
+		left := until.Sub(c.Clock.Now())
+		if left <= 0 {
+			return nil, Unstored(ErrUnanswered)
+		}
+		reply, err := c.once(ctx, question, commit.OrderID, data, min(left, commitTimeout), heard, written)
+		switch {
+		case err == nil:
+			return reply, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !delivered && (errors.Is(err, natsbus.ErrNotSent) || errors.Is(err, natsbus.ErrNoResponders)):
+			return nil, Unstored(err)
+		}
+		delivered = true
+		klog.FromContext(ctx).Info("commit_not_answered", "order_id", commit.OrderID, "reason", err.Error())
+		select {
+		case reply := <-heard:
+			return reply, nil
+		default:
+			goroutines.Sleep(ctx, min(left, commitAgain))
+		}
+	}
+}
+
+// once asks one time.
+func (c *Committer) once(ctx context.Context, question, orderID string, data []byte, timeout time.Duration, heard <-chan *wire.CommitReply, written func()) (*wire.CommitReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	type answer struct {
+		reply *wire.CommitReply
+		err   error
+	}
+	answered := make(chan answer, 1)
+	goroutines.GoRecovered(ctx, "commit", func(ctx context.Context) {
+		raw, err := c.Bus.Ask(ctx, question, data, written)
+		if err != nil {
+			answered <- answer{err: err}
+			return
+		}
+		reply, err := wire.DecodeCommitReply(raw)
+		if err == nil && reply.OrderID != orderID {
+			err = fmt.Errorf("an answer to %q", reply.OrderID)
+		}
+		if err == nil && (reply.Order == nil) == (reply.Void == nil) {
+			err = errors.New("an answer with neither an order nor a void of it, or with both")
+		}
+		answered <- answer{reply, err}
+	})
+	select {
+	case reply := <-heard:
+		return reply, nil
+	case got := <-answered:
+		return got.reply, got.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer within %s", timeout)
+	}
+}
