@@ -10,7 +10,7 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, price_of
-from makeway.planner.plan.gang.levels import room_for
+from makeway.planner.plan.gang.levels import least_levels
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangDomain
@@ -50,24 +50,11 @@ def parts_of(model: Model, gang: GangQuestion) -> Generator[None, None, list[Par
     for values in chosen[:MOST_DOMAINS]:
         if model.allowed[:, nodes[values]].any():
             part = model.within(np.array(nodes[values]))
-            parts.append((_least_level(part), tuple(zip(gang.topology, values, strict=True)), part))
+            classes, here = list(range(len(part.counts))), np.zeros(part.nodes, np.int64)
+            (level,) = least_levels(part, classes, here, 1).tolist()
+            parts.append((level, tuple(zip(gang.topology, values, strict=True)), part))
             yield
     return sorted(parts, key=lambda one: one[0])
-
-
-def _least_level(model: Model) -> int:
-    """Return the highest priority of victims below which there is no room, by a bound; MOST without room."""
-    levels: list[int] = [-MOST, *np.unique(model.priority[model.removable]).tolist()]
-    if room_for(model, levels[-1]) < model.must:
-        return MOST
-    low, high = 0, len(levels) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if room_for(model, levels[middle]) < model.must:
-            low = middle + 1
-        else:
-            high = middle
-    return levels[low]
 
 
 def cannot_beat(level: int, model: Model, draft: Draft, objective: tuple[GroupTerm, ...]) -> bool:

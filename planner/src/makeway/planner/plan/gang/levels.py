@@ -115,7 +115,7 @@ def bound_of(model: Model) -> tuple[int, str]:
     beside = total - np.array(model.counts)
     found = [(min(total, int((each.sum(axis=1) + beside).min())), "")]
     allowed = model.allowed.any(axis=0)
-    room = np.maximum(_emptied(model, MOST), 0)[:, allowed].sum(axis=1)
+    room = np.maximum(model.emptied(model.removable), 0)[:, allowed].sum(axis=1)
     least = np.cumsum(np.sort(np.repeat(model.need, model.counts, axis=0), axis=0), axis=0)
     found += [(int((least[:, at] <= room[at]).sum()), "") for at in np.flatnonzero(least[-1] > 0).tolist()]
     for rule in model.rooms:
@@ -169,14 +169,9 @@ def _differ(removable: Flags, free: list[Ints]) -> bool:
     return any(one.max() > np.where(removable, one, MOST).min() for one in free)
 
 
-def _emptied(model: Model, level: int | Ints) -> Ints:
-    """Return int64[R, N], the room with all pods up to a level gone, or up to one for each node."""
-    return model.emptied(model.removable & (model.priority <= level))
-
-
 def _each_alone(model: Model, level: int | Ints) -> Ints:
     """Return int64[C, N], how many members of each class a node has room for, were they the only ones."""
-    emptied = _emptied(model, level)
+    emptied = model.emptied(model.removable & (model.priority <= level))
     most = np.zeros((len(model.counts), model.nodes), np.int64)
     for cls, count in enumerate(model.counts):
         asked = model.need[cls] > 0

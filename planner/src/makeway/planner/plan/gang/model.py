@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
+
+_BY_NODE: Final = "rows rank room allowed removable uses priority start budgets gang unit follows queue"
+"""Arrays of a model of which the last axis is its nodes."""
+
+_T = TypeVar("_T", "RoomRule", "SpreadRule", "AffinityRule", "Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,39 +166,19 @@ class Model:
     def within(self, nodes: Ints) -> Model:
         """Return the same question over fewer of the nodes. `nodes`: int64[n], places. O(slots · nodes)."""
         return replace(
-            self,
-            rows=self.rows[nodes],
+            _of(self, nodes, _BY_NODE),
             names=[self.names[node] for node in nodes.tolist()],
-            rank=self.rank[nodes],
-            room=self.room[:, nodes],
-            allowed=self.allowed[:, nodes],
-            removable=self.removable[:, nodes],
-            uses=self.uses[:, :, nodes],
-            priority=self.priority[:, nodes],
-            start=self.start[:, nodes],
-            budgets=self.budgets[:, nodes],
-            gang=self.gang[:, nodes],
-            unit=self.unit[:, nodes],
-            follows=self.follows[:, nodes],
             pods=[self.pods[node] for node in nodes.tolist()],
             awaited={at: self.awaited[n] for at, n in enumerate(nodes.tolist()) if n in self.awaited},
-            queue=self.queue[:, nodes],
-            rooms=tuple(
-                replace(rule, domains=rule.domains[nodes], use=rule.use[:, nodes]) for rule in self.rooms
-            ),
-            spreads=tuple(
-                replace(rule, domains=rule.domains[nodes], use=rule.use[:, nodes]) for rule in self.spreads
-            ),
-            affinities=tuple(
-                replace(
-                    rule,
-                    domains=rule.domains[:, nodes],
-                    may_come=rule.may_come[nodes],
-                    use=rule.use[:, nodes],
-                )
-                for rule in self.affinities
-            ),
+            rooms=tuple(_of(rule, nodes, "domains use") for rule in self.rooms),
+            spreads=tuple(_of(rule, nodes, "domains use") for rule in self.spreads),
+            affinities=tuple(_of(rule, nodes, "domains may_come use") for rule in self.affinities),
         )
+
+
+def _of(one: _T, nodes: Ints, names: str) -> _T:
+    """Return a model or a rule with some of its arrays for fewer nodes, which are the last axis."""
+    return replace(one, **{name: getattr(one, name)[..., nodes] for name in names.split()})
 
 
 def unit_cost(unit: PlannedUnit) -> int:

@@ -64,10 +64,6 @@ class _Work:
     price: Price | None
     budget: Work
 
-    @property
-    def left(self) -> int:
-        return self.budget.left
-
 
 def improve(
     ways: Sequence[Model],
@@ -127,7 +123,7 @@ def _at(
 ) -> Generator[None, None, None]:
     """Look for a better draft than the best, without victims above a level."""
     for least in leasts_of(model, nodes):
-        if work.left <= 0:
+        if work.budget.left <= 0:
             return
         effects = Effects(model, level, objective, nodes, base=base, least=least)
         yield
@@ -208,7 +204,7 @@ class _Search:
                 heappush(heap, (least.real, least.imag, next(turns), sets))
 
         push((yield from self._sets((), units)))
-        while heap and self.work.left > 0 and next(turns) < MOST_TURNS:
+        while heap and self.work.budget.left > 0 and next(turns) < MOST_TURNS:
             real, imag, _, sets = heappop(heap)
             if not np.complex128(complex(real, imag)) < self.ceiling:
                 return
@@ -280,9 +276,9 @@ class _Search:
             Ahead(bound, more[at], less[at], {place: of_nodes[at] for place, of_nodes in added.items()})
             for at, bound in enumerate(sets.bounds)
         ]
-        before = self.work.left
+        before = self.work.budget.left
         if (yield from self._keep(sets, ahead, NARROW)):
-            width = NARROW * self.work.left // max(before - self.work.left, 1)
+            width = NARROW * self.work.budget.left // max(before - self.work.budget.left, 1)
             if width > NARROW:
                 yield from self._keep(sets, ahead, min(width, WIDE))
 
