@@ -213,7 +213,8 @@ def letters(table: Mapping[str, str], name: str) -> str:
 def server(run: Run, nats_server: NatsServer) -> NatsServer:
     """A nats-server with the accounts as the chart renders them; every password is `p`."""
     consumer = ("nats.consumers[0].name=audit", "nats.consumers[0].streams={orders,outcomes}")
-    rendered = objects(template(run, f"subjectPrefix={SUBJECTS.prefix}", *consumer))
+    everything = ("bridge=plugin", "nominator.besidePlugin=true", "nominator.verify=shadow")
+    rendered = objects(template(run, f"subjectPrefix={SUBJECTS.prefix}", *everything, *consumer))
     config = next(
         one for one in rendered if one["kind"] == "ConfigMap" and one["metadata"]["name"] == "makeway-nats"
     )["data"]["nats.conf"]
@@ -308,8 +309,10 @@ async def test_each_login_may_ask_what_it_needs_and_nothing_else(server: NatsSer
         tables[SUBJECTS.viewers_api] = VIEWERS_ACCOUNT_MAY[user]
     async with login(server, user) as asker:
         for prefix, table in tables.items():
-            allowed: list[str] = []
+            # Whoever makes streams reads the account's limits first.
+            allowed = [f"{prefix}.INFO"] if user == "streams" else []
             refused = [f"{prefix}.{subject}" for subject in OF_THE_SERVER]
+            refused = [subject for subject in refused if subject not in allowed]
             for letter, stream in STREAMS.items():
                 for name, subject in asks(stream):
                     wanted = allowed if letter in letters(table, name) else refused
