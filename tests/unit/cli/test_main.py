@@ -42,6 +42,27 @@ def test_the_help_lists_every_sub_command() -> None:
     assert all(name in result.stdout for name in SUB_COMMANDS)
 
 
+def test_the_help_lists_what_users_call_before_services() -> None:
+    shown = makeway("--help").stdout
+
+    assert (
+        shown.index("─ Commands ")
+        < shown.index("why ")
+        < shown.index("─ Services ")
+        < shown.index("evictor ")
+    )
+
+
+def test_options_that_reach_nats_and_kubernetes_are_in_the_help_of_services_and_of_options_alone() -> None:
+    shown = {name: makeway(name, "--help").stdout for name in ("watch", "evictor", "options")}
+
+    assert "--nats-url" not in shown["watch"]
+    assert "makeway options" in shown["watch"]
+    assert "--nats-url" in shown["evictor"]
+    assert makeway("options").stdout == shown["options"]
+    assert all(option in shown["options"] for option in ("--nats-url", "--kubeconfig", "--makeway-namespace"))
+
+
 def loaded(program: str) -> set[str]:
     """Run a program; return the top-level packages beyond the standard library that it loaded."""
     shown = "\nprint(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)\n"

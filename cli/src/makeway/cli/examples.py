@@ -41,6 +41,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("history --since 1d -n shop", "what became of the pods of a namespace, and for whom"),
         ("history --compare", "what makeway would have done better, and worse"),
     ),
+    "options": (("options", "how a command reaches NATS and Kubernetes"),),
     "watch": (("watch", "what is in flight, as it happens"),),
     "simulate": (
         ("simulate -f pod.yaml", "who would go for these pods?"),

@@ -45,41 +45,60 @@ class SubCommand(NamedTuple):
     module: str
     help: str
     source_only: bool = False
+    panel: str = "Commands"
 
+
+_SERVICES = "Services"
+_OPTIONS_OF_ALL = "options"
+_REACHING = ("NATS", "Kubernetes")
+"""Panels of options that `makeway options` shows, and the help of other commands of users does not."""
 
 SUB_COMMANDS = {
-    "planner": SubCommand(
-        "makeway.cli.services.planner", "Run the planner: say which pods would make room for a pod."
-    ),
-    "evictor": SubCommand(
-        "makeway.cli.services.evictor", "Run an evictor: carry out eviction orders, or roll them back."
-    ),
-    "nominator": SubCommand(
-        "makeway.cli.services.nominator", "Run a nominator: preempt beside a scheduler without the plugin."
-    ),
-    "ui-server": SubCommand("makeway.ui.service", "Run the page in a cluster: for users with a token."),
-    "streams": SubCommand("makeway.cli.streams", "Set up the streams on NATS."),
-    "check": SubCommand(
-        "makeway.cli.check.command",
-        "Check an installation: rights, versions, NATS, profile, planner, clocks.",
-    ),
-    "mode": SubCommand("makeway.cli.mode.command", "Show how far makeway goes, or change it."),
-    "breaker": SubCommand(
-        "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
-    ),
-    "keys": SubCommand("makeway.cli.keys.command", "Make, show and rotate the keys of signatures."),
+    "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
     "history": SubCommand(
         "makeway.cli.history.command", "Show what was decided and done, or compare it with DefaultPreemption."
     ),
     "watch": SubCommand("makeway.cli.history.watch", "Watch orders in flight and decisions as they come."),
     "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
-    "why": SubCommand("makeway.cli.why.command", "Say why a pod was preempted, or why it is still pending."),
-    "ui": SubCommand("makeway.ui.command", "Show what makeway does in a browser."),
-    "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
     "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
+    "mode": SubCommand("makeway.cli.mode.command", "Show how far makeway goes, or change it."),
+    "check": SubCommand(
+        "makeway.cli.check.command",
+        "Check an installation: rights, versions, NATS, profile, planner, clocks.",
+    ),
     "policy": SubCommand("makeway.cli.policy.command", "Check policies and queues before they are applied."),
+    "replay": SubCommand("makeway.cli.offline.replay", "Decide again what was decided, and compare."),
+    "ui": SubCommand("makeway.ui.command", "Show what makeway does in a browser."),
+    "breaker": SubCommand(
+        "makeway.cli.mode.breaker", "Show what the evictors' breaker has stopped, or close it."
+    ),
+    "keys": SubCommand("makeway.cli.keys.command", "Make, show and rotate the keys of signatures."),
+    "options": SubCommand("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
     "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
+    "planner": SubCommand(
+        "makeway.cli.services.planner",
+        "Run the planner: say which pods would make room for a pod.",
+        panel=_SERVICES,
+    ),
+    "evictor": SubCommand(
+        "makeway.cli.services.evictor",
+        "Run an evictor: carry out eviction orders, or roll them back.",
+        panel=_SERVICES,
+    ),
+    "nominator": SubCommand(
+        "makeway.cli.services.nominator",
+        "Run a nominator: preempt beside a scheduler without the plugin.",
+        panel=_SERVICES,
+    ),
+    "ui-server": SubCommand(
+        "makeway.ui.service", "Run the page in a cluster: for users with a token.", panel=_SERVICES
+    ),
+    "streams": SubCommand(
+        "makeway.cli.streams",
+        "Set up the streams on NATS.",
+        panel=_SERVICES,
+    ),
 }
 
 
@@ -121,6 +140,8 @@ class LazyGroup(typer.core.TyperGroup):
         name, entry, rest = super().resolve_command(ctx, args)
         if name is None or name not in SUB_COMMANDS:
             return name, entry, rest
+        if name == _OPTIONS_OF_ALL:
+            rest = ["--help"]
         return name, load(name), rest
 
 
@@ -142,22 +163,34 @@ def load(name: str) -> Any:
     command = typer.main.get_command(sub_app)
     command.name = name
     _join_lines(command)
-    _begin_with_examples(command, name)
+    brief = sub_command.panel != _SERVICES and name != _OPTIONS_OF_ALL
+    _shape_help(command, name, brief=brief)
     return command
 
 
-def _begin_with_examples(command: Any, path: str) -> None:
-    """Print the examples of a command, and of its own commands, before their help."""
+def _shape_help(command: Any, path: str, *, brief: bool) -> None:
+    """Begin the help of a command, and of its own commands, with examples.
+
+    brief: the options that reach NATS and Kubernetes are left to `makeway options`.
+    """
     own, name = command.format_help, _PROGRAM[_called() == _PLUGIN]
+    reaching = [one for one in command.params if getattr(one, "rich_help_panel", None) in _REACHING]
 
     def format_help(ctx: Any, formatter: Any) -> None:
         for line in examples.lines(path, name):
             typer.echo(line)
+        # For the help alone: a shell completes them all the same.
+        for one in reaching if brief else ():
+            one.hidden = True
         own(ctx, formatter)
+        for one in reaching:
+            one.hidden = False
+        if brief and reaching:
+            typer.echo(f" Options that reach NATS and Kubernetes: {name} {_OPTIONS_OF_ALL}\n")
 
     command.format_help = format_help
     for inner_name, inner in getattr(command, "commands", {}).items():
-        _begin_with_examples(inner, f"{path} {inner_name}")
+        _shape_help(inner, f"{path} {inner_name}", brief=brief)
 
 
 def _join_lines(command: Any) -> None:
@@ -219,9 +252,12 @@ _FROM_SOURCE = importlib.util.find_spec("makeway.dev") is not None
 
 for _name, _sub_command in SUB_COMMANDS.items():
     # What cannot run is not shown; whoever calls it is told what it needs.
-    app.command(_name, help=_sub_command.help, hidden=_sub_command.source_only and not _FROM_SOURCE)(
-        _listed_only
-    )
+    app.command(
+        _name,
+        help=_sub_command.help,
+        hidden=_sub_command.source_only and not _FROM_SOURCE,
+        rich_help_panel=_sub_command.panel,
+    )(_listed_only)
 
 
 def main() -> None:
