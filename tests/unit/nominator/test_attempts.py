@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from makeway.nominator import attempts as remembering
-from makeway.nominator.attempts import AttemptsByPod
+from makeway.nominator.attempts import Attempts, AttemptsByPod
 from makeway.nominator.pending import PendingPod
 
 NOW = datetime(2026, 11, 25, 8, tzinfo=UTC)
@@ -34,7 +34,7 @@ def waiting(uid: str, *, priority: int = 0, age: float = 0) -> PendingPod:
 
 
 def turns(remembered: AttemptsByPod, *pods: PendingPod, now: datetime = NOW) -> list[str]:
-    return [pod.uid for pod in remembered.in_turn(pods, now)]
+    return [pod.uid for pod, _ in remembered.in_turn(pods, now)]
 
 
 def test_the_more_important_go_first_and_among_equals_the_older() -> None:
@@ -49,7 +49,7 @@ def test_pods_that_are_refused_again_and_again_keep_no_equal_from_its_turn() -> 
     remembered = AttemptsByPod()
     flood = [waiting(f"flood-{number}", age=3600) for number in range(50)]
     for pod in flood:
-        remembered.of(pod.uid, NOW).pause(NOW)  # due again in one second
+        remembered.of(pod, NOW).pause(NOW)  # due again in one second
     later = NOW + seconds(5)
     newcomer = waiting("newcomer")
 
@@ -62,7 +62,7 @@ def test_pods_beyond_what_is_remembered_wait_for_those_that_are(monkeypatch: pyt
     monkeypatch.setattr(remembering, "MOST_REMEMBERED", 2)
     remembered = AttemptsByPod()
     for uid in ("a", "b"):
-        remembered.of(uid, NOW)
+        remembered.of(waiting(uid), NOW)
     later = NOW + seconds(60)
 
     assert turns(remembered, waiting("beyond", age=3600), waiting("a"), waiting("b"), now=later) == [
@@ -74,7 +74,7 @@ def test_pods_beyond_what_is_remembered_wait_for_those_that_are(monkeypatch: pyt
 
 def test_a_change_of_the_policy_lets_all_try_again() -> None:
     remembered = AttemptsByPod()
-    refused = remembered.of("refused", NOW)
+    refused = remembered.of(waiting("refused"), NOW)
     refused.pause(NOW)
 
     remembered.retry(NOW)
@@ -85,10 +85,25 @@ def test_a_change_of_the_policy_lets_all_try_again() -> None:
 def test_what_is_remembered_ends_with_the_pod() -> None:
     remembered = AttemptsByPod()
     turns(remembered, waiting("a"))
-    remembered.of("a", NOW)
-
-    assert remembered.waited("a", NOW + seconds(3)) == seconds(3)
+    known = remembered.of(waiting("a"), NOW + seconds(3))
     remembered.keep({"b"})
 
+    assert known.first_seen == NOW
     assert "a" not in remembered
-    assert remembered.waited("a", NOW) is None
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    attempts, waits = Attempts(NOW, NOW), []
+    for _ in range(9):
+        attempts.pause(NOW)
+        waits.append((attempts.next_at - NOW).total_seconds())
+
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_time_that_changes_the_answer_ends_a_pause() -> None:
+    attempts = Attempts(NOW, NOW, failures=6)
+    attempts.pause(NOW)
+    attempts.again_at(NOW + seconds(3))
+
+    assert attempts.next_at == NOW + seconds(3)

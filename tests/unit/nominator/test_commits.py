@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,14 +15,13 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.client import Last
-from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest
+from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest, named_order
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
 from makeway.bus.orders import voided
 from makeway.core.k8s.objects import Pod
 from makeway.nominator import commits as committing
 from makeway.nominator import decide
-from makeway.nominator.attempts import AttemptsByPod
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import Commits
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
@@ -46,13 +45,17 @@ class World:
         self.pods = PendingPods()
         self.pods.put(view(a_pod()))
         self.in_flight = OrdersInFlight()
-        self.attempts = AttemptsByPod()
+        self.failed: list[str] = []
         self.woken = asyncio.Event()
         parts = SimpleNamespace(
             bus=self, cluster=self, pods=self.pods, metrics=NominatorMetrics(CollectorRegistry())
         )
         self.commits = Commits(
-            cast("NominatorParts", parts), self.in_flight, self.attempts, cast("Any", self), self.woken.set
+            cast("NominatorParts", parts),
+            self.in_flight,
+            self.failed.append,
+            cast("Any", self),
+            self.woken.set,
         )
 
     async def last_order(self, uid: str) -> Last[EvictionOrder] | None:
@@ -83,7 +86,7 @@ class World:
         now = datetime.now(UTC)
         asked = replace(a_commit(candidate("v")), store_by=now)
         pod = view(a_pod())
-        order = decide.order_of(asked, decision_id="dec-1", preemptor=pod, to_clear=(), now=now)
+        order = named_order(asked, decision_id="dec-1", priority=0, scheduler_name="s", now=now)
         begun = self.commits.begin(asked, order, StoredPod(pod, msgspec.json.encode(a_pod())))
         await self.woken.wait()
         return begun
@@ -92,7 +95,7 @@ class World:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committing, "ASKS_AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(committing, "ANSWERED_WITHIN", decide.FIRST_PAUSE / 4)
+    monkeypatch.setattr(committing, "ANSWERED_WITHIN", timedelta(seconds=0.25))
 
 
 def stored(order_id: str = "ord-1") -> CommitReply:
@@ -132,7 +135,7 @@ async def test_without_an_order_the_nomination_is_taken_back(replies: tuple[Comm
 
     assert not begun.stored
     assert (world.cleared, len(world.in_flight)) == (["p"], 0)
-    assert world.attempts.of("p-uid", datetime.now(UTC)).failures == 1
+    assert world.failed == ["p-uid"]
 
 
 async def test_where_all_victims_leave_anyway_the_nomination_stays() -> None:

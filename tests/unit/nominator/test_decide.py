@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.commit import ORDER_LIFE, CommitRequest
+from makeway.bus.commit import CommitRequest
 from makeway.bus.messages import (
     Awaited,
     Candidate,
@@ -23,9 +23,8 @@ from makeway.bus.messages import (
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.unmodelled import unmodelled
 from makeway.nominator import decide
-from makeway.nominator.decide import Attempts, Writer
+from makeway.nominator.decide import Writer
 from makeway.nominator.in_flight import OrdersInFlight
-from makeway.nominator.outcomes import MOST, RecentOutcomes
 from makeway.nominator.pending import PendingPod, PendingPods, PriorityClasses, pending_pod
 from projected_pods import FULL, read
 
@@ -227,17 +226,6 @@ def test_a_commit_names_who_asks_the_fence_the_victims_and_a_bounded_time() -> N
     assert commit.store_by - NOW == decide.STORED_WITHIN
 
 
-def test_until_it_is_stored_an_order_has_the_names_of_its_commit() -> None:
-    order = decide.order_of(
-        a_commit(candidate("v")), decision_id="dec-1", preemptor=view(a_pod()), to_clear=(), now=NOW
-    )
-
-    assert (order.order_id, order.writer, order.decision_id) == ("ord-1", "makeway/nominator/n", "dec-1")
-    assert order.not_after - order.created_at == ORDER_LIFE
-    assert order.victims == ()
-    assert order.is_external
-
-
 def leaving(uid: str, seconds: float) -> Awaited:
     return Awaited(uid=uid, namespace="default", name=uid, until=NOW + timedelta(seconds=seconds))
 
@@ -262,31 +250,30 @@ def test_pods_of_lower_priority_on_the_node_lose_their_nomination() -> None:
     assert [ref.uid for ref in decide.outnominated(others, "n1", pending())] == ["low"]
 
 
-def test_pauses_double_up_to_a_minute() -> None:
-    attempts, waits = Attempts(NOW), []
-    for _ in range(9):
-        attempts.pause(NOW)
-        waits.append((attempts.next_at - NOW).total_seconds())
-
-    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-
-
-def test_a_time_that_changes_the_answer_ends_a_pause() -> None:
-    attempts = Attempts(NOW)
-    attempts.failures = 6
-    attempts.pause(NOW)
-    attempts.again_at(NOW + timedelta(seconds=3))
-
-    assert attempts.next_at == NOW + timedelta(seconds=3)
-
-
 def test_a_grace_period_counts_and_one_of_a_year_does_not() -> None:
-    order = an_order()
     short = an_outcome("succeeded", victim_outcome("a", "deleted", grace=20))
     long = an_outcome("succeeded", victim_outcome("a", "deleted", grace=2**40))
 
-    assert decide.settles_until(order, short, NOW) == NOW + timedelta(seconds=20) + decide.SETTLES
-    assert decide.settles_until(order, long, NOW) == NOW + timedelta(hours=1) + decide.SETTLES
+    assert decide.settles_until(short, NOW) == NOW + timedelta(seconds=20) + decide.SETTLES
+    assert decide.settles_until(long, NOW) == NOW + timedelta(hours=1) + decide.SETTLES
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds", "over"),
+    [
+        (None, 30, False),
+        (None, 62, True),
+        (an_outcome("failed"), 0, True),
+        (an_outcome("succeeded", victim_outcome("a", "deleted", grace=20)), 79, False),
+        (an_outcome("succeeded", victim_outcome("a", "deleted", grace=20)), 80, True),
+    ],
+)
+def test_an_order_is_over_by_its_outcome_or_its_time(
+    outcome: Outcome | None, seconds: float, over: bool
+) -> None:
+    order = replace(an_order(), not_after=NOW + timedelta(seconds=60))
+
+    assert decide.is_over(order, outcome, NOW + timedelta(seconds=seconds)) is over
 
 
 def test_orders_are_in_flight_until_they_end() -> None:
@@ -300,22 +287,6 @@ def test_orders_are_in_flight_until_they_end() -> None:
     assert orders.end("ord-1") is None
     assert orders.of("p-uid") is None
     assert orders.get("ord-2") is orders.of("q-uid")
-
-
-def test_outcomes_are_remembered_up_to_a_bound_and_the_first_stands() -> None:
-    heard: list[str] = []
-    recent = RecentOutcomes()
-    recent.heard = lambda outcome: heard.append(outcome.result)
-    recent.put(an_outcome("failed"))
-    recent.put(an_outcome("succeeded"))
-
-    first = recent.get("ord-1")
-    assert first is not None
-    assert first.result == "failed"
-    assert heard == ["failed"]
-    for number in range(MOST):
-        recent.put(an_outcome("failed", order_id=f"ord-{number + 2}"))
-    assert recent.get("ord-1") is None
 
 
 def test_pods_leave_when_they_are_bound() -> None:

@@ -17,10 +17,8 @@ from prometheus_client import CollectorRegistry
 from builders_bus import make_order, make_outcome
 from makeway.bus.messages import EvictionOrder, NominationToClear, Preemptor
 from makeway.core.k8s.objects import Pod
-from makeway.nominator import service
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.outcomes import RecentOutcomes
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
@@ -58,7 +56,6 @@ class World:
 
     def __init__(self) -> None:
         self.pods = PendingPods()
-        self.outcomes = RecentOutcomes()
         self.there: dict[str, Pod] = {}
         self.pods.put(a_pod("higher", nominated="n1"))
         self.pods.put(a_pod("lower", nominated="n1"))
@@ -68,7 +65,6 @@ class World:
             pods=self.pods,
             classes=PriorityClasses(),
             control=SimpleNamespace(state=None),
-            outcomes=self.outcomes,
             brake=None,
             metrics=NominatorMetrics(CollectorRegistry()),
             writer=SimpleNamespace(cluster_uid="cluster-1"),
@@ -85,7 +81,9 @@ class World:
     async def leading(self) -> AsyncIterator[None]:
         leading = asyncio.create_task(self.nominator.lead())
         try:
-            await self.until(lambda: len(self.nominator.in_flight) == 2)
+            await asyncio.sleep(0)
+            for order in (order_for("higher", "lower"), order_for("lower")):
+                self.nominator.in_flight.begin(order, stored=True)
             yield
         finally:
             leading.cancel()
@@ -110,20 +108,16 @@ class World:
     ],
 )
 async def test_an_order_loses_its_place_only_to_a_pod_that_is_bound_there(
-    monkeypatch: pytest.MonkeyPatch, there: Pod | None, cancelled: bool, lost: str
+    there: Pod | None, cancelled: bool, lost: str
 ) -> None:
     world = World()
 
-    async def live(*_: object) -> list[EvictionOrder]:
-        return [order_for("higher", "lower"), order_for("lower")]
-
-    monkeypatch.setattr(service, "live_orders", live)
     async with world.leading():
         if there is not None:
             world.there["higher"] = there
         if cancelled:
             ended = make_outcome(order_for("higher"), result="cancelled", reason="preemptor-bound")
-            world.outcomes.put(ended)
+            world.nominator.ended(ended)
         world.pods.drop(a_pod("higher"))
         await world.until(lambda: world.nominator.in_flight.of("higher") is None)
 

@@ -1,16 +1,39 @@
-"""What is remembered of the pods that wait: when each is planned for next, and since when it waits. Pure."""
+"""When each pod that waits is planned for next, and since when it waits. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.nominator.decide import Attempts
 from makeway.nominator.pending import PendingPod
+
+FIRST_PAUSE: Final = timedelta(seconds=1)
+LONGEST_PAUSE: Final = timedelta(seconds=60)
+"""Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
+at 10 s; a plan over all nodes costs more than a failed cycle."""
 
 MOST_REMEMBERED: Final = 10_000
 """Pods whose attempts are remembered; beyond that the pods that come last begin anew each time."""
+
+
+@dataclass
+class Attempts:
+    """When a pod is planned for next, since when it is known, and how often in a row nothing came of it."""
+
+    next_at: datetime
+    first_seen: datetime
+    failures: int = 0
+
+    def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
+        """Wait longer than last time."""
+        self.next_at = now + min(FIRST_PAUSE * 2 ** min(self.failures, 16), longest)
+        self.failures += 1
+
+    def again_at(self, moment: datetime) -> None:
+        """Ask at a moment at the latest, such as when time alone changes the answer."""
+        self.next_at = min(self.next_at, moment)
 
 
 class AttemptsByPod:
@@ -18,22 +41,22 @@ class AttemptsByPod:
 
     def __init__(self) -> None:
         self._attempts: dict[str, Attempts] = {}
-        self._first_seen: dict[str, datetime] = {}
 
     def __contains__(self, uid: str) -> bool:
         """Report whether something is remembered of a pod."""
         return uid in self._attempts
 
-    def of(self, uid: str, now: datetime) -> Attempts:
+    def of(self, pod: PendingPod, now: datetime) -> Attempts:
         """Return what is remembered of a pod, from now on."""
-        known = self._attempts.get(uid)
+        known = self._attempts.get(pod.uid)
         if known is None:
-            known = Attempts(now)
-            if len(self._attempts) < MOST_REMEMBERED:
-                self._attempts[uid] = known
+            room = len(self._attempts) < MOST_REMEMBERED
+            known = Attempts((pod.created or now) if room else now, now)
+            if room:
+                self._attempts[pod.uid] = known
         return known
 
-    def in_turn(self, pods: Iterable[PendingPod], now: datetime) -> list[PendingPod]:
+    def in_turn(self, pods: Iterable[PendingPod], now: datetime) -> list[tuple[PendingPod, Attempts]]:
         """Return pods in the order in which they are planned for, and take note that they wait.
 
         1. The more important first.
@@ -42,16 +65,8 @@ class AttemptsByPod:
            kube-scheduler's queue goes by the time at which a pod was put into it, in the same way.
         3. By UID.
         """
-        turns = []
-        full = len(self._attempts) >= MOST_REMEMBERED
-        for pod in pods:
-            if len(self._first_seen) < MOST_REMEMBERED:
-                self._first_seen.setdefault(pod.uid, now)
-            known = self._attempts.get(pod.uid)
-            first = now if full else pod.created or now
-            turns.append((-pod.priority, first if known is None else known.next_at, pod.uid, pod))
-        turns.sort(key=lambda turn: turn[:3])
-        return [pod for *_, pod in turns]
+        turns = [(pod, self.of(pod, now)) for pod in pods]
+        return sorted(turns, key=lambda turn: (-turn[0].priority, turn[1].next_at, turn[0].uid))
 
     def retry(self, now: datetime) -> None:
         """Wait no longer for any pod."""
@@ -60,11 +75,5 @@ class AttemptsByPod:
 
     def keep(self, pending: Container[str]) -> None:
         """Forget every pod but these."""
-        for remembered in (self._attempts, self._first_seen):
-            for uid in [uid for uid in remembered if uid not in pending]:
-                del remembered[uid]
-
-    def waited(self, uid: str, now: datetime) -> timedelta | None:
-        """Return how long a pod that is bound has waited, and forget that; None where it is not known."""
-        first = self._first_seen.pop(uid, None)
-        return None if first is None else now - first
+        for uid in [uid for uid in self._attempts if uid not in pending]:
+            del self._attempts[uid]

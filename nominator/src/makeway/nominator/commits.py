@@ -20,7 +20,6 @@ from makeway.bus.client import Last
 from makeway.bus.commit import NOTHING, CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Void
-from makeway.nominator.attempts import AttemptsByPod
 from makeway.nominator.cluster import Changed, StoredPod
 from makeway.nominator.decide import SETTLES
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
@@ -45,13 +44,16 @@ _log = structlog.get_logger()
 
 
 class Commits:
-    """Those of one nominator, while it leads. `wake` is called when one has ended."""
+    """Those of one nominator, while it leads.
+
+    `failed` is called with the UID of each pod whose order was not stored, `wake` when a commit has ended.
+    """
 
     def __init__(
         self,
         parts: NominatorParts,
         in_flight: OrdersInFlight,
-        attempts: AttemptsByPod,
+        failed: Callable[[str], None],
         nominations: Nominations,
         wake: Callable[[], None],
     ) -> None:
@@ -60,7 +62,7 @@ class Commits:
         self._pods = parts.pods
         self._metrics = parts.metrics
         self._in_flight = in_flight
-        self._attempts = attempts
+        self._failed = failed
         self._nominations = nominations
         self._wake = wake
         self._shown: dict[str, asyncio.Event] = {}
@@ -195,8 +197,7 @@ class Commits:
         self._metrics.orders.labels(result).inc()
         self._in_flight.end(one.order.order_id)
         one.preemption.end(why, result=result)
-        now = datetime.now(UTC)
-        self._attempts.of(one.uid, now).pause(now)
+        self._failed(one.uid)
         _log.info("order_dropped", order_id=one.order.order_id, pod_uid=one.uid, reason=why)
 
     async def _take_back(self, one: OrderInFlight, result: str, why: str) -> None:

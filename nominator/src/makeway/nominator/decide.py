@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.commit import CommitRequest, named_order
+from makeway.bus.commit import CommitRequest
 from makeway.bus.messages import (
     API_VERSION,
     MOST_NOMINATIONS,
+    PAST_DEADLINE,
     Candidate,
     EvictionOrder,
     Fence,
@@ -31,11 +32,6 @@ STORED_WITHIN: Final = timedelta(seconds=5)
 SETTLES: Final = timedelta(seconds=60)
 """How long after its victims' grace periods a pod may take to be bound, before it is asked about again.
 The plugin waits as long for pods that are leaving."""
-
-FIRST_PAUSE: Final = timedelta(seconds=1)
-LONGEST_PAUSE: Final = timedelta(seconds=60)
-"""Between two plans for a pod that none was found for: doubled each time. kube-scheduler's own back-off ends
-at 10 s; a plan over all nodes costs more than a failed cycle."""
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
@@ -99,23 +95,6 @@ def refusal_of(pod: PendingPod, external: frozenset[str]) -> str:
     return ""
 
 
-@dataclass
-class Attempts:
-    """When a pod is planned for next, and how often in a row nothing came of it."""
-
-    next_at: datetime
-    failures: int = 0
-
-    def pause(self, now: datetime, *, longest: timedelta = LONGEST_PAUSE) -> None:
-        """Wait longer than last time."""
-        self.next_at = now + min(FIRST_PAUSE * 2 ** min(self.failures, 16), longest)
-        self.failures += 1
-
-    def again_at(self, moment: datetime) -> None:
-        """Ask at a moment at the latest, such as when time alone changes the answer."""
-        self.next_at = min(self.next_at, moment)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Writer:
     """Who writes orders. `scheduler_name`: of the pod that an order is for."""
@@ -154,28 +133,6 @@ def commit_of(
     )
 
 
-def order_of(
-    commit: CommitRequest,
-    *,
-    decision_id: str,
-    preemptor: Pod,
-    to_clear: tuple[NominationToClear, ...],
-    now: datetime,
-) -> EvictionOrder:
-    """Return the order that a commit asks for, as far as it is known before it is stored: without victims.
-
-    `to_clear`: pods of lower priority nominated to its node.
-    """
-    order = named_order(
-        commit,
-        decision_id=decision_id,
-        priority=preemptor.spec.priority or 0,
-        scheduler_name=preemptor.spec.scheduler_name or "default-scheduler",
-        now=now,
-    )
-    return msgspec.structs.replace(order, nominations_to_clear=to_clear[:MOST_NOMINATIONS])
-
-
 def has_its_place(pod: Pod, order: EvictionOrder) -> bool:
     """Report whether the pod under a preemptor's name is the preemptor, and holds the place of its order."""
     is_preemptor = order.preemptor is not None and pod.metadata.uid == order.preemptor.uid
@@ -186,11 +143,12 @@ def outnominated(
     pods: Iterable[PendingPod], node: str, preemptor: PendingPod
 ) -> tuple[NominationToClear, ...]:
     """Return the pods of lower priority that are nominated to a node."""
-    return tuple(
+    lower = (
         NominationToClear(namespace=one.namespace, name=one.name, uid=one.uid)
         for one in pods
         if one.nominated == node and one.priority < preemptor.priority and one.uid != preemptor.uid
     )
+    return tuple(islice(lower, MOST_NOMINATIONS))
 
 
 def waits_until(candidate: Candidate) -> datetime | None:
@@ -200,7 +158,14 @@ def waits_until(candidate: Candidate) -> datetime | None:
     return max((one.until for one in candidate.awaited if one.until is not None), default=None)
 
 
-def settles_until(order: EvictionOrder, outcome: Outcome, now: datetime) -> datetime:
+def is_over(order: EvictionOrder, outcome: Outcome | None, now: datetime) -> bool:
+    """Report whether an order that was stored makes room for its pod no more."""
+    if outcome is None:
+        return now >= order.not_after + PAST_DEADLINE
+    return outcome.result != "succeeded" or now >= settles_until(outcome, outcome.finished_at)
+
+
+def settles_until(outcome: Outcome, now: datetime) -> datetime:
     """Return until when the preemptor may take to be bound after its order has ended well."""
     grace = max((one.grace_period_seconds for one in outcome.victims), default=0)
     longest = timedelta(hours=1).total_seconds()

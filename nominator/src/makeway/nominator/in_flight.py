@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome
 from makeway.bus.tracing import OpenSpan
 
 
@@ -14,8 +14,9 @@ from makeway.bus.tracing import OpenSpan
 class OrderInFlight:
     """One of them. `until`: when it is taken for over, whatever is heard of it.
 
-    `order`: as it is stored, and before that as it was asked for.
-    `stored`: it is in its stream. `made`: its outcome says that the room was made. `lost`: its nomination is
+    `order`: as it is stored, and before that as it was asked for. `stored`: it is in its stream. `outcome`:
+    as it was heard; `made`: it says that the room was made. `since`: when the pod was first seen to wait;
+    None where another nominator saw it. `lost`: its nomination is
     gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
     "yielded" to a pod of higher priority; empty while it stands.
     `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
@@ -25,7 +26,9 @@ class OrderInFlight:
     order: EvictionOrder
     until: datetime
     stored: bool = False
+    outcome: Outcome | None = None
     made: bool = False
+    since: datetime | None = None
     lost: str = ""
     waits: bool = False
     preemption: OpenSpan = field(default_factory=OpenSpan)

@@ -1,18 +1,21 @@
-"""The nominations that the nominator wrote: taking them back where no order is behind them any more."""
+"""The nominations that nominators wrote: whose orders go on, and which are taken back for want of one."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
 
+from makeway.bus.client import Last
+from makeway.bus.errors import Malformed
 from makeway.bus.messages import EvictionOrder
 from makeway.core.policy.external import NEVER
 from makeway.nominator import decide
 from makeway.nominator.cluster import Changed
 from makeway.nominator.in_flight import OrdersInFlight
 from makeway.nominator.parts import NominatorParts
+from makeway.nominator.pending import PendingPod
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 ORPHAN_AFTER: Final = timedelta(seconds=5)
@@ -28,7 +31,9 @@ class Nominations:
     """Those of one nominator, while it leads. One that another wrote is never touched."""
 
     def __init__(self, parts: NominatorParts, in_flight: OrdersInFlight) -> None:
+        self._bus = parts.bus
         self._cluster = parts.cluster
+        self._cluster_uid = parts.writer.cluster_uid
         self._pods = parts.pods
         self._classes = parts.classes
         self._metrics = parts.metrics
@@ -58,7 +63,10 @@ class Nominations:
                 lower.lost = lower.lost or "yielded"
 
     async def look_for_orphans(self, now: datetime) -> None:
-        """Take back nominations of the nominator's that no order is behind."""
+        """Go on with the orders of nominators before; take back nominations that no order is behind.
+
+        Raises BusUnavailable.
+        """
         external = self._classes.external
         nominated = {
             pod.uid: pod
@@ -77,7 +85,28 @@ class Nominations:
         due = [uid for uid in nominated if now - self._orphans[uid] >= ORPHAN_AFTER]
         for uid in sorted(due, key=self._orphans.__getitem__)[:MOST_LOOKED_AT]:
             self._orphans[uid] = now
-            await self.clear(nominated[uid].namespace, nominated[uid].name, uid, "orphaned")
+            if not await self._adopt(nominated[uid]):
+                await self.clear(nominated[uid].namespace, nominated[uid].name, uid, "orphaned")
+
+    async def _adopt(self, pod: PendingPod) -> bool:
+        """Go on with the order behind a pod's nomination; report whether there is one that is not over."""
+        try:
+            last = await self._bus.last_order(pod.uid)
+            order = last.message if isinstance(last, Last) else None
+            if order is None or order.void is not None or not order.is_external:
+                return False
+            if (order.cluster_uid, order.node) != (self._cluster_uid, pod.nominated):
+                return False
+            one = self._in_flight.begin(order, stored=True)  # an outcome that comes from now on is heard
+            outcome = await self._bus.outcome(order.order_id)
+        except Malformed:
+            return False
+        one.outcome = one.outcome or (outcome.message if outcome is not None else None)
+        if decide.is_over(order, one.outcome, datetime.now(UTC)):
+            self._in_flight.end(order.order_id)
+            return False
+        _log.info("order_adopted", order_id=order.order_id, pod_uid=pod.uid, node=order.node)
+        return True
 
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         """Remove a nomination of the nominator's, tried a few times. Return whether none of its is left."""

@@ -9,7 +9,6 @@ from makeway.bus.client import Bus
 from makeway.nominator.cluster import NominatorApi
 from makeway.nominator.decide import Writer
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.outcomes import RecentOutcomes
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.shadow import ShadowScheduler
 from makeway.nominator.streams import ControlFollower
@@ -28,7 +27,6 @@ class NominatorParts:
     pods: PendingPods
     classes: PriorityClasses
     control: ControlFollower
-    outcomes: RecentOutcomes
     brake: BrakeReader
     metrics: NominatorMetrics
     writer: Writer

@@ -19,7 +19,6 @@ from makeway.core.policy.mode import Mode
 from makeway.nominator.cluster import NominatorApi
 from makeway.nominator.decide import Writer
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.outcomes import RecentOutcomes
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
@@ -92,8 +91,6 @@ async def run(
 
         pods = PendingPods()
         classes = PriorityClasses(refuse_class)
-        outcomes = RecentOutcomes()
-        following = OutcomeFollower(bus, cluster_uid, metrics, outcomes.put)
         watched_pods = ListWatch(
             api, Resource("pods", "/api/v1/pods", Pod, field_selector="spec.nodeName="), pods, metrics
         )
@@ -107,8 +104,6 @@ async def run(
         def synced() -> str:
             if not control.read.is_set() or control.state is None:
                 return "the planner has not said yet which mode is effective"
-            if not following.read.is_set():
-                return "the outcomes of orders have not been read yet"
             for one in (watched_classes, watched_pods):
                 if not one.synced.is_set():
                     return one.unhealthy()
@@ -129,7 +124,6 @@ async def run(
                 pods=pods,
                 classes=classes,
                 control=control,
-                outcomes=outcomes,
                 brake=brake,
                 metrics=metrics,
                 writer=Writer(cluster_uid=cluster_uid, source=source("nominator", identity), fence=fence),
@@ -138,7 +132,8 @@ async def run(
             )
         )
 
-        pods.changed, outcomes.heard = nominator.changed, nominator.ended
+        pods.changed = nominator.changed
+        following = OutcomeFollower(bus, cluster_uid, metrics, nominator.ended)
 
         async def lead() -> None:
             metrics.leading.set(1)

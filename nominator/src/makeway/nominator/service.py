@@ -14,23 +14,23 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
 
 import structlog
+from msgspec.structs import replace
 
 from makeway.bus import tracing
+from makeway.bus.commit import named_order
 from makeway.bus.errors import BusError
 from makeway.bus.ids import order_id
-from makeway.bus.messages import PAST_DEADLINE, Candidate, Outcome, PlanReply
+from makeway.bus.messages import Candidate, Outcome, PlanReply
 from makeway.nominator import decide
-from makeway.nominator.attempts import AttemptsByPod
+from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.commits import Commits
-from makeway.nominator.decide import Attempts
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight
 from makeway.nominator.losses import LostNominations
 from makeway.nominator.nominations import Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPod
 from makeway.nominator.questions import NoAnswer, Questions
-from makeway.nominator.streams import live_orders
 from makeway.runtime.kube import ApiError, ApiUnavailable
 
 TICK_SECONDS: Final = 0.25
@@ -64,7 +64,6 @@ class Nominator:
         self._pods = parts.pods
         self._classes = parts.classes
         self._control = parts.control
-        self._outcomes = parts.outcomes
         self._metrics = parts.metrics
         self._writer = parts.writer
         self._wake = asyncio.Event()
@@ -76,9 +75,7 @@ class Nominator:
         self._attempts = AttemptsByPod()
         self._questions = Questions(self._parts)
         self._nominations = Nominations(self._parts, self.in_flight)
-        self._commits = Commits(
-            self._parts, self.in_flight, self._attempts, self._nominations, self._wake.set
-        )
+        self._commits = Commits(self._parts, self.in_flight, self._pause, self._nominations, self._wake.set)
         self._losses = LostNominations()
         self._unanswered = 0
         self._revision = 0
@@ -97,8 +94,10 @@ class Nominator:
             self._wake.set()
 
     def ended(self, outcome: Outcome) -> None:
-        """Take note of an outcome of an order."""
-        self._wake.set()
+        """Take note of an outcome of an order. The first counts."""
+        if (one := self.in_flight.get(outcome.order_id)) is not None:
+            one.outcome = one.outcome or outcome
+            self._wake.set()
 
     def trouble(self) -> str:
         """Return why nothing is planned at the moment; empty where something may be."""
@@ -117,15 +116,11 @@ class Nominator:
     async def lead(self) -> NoReturn:
         """Preempt while this process leads; ends by being cancelled."""
         self._begin()
-        adopted = False
         try:
             while True:
                 self._wake.clear()
                 if not self._parts.synced():
                     try:
-                        if not adopted:
-                            await self._adopt()
-                            adopted = True
                         await self._round()
                     except (BusError, ApiError, ApiUnavailable) as error:
                         _log.warning("round_failed", error=str(error))
@@ -134,23 +129,6 @@ class Nominator:
                         await self._wake.wait()
         finally:
             await self._commits.stop()
-
-    async def _adopt(self) -> None:
-        """Go on with the orders of the nominator before: those that are live, and those that made room."""
-        now = datetime.now(UTC)
-        for order in await live_orders(self._bus, self._writer.cluster_uid, self._metrics):
-            outcome = self._outcomes.get(order.order_id)
-            late = now >= order.not_after + PAST_DEADLINE
-            if order.preemptor is None or order.preemptor.uid not in self._pods.by_uid:
-                continue
-            if outcome is None and late:
-                continue
-            if outcome is not None and outcome.result != "succeeded":
-                continue
-            if outcome is not None and now >= decide.settles_until(order, outcome, outcome.finished_at):
-                continue
-            self.in_flight.begin(order, stored=True)
-            _log.info("order_adopted", order_id=order.order_id, pod_uid=order.preemptor.uid, node=order.node)
 
     async def _round(self) -> None:
         """See what became of the orders in flight, then plan for the pods that are due."""
@@ -164,11 +142,11 @@ class Nominator:
         self._metrics.classes.set(len(self._classes.external))
         self._metrics.waiting.set(len(waiting))
         until = time.monotonic() + ROUND_SECONDS
-        for pod in waiting:
+        for pod, attempts in waiting:
             # What is in flight has its turn again, and a planner that does not answer costs one wait a round.
             if self._full() or time.monotonic() > until or self._questions.quiet():
                 break
-            attempts, moment = self._attempts.of(pod.uid, now), datetime.now(UTC)
+            moment = datetime.now(UTC)
             if max(attempts.next_at, self._classes.may_preempt_at(pod, moment)) <= moment:
                 await self._attempt(pod, attempts)
         self._metrics.in_flight.set(len(self.in_flight))
@@ -192,7 +170,7 @@ class Nominator:
         self._revision = revision
         self._attempts.retry(now)
 
-    def _waiting(self, now: datetime) -> list[PendingPod]:
+    def _waiting(self, now: datetime) -> list[tuple[PendingPod, Attempts]]:
         """Return the pods to make room for, the most important and then the oldest first."""
         external = self._classes.external
         if not external:
@@ -260,7 +238,7 @@ class Nominator:
     def _refused(self, pod: PendingPod, reply: PlanReply, attempts: Attempts, now: datetime) -> None:
         not_synced = reply.status == "notSynced"
         self._metrics.plans.labels("not_synced" if not_synced else "refused").inc()
-        attempts.pause(now, longest=timedelta(seconds=5) if not_synced else decide.LONGEST_PAUSE)
+        attempts.pause(now, longest=timedelta(seconds=5) if not_synced else LONGEST_PAUSE)
         refusal = reply.refusal
         if refusal is not None and refusal.retry_at is not None:
             attempts.again_at(max(now, refusal.retry_at))
@@ -300,14 +278,25 @@ class Nominator:
             now=now,
         )
         waits = decide.waits_until(candidate)
-        order = decide.order_of(
+        order = named_order(
             commit,
             decision_id=reply.decision_id,
-            preemptor=stored.pod,
-            to_clear=() if waits else decide.outnominated(self._pods.nominated(), candidate.node, pod),
+            priority=pod.priority,
+            scheduler_name=stored.pod.spec.scheduler_name or "default-scheduler",
             now=now,
         )
-        return self._commits.begin(commit, order, stored, waits)
+        if not waits:
+            lower = decide.outnominated(self._pods.nominated(), candidate.node, pod)
+            order = replace(order, nominations_to_clear=lower)
+        begun = self._commits.begin(commit, order, stored, waits)
+        begun.since = attempts.first_seen
+        return begun
+
+    def _pause(self, uid: str) -> None:
+        """Have a pod wait whose order came to nothing."""
+        if (pod := self._pods.by_uid.get(uid)) is not None:
+            now = datetime.now(UTC)
+            self._attempts.of(pod, now).pause(now)
 
     # -------------------------------------------------------------------------- orders in flight
 
@@ -316,9 +305,9 @@ class Nominator:
         if not one.stored:
             return
         order, pod = one.order, self._pods.by_uid.get(one.uid)
-        outcome = self._outcomes.get(order.order_id)
+        outcome = one.outcome
         if pod is None:
-            await self._left(one, outcome, now)
+            await self._left(one, now)
             return
         if not one.lost and pod.nominated != order.node:
             by_others = "changed" if pod.nominated else "cleared"
@@ -328,9 +317,9 @@ class Nominator:
             if outcome.result == "succeeded":
                 one.made = True
                 one.preemption.end(result=outcome.result)
-                one.until = decide.settles_until(order, outcome, now)
+                one.until = decide.settles_until(outcome, now)
             else:
-                self._over(one, outcome.result, now, outcome)
+                self._over(one, outcome.result, now, outcome.message)
                 return
         if one.made and (one.lost or now >= one.until):
             self._over(one, "waited" if one.waits else "succeeded", now)
@@ -338,24 +327,23 @@ class Nominator:
             self._unanswered += 1
             self._over(one, "expired", now)
 
-    async def _left(self, one: OrderInFlight, outcome: Outcome | None, now: datetime) -> None:
+    async def _left(self, one: OrderInFlight, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
         await self._nominations.yield_to(one.order)
         self.in_flight.end(one.order.order_id)
-        one.preemption.end(result=outcome.result if outcome is not None else "bound")
+        one.preemption.end(result=one.outcome.result if one.outcome is not None else "bound")
         self._metrics.orders.labels("bound").inc()
-        waited = self._attempts.waited(one.uid, now)
-        if waited is not None and outcome is not None:
-            self._metrics.bound_seconds.observe(waited.total_seconds())
+        if one.since is not None and one.outcome is not None:
+            self._metrics.bound_seconds.observe((now - one.since).total_seconds())
         _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
 
-    def _over(self, one: OrderInFlight, result: str, now: datetime, outcome: Outcome | None = None) -> None:
-        """End an order after which its pod is not bound; the next plan knows why."""
+    def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
+        """End an order after which its pod is not bound; the planner knows why."""
         self.in_flight.end(one.order.order_id)
-        one.preemption.end((outcome.message if outcome is not None else "") or result, result=result)
+        one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
         self._count_loss(one, now)
-        self._attempts.of(one.uid, now).pause(now)
+        self._pause(one.uid)
         self._nominations.expect(one.uid, now)
         _log.info(
             "order_over",
@@ -366,11 +354,8 @@ class Nominator:
 
     def _count_loss(self, one: OrderInFlight, now: datetime) -> None:
         """Count a nomination that is gone, unless an evictor took it back because its order failed."""
-        outcome = self._outcomes.get(one.order.order_id)
-        reverted = (
-            outcome is not None and outcome.rollback is not None and outcome.rollback.nomination_reverted
-        )
-        if one.lost in ("", "yielded") or reverted:
+        rollback = one.outcome.rollback if one.outcome is not None else None
+        if one.lost in ("", "yielded") or (rollback is not None and rollback.nomination_reverted):
             return
         self._losses.add(now)
         self._metrics.lost.labels(one.lost).inc()

@@ -11,7 +11,7 @@ import structlog
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
-from makeway.bus.messages import LIVE_LOOK_BACK, ControlState, EvictionOrder, Outcome
+from makeway.bus.messages import LIVE_LOOK_BACK, ControlState, Outcome
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
 
@@ -74,14 +74,12 @@ class OutcomeFollower:
         self._cluster_uid = cluster_uid
         self._metrics = metrics
         self._ended = ended
-        self.read = asyncio.Event()
-        """Set when those of before have been read."""
 
     async def follow_forever(self) -> None:
         """Follow until the process ends."""
         bus, stream = self._bus, self._bus.subjects.outcomes_stream
         start = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
-        async for message in bus.follow(stream, start=start, caught_up=self.read):
+        async for message in bus.follow(stream, start=start):
             try:
                 outcome = bus.signatures.outcome(message.data, message.subject)
             except Malformed as error:
@@ -92,27 +90,3 @@ class OutcomeFollower:
                 continue
             if outcome.cluster_uid == self._cluster_uid:
                 self._ended(outcome)
-
-
-async def live_orders(bus: Bus, cluster_uid: str, metrics: NominatorMetrics) -> list[EvictionOrder]:
-    """Read the nominators' orders that are not over, and whose subject is their own: the last of each pod.
-
-    Raises BusUnavailable.
-    """
-    now = datetime.now(UTC)
-    found: dict[str, EvictionOrder] = {}
-    start = Start.at_time(now - LIVE_LOOK_BACK)
-    stream = bus.subjects.orders_stream
-    async for message in bus.follow(
-        stream, start=start, subjects=[f"{bus.subjects.prefix}.v1.orders.pod.*"], stop_at_end=True
-    ):
-        try:
-            order = bus.signatures.order(message.data, message.subject)
-        except Malformed:
-            metrics.decode_errors.labels("orders").inc()
-            continue
-        if order.preemptor is None or order.void is not None or bus.subjects.order(order) != message.subject:
-            continue
-        if order.cluster_uid == cluster_uid and order.is_external:
-            found[order.preemptor.uid] = order
-    return list(found.values())
