@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from makeway.bus.messages import (
     MOST_REFUSED_VICTIMS,
     EvictionOrder,
+    LiveOrder,
     NodeSelection,
     Preemptor,
     VictimOutcome,
@@ -24,7 +25,7 @@ from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import FITS, answer
 from makeway.planner.service.orders import failures as module
 from makeway.planner.service.orders.failures import cause_of
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.service.orders.ledger import OUTCOME_LAG, Ledger
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -41,9 +42,12 @@ from unit.planner.building import (
 SHOP = "ns"
 
 
+def preemptor_of(uid: str) -> Preemptor:
+    return Preemptor(namespace=SHOP, name=uid, uid=uid, priority=HIGH, scheduler_name="s")
+
+
 def order(order_id: str) -> EvictionOrder:
-    about = Preemptor(namespace=SHOP, name="p", uid="P", priority=HIGH, scheduler_name="s")
-    return make_order(order_id, preemptor=about, node="n1")
+    return make_order(order_id, preemptor=preemptor_of("P"), node="n1")
 
 
 def victim(
@@ -143,6 +147,23 @@ def test_a_planner_that_starts_knows_them_in_whichever_order_it_reads_the_stream
 
     assert left_out(ledger).victims == {"v"}
     assert ledger.pauses.left_out("another", NOW) == NOTHING_PASSED_OVER
+
+
+def test_until_an_outcome_is_read_the_node_of_an_order_that_its_bridge_takes_for_ended_is_left_out() -> None:
+    ledger = Ledger()
+    ledger.ordered(order("o0"))
+
+    unread = ledger.left_out("P", (), NOW)
+    told = ledger.left_out("P", [LiveOrder(order_id="o0", preemptor_uid="P", node="n1", victims=())], NOW)
+    ledger.reserve(replace(order("o1"), preemptor=preemptor_of("Q")))
+    ledger.ended(make_outcome("o0", result="cancelled"))
+
+    assert unread == PassedOver(nodes=frozenset({"n1"}), until=NOW + OUTCOME_LAG)
+    assert told == NOTHING_PASSED_OVER
+    assert ledger.left_out("P", (), NOW) == NOTHING_PASSED_OVER
+    assert ledger.left_out("Q", (), NOW) == NOTHING_PASSED_OVER, (
+        "an order that is about to be stored has no end"
+    )
 
 
 def test_as_many_pods_and_nodes_are_left_out_as_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

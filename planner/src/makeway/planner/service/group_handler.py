@@ -112,7 +112,7 @@ class GroupPlanner:
             question = gang_question_of(request, in_flight, leaving, records=self._records)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        return question.leaving_out(self._ledger.pauses.left_out(request.group.uid, now))
+        return question.leaving_out(self._ledger.left_out(request.group.uid, request.live_orders, now))
 
     async def _plan(
         self, request: GroupPlanRequest, question: GangQuestion, now: datetime, began: float

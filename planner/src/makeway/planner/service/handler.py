@@ -117,7 +117,7 @@ class Planner:
             question,
             in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=commits),
             nominations=_placed(request, ledger.places(now, asking=asking) if commits else {}),
-        ).leaving_out(ledger.pauses.left_out(asking, now))
+        ).leaving_out(ledger.left_out(asking, request.live_orders, now))
         if question.daemonset_node:
             question = replace(
                 question, unfit_since=self._first_failures.note(asking, question.unfit_since, now)

@@ -10,8 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome, Placement
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.left_out import PassedOver
 from makeway.planner.plan.result import Plan
 from makeway.planner.service.orders.failures import OrderEnd, end_of
 from makeway.planner.service.orders.limits import (
@@ -32,6 +35,9 @@ REMEMBERED = timedelta(minutes=10)
 
 STATUS_LAG = timedelta(seconds=10)
 """How long after its deletes an order may still be missing from the status of disruption budgets."""
+
+OUTCOME_LAG = timedelta(seconds=1)
+"""When a preemptor may ask again whose last order has ended by what its bridge knows, and not yet here."""
 
 MOST_NAMED = 100_000
 """Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
@@ -169,6 +175,24 @@ class Ledger:
             if (about := one.order.preemptor) is not None and about.uid != asking
         ]
         return {one.uid: one for one in places}
+
+    def left_out(self, uid: str, told: Iterable[LiveOrder], now: datetime) -> PassedOver:
+        """Return what the next plan for a pod or PodGroup leaves out: what its orders that failed teach.
+
+        An order of its own that is live here and of which its bridge does not tell has ended: its outcome was
+        not read here yet, and may say what is wrong with its node. `told`: as of `in_flight`. O(orders).
+        """
+        known, alive = self.pauses.left_out(uid, now), {one.order_id for one in told}
+        unread = {
+            live.order.node
+            for order_id, live in self._live.items()
+            if live.preemptor == uid and live.order.node and order_id not in alive | self._reserved
+        }
+        if not unread:
+            return known
+        soon = now + OUTCOME_LAG
+        until = soon if known.until is None else min(known.until, soon)
+        return structs.replace(known, nodes=known.nodes | unread, until=until)
 
     def held(
         self, told: Iterable[LiveOrder], pods: Mapping[str, PodRecord], now: datetime, *, asking: str = ""
