@@ -20,8 +20,10 @@ from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import BusRecords
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
@@ -45,15 +47,19 @@ class World:
         self.registry = CollectorRegistry()
         metrics = EvictorMetrics(self.registry)
         self.slots = Slots(16, metrics)
+        guard = ModeGuard("enforce")
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
-            cluster=self.cluster,
-            records=BusRecords(bus),
+            EvictorParts(
+                cluster=self.cluster,
+                records=BusRecords(bus),
+                metrics=metrics,
+                events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
+                mode_guard=guard,
+                queue_guard=no_queues(),
+                caps=Caps(guard.rates, "evictor-1", metrics),
+            ),
             clock=SystemClock(),
-            metrics=metrics,
-            events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
-            mode_guard=ModeGuard("enforce"),
-            queue_guard=no_queues(),
             slots=self.slots,
         )
 

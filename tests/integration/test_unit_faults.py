@@ -23,7 +23,7 @@ from integration.preempting import run_victims, sized
 from integration.space import Space
 from integration.waiting import until
 from makeway.dev.options import EVICTOR
-from makeway.evictor.act.execution import CHECK_LASTS
+from makeway.evictor.act.work import CHECK_LASTS
 
 UNIT = tuple(f"old-{number}" for number in range(4))
 """Pods of a group of mode all, two on each of the nodes n1 and n2."""

@@ -58,8 +58,8 @@ DEFECTS: dict[str, tuple[str, Any]] = {
         lambda victim, protection: NOT_EXEMPT,
     ),
     "a quota takes no group with pods elsewhere": (
-        "makeway.evictor.act.quota.QuotaExecution._bar_of",
-        lambda self, unit, pod: self._queue_guard.bar_of(self.order, pod),
+        "makeway.evictor.act.looks.Looks._bar_of",
+        lambda self, unit, pod: self._parts.queue_guard.bar_of(self._work.order, pod),
     ),
 }
 

@@ -10,11 +10,13 @@ from makeway.core.policy.document import Policy
 from makeway.evictor.act.cluster import ApiCluster
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import BusRecords
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.control import FollowingControl
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.live_orders import StreamOrders
 from makeway.evictor.intake.repair import MarkRepair
 from makeway.evictor.intake.service import Evictor, EvictorSettings
+from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
@@ -46,13 +48,16 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
     slots = Slots(CONCURRENCY, _METRICS)
     evictor = Evictor(
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
-        cluster=api,
-        records=BusRecords(bus),
+        EvictorParts(
+            cluster=api,
+            records=BusRecords(bus),
+            metrics=_METRICS,
+            events=Events(api, process, _METRICS, process.identity),
+            mode_guard=guard,
+            queue_guard=no_queues(),
+            caps=Caps(guard.rates, process.identity, _METRICS),
+        ),
         clock=process,
-        metrics=_METRICS,
-        events=Events(api, process, _METRICS, process.identity),
-        mode_guard=guard,
-        queue_guard=no_queues(),
         slots=slots,
     )
     repair = MarkRepair(

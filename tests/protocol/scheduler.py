@@ -31,6 +31,7 @@ from makeway.bus.messages import (
     PodRef,
     Preemptor,
     Victim,
+    VictimFacts,
 )
 from makeway.core.k8s.objects import Pod
 from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES
@@ -104,6 +105,7 @@ def victim_of(pod: Pod) -> Victim:
         priority=priority(pod),
         grace_period_seconds=pod.spec.termination_grace_period_seconds or 0,
         rule="lower-priority",
+        facts=VictimFacts(resource_version=pod.metadata.resource_version),
     )
 
 

@@ -40,6 +40,7 @@ OF_AUTHORS: Final = frozenset(
         "daemonset-not-proven",
         "daemonset-pod",
         "daemonset-other-namespace",
+        "closes-nothing",
         NOT_IN_QUEUE,
         NOT_LIMITED,
         EXEMPT_NAMESPACE,

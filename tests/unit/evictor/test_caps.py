@@ -31,6 +31,7 @@ from unit.evictor.building import (
     make_preemptor,
     make_victim,
 )
+from unit.evictor.fakes import FORBIDDEN
 from unit.evictor.test_quota_orders import quota_order
 from unit.evictor.test_service import World, results, running
 from unit.evictor.test_slots import Running, order_of
@@ -158,7 +159,7 @@ def test_victims_of_an_order_that_came_again_count_though_another_delivery_delet
 async def test_an_order_over_the_minutes_cap_waits_until_there_is_room() -> None:
     world = World(*running("a", "b"))
     world.policy = limited(victims_per_minute=2, victims_per_order=2)
-    world.evictor.caps.count({"default": 1}, NOW - 30 * SECOND)
+    world.evictor.parts.caps.count({"default": 1}, NOW - 30 * SECOND)
 
     outcome = await world.carry_out(make_order("a", "b", not_after=NOW + 60 * SECOND))
 
@@ -173,13 +174,13 @@ async def test_by_default_no_cap_holds_what_the_api_server_bears_out() -> None:
     """Its victims are counted, and told where they are more than the default caps."""
     names = [f"p{number}" for number in range(100)]
     world = World(*running(*names))
-    world.evictor.caps.count({"default": 600}, NOW)
+    world.evictor.parts.caps.count({"default": 600}, NOW)
 
     outcome = await world.carry_out(make_order(*names))
 
     assert outcome.result == "succeeded"
     assert len(world.cluster.deletes()) == 100
-    assert world.evictor.caps.describe(world.clock.now()).startswith("700 victims in the last minute")
+    assert world.evictor.parts.caps.describe(world.clock.now()).startswith("700 victims in the last minute")
 
 
 async def test_orders_that_are_borne_out_leave_a_quota_its_share() -> None:
@@ -196,7 +197,7 @@ async def test_orders_that_are_borne_out_leave_a_quota_its_share() -> None:
 
 async def test_by_default_the_caps_hold_an_order_whose_victim_runs_nowhere_by_the_api_server() -> None:
     world = World(a_pod("a").on(None).phase("Pending").build())
-    world.evictor.caps.count({"default": 100}, NOW)
+    world.evictor.parts.caps.count({"default": 100}, NOW)
 
     outcome = await world.carry_out(make_order(make_victim("a", assumed=True)))
 
@@ -207,7 +208,7 @@ async def test_by_default_the_caps_hold_an_order_whose_victim_runs_nowhere_by_th
 async def test_an_order_that_a_cap_holds_ends_by_the_caps_name_however_late_it_looks_again() -> None:
     world = World(*running("a"))
     world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.caps.count({"default": 1}, NOW)
+    world.evictor.parts.caps.count({"default": 1}, NOW)
     world.clock.late = 1.5 * SECOND
 
     outcome = await world.carry_out(make_order("a", not_after=NOW + 20 * SECOND))
@@ -218,7 +219,7 @@ async def test_an_order_that_a_cap_holds_ends_by_the_caps_name_however_late_it_l
 async def test_an_order_that_is_over_a_rate_until_its_time_ends_is_refused_with_the_cap() -> None:
     world = World(*running("a"))
     world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.caps.count({"default": 1}, NOW)
+    world.evictor.parts.caps.count({"default": 1}, NOW)
 
     outcome = await world.carry_out(make_order("a", not_after=NOW + 20 * SECOND))
 
@@ -231,11 +232,11 @@ async def test_an_order_that_is_over_a_rate_until_its_time_ends_is_refused_with_
 
 async def test_what_an_order_did_not_evict_is_taken_back() -> None:
     world = World(*running("a", "b"))
-    world.cluster.before("get_pod", "a", lambda: world.cluster.remove("urgent"))
+    world.cluster.always_fail("mark", "a", FORBIDDEN)
 
     await world.carry_out(make_order("a", "b"))
 
-    assert world.evictor.caps.describe(NOW).startswith("0 victims in the last minute")
+    assert world.evictor.parts.caps.describe(NOW).startswith("0 victims in the last minute")
 
 
 async def test_victims_that_an_earlier_delivery_deleted_count_here_too() -> None:
@@ -243,19 +244,19 @@ async def test_victims_that_an_earlier_delivery_deleted_count_here_too() -> None
 
     await world.carry_out(make_order("a", "b"), deliveries=2)
 
-    assert world.evictor.caps.describe(world.clock.now()).startswith("2 victims in the last minute")
+    assert world.evictor.parts.caps.describe(world.clock.now()).startswith("2 victims in the last minute")
 
 
 async def test_what_other_evictors_evicted_counts_and_ones_own_outcome_does_not_count_twice() -> None:
     world = World(*running("a"))
     await world.carry_out(make_order("a"))
     own = world.records.outcomes["ord-1"]
-    world.evictor.caps.ended(own, NOW)
-    assert world.evictor.caps.describe(NOW).startswith("1 victim in the last minute")
+    world.evictor.parts.caps.ended(own, NOW)
+    assert world.evictor.parts.caps.describe(NOW).startswith("1 victim in the last minute")
 
     other = {name: getattr(own, name) for name in own.__struct_fields__} | {"evictor": "evictor-2"}
-    world.evictor.caps.ended(type(own)(**other), NOW)
-    assert world.evictor.caps.describe(NOW).startswith("2 victims in the last minute")
+    world.evictor.parts.caps.ended(type(own)(**other), NOW)
+    assert world.evictor.parts.caps.describe(NOW).startswith("2 victims in the last minute")
 
 
 async def test_a_quota_order_goes_as_far_as_the_caps_let_it() -> None:
@@ -376,13 +377,13 @@ async def test_an_order_that_nobody_wants_waits_for_no_other() -> None:
 async def test_the_mode_stops_an_order_that_waits_for_a_cap() -> None:
     world = World(*running("a"))
     world.policy = limited(victims_per_minute=1, victims_per_order=1)
-    world.evictor.caps.count({"default": 1}, NOW)
+    world.evictor.parts.caps.count({"default": 1}, NOW)
     world.cluster.before("get_pod", "a", lambda: setattr(world, "policy", Policy(mode="off")))
 
     outcome = await world.carry_out(make_order("a"))
 
     assert (outcome.result, outcome.reason) == ("refused", "mode-off")
-    assert world.evictor.caps.describe(NOW).startswith("1 victim in the last minute")
+    assert world.evictor.parts.caps.describe(NOW).startswith("1 victim in the last minute")
 
 
 async def test_orders_that_wait_for_others_without_end_hold_up_no_other_order() -> None:
@@ -410,7 +411,7 @@ async def test_a_small_order_passes_a_large_one_of_its_priority_but_none_of_a_hi
         names = [f"v{i}" for i in range(10)]
         world = World(*running(*names, "s"))
         world.policy = limited(victims_per_minute=10, victims_per_order=10)
-        world.evictor.caps.count({"default": 5}, NOW)
+        world.evictor.parts.caps.count({"default": 5}, NOW)
         large = make_order(*names, preemptor=make_preemptor(priority=priority), not_after=NOW + 30 * SECOND)
         small = make_order(
             make_victim("s"), order_id="ord-2", not_after=NOW + 20 * SECOND, preemptor=make_preemptor()

@@ -61,7 +61,7 @@ async def evicted_for(
     `lately`: so many pods were evicted just now.
     """
     world = World(victim)
-    world.evictor.caps.count({"default": lately}, NOW)
+    world.evictor.parts.caps.count({"default": lately}, NOW)
     world.cluster.pods["urgent"] = preemptor
     true = (logs(preemptor), logs(victim))
     world.cluster.daemonsets = {

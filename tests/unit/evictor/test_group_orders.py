@@ -24,11 +24,11 @@ from makeway.bus.messages import (
 from makeway.core.k8s.objects import Metadata, Node, Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.evictor.act.execution import CHECK_LASTS
-from makeway.evictor.act.group_execution import GroupExecution
+from makeway.evictor.act.execution import Execution
 from makeway.evictor.act.progress import VictimProgress
 from makeway.evictor.act.report import summarise
 from makeway.evictor.act.rollback import RollbackReport
+from makeway.evictor.act.work import CHECK_LASTS
 from makeway.evictor.intake import service
 from makeway.evictor.intake.wasted import WastedVictims, group_in_vain
 from makeway.evictor.judge import gang
@@ -493,7 +493,7 @@ async def test_an_order_of_many_victims_may_take_longer_to_read_them() -> None:
 
 async def test_an_order_for_a_group_that_is_borne_out_is_held_by_no_default_cap() -> None:
     world = GroupWorld()
-    world.evictor.caps.count({"default": 1_000}, world.clock.now())
+    world.evictor.parts.caps.count({"default": 1_000}, world.clock.now())
 
     assert (await world.order()).result == "succeeded"
 
@@ -770,14 +770,14 @@ async def test_two_looks_at_a_group_that_overlap_find_it(monkeypatch: pytest.Mon
     """One that begins while another reads the members takes nothing from it that this has read."""
     found: list[object] = []
 
-    class Looking(GroupExecution):
+    class Looking(Execution):
         async def _carry_out(self) -> None:
-            first = asyncio.create_task(self._still_wanted())
+            first = asyncio.create_task(self._looks._still_wanted())
             for _ in range(turns):
                 await asyncio.sleep(0)
-            found.extend(await asyncio.gather(first, self._still_wanted()))
+            found.extend(await asyncio.gather(first, self._looks._still_wanted()))
 
-    monkeypatch.setattr(service, "GroupExecution", Looking)
+    monkeypatch.setattr(service, "Execution", Looking)
     world = GroupWorld()
     world.cluster.slow["get_pod_group", "train"] = 8
 

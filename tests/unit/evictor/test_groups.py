@@ -15,8 +15,9 @@ from makeway.core.k8s.objects import Pod, SchedulingGroup
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, Protection
-from makeway.evictor.act import execution
-from makeway.evictor.act.execution import CHECK_LASTS, PROOF_LASTS
+from makeway.evictor.act import unit_work
+from makeway.evictor.act.unit_work import PROOF_LASTS
+from makeway.evictor.act.work import CHECK_LASTS
 from makeway.evictor.judge.groups import groups_in
 from makeway.evictor.judge.members import Members
 from makeway.evictor.limits.breaker import NEVER_VICTIMS
@@ -837,7 +838,7 @@ async def test_an_order_of_which_it_cannot_be_read_whether_it_has_begun_is_carri
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = world_of(marked("a"), marked("b", "node-b"))
-    monkeypatch.setattr(execution, "READ_NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(unit_work, "READ_NOTE_SECONDS", 0.01)
 
     async def no_answer(order_id: str) -> None:
         await asyncio.sleep(60)

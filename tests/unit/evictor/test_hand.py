@@ -122,7 +122,7 @@ async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> 
         stream.put(*(order_of(name, namespace="dead") for name in dead))
         for _ in range(20):
             await world.clock.run(1)
-            for one in world.evictor.holds.due(world.clock.now()):
+            for one in world.evictor.parts.holds.due(world.clock.now()):
                 one.told = one.reason
                 held.append((one.order.order_id, one.reason))
         [beyond] = [name for name, reason in held if reason == NAMESPACE_SHARE]
@@ -130,7 +130,7 @@ async def test_an_order_that_was_given_back_is_held_for_that_until_it_ends() -> 
         await world.clock.run(90)
 
     over: set[str] = set()
-    while orders := world.evictor.holds.take_over():
+    while orders := world.evictor.parts.holds.take_over():
         over |= {order.order_id for order in orders}
     assert beyond in over
 
@@ -160,7 +160,7 @@ async def test_the_least_important_of_the_orders_that_wait_is_given_back(
         await world.clock.run(90)
 
     assert len(world.records.outcomes) == 5
-    assert world.evictor.holds.due(world.clock.now()) == []
+    assert world.evictor.parts.holds.due(world.clock.now()) == []
 
 
 async def test_an_important_order_enters_before_those_of_its_namespace_that_have_not_begun(

@@ -23,7 +23,7 @@ class Telling:
 
     def __init__(self, *victims: str) -> None:
         self.world = World(*running(*victims))
-        self.holds = self.world.evictor.holds
+        self.holds = self.world.evictor.parts.holds
         self.telling = TellingOfHolds(self.holds, self.world.cluster, self.world.events, self.world.clock)
 
     @property
@@ -195,8 +195,8 @@ class Recording(Holds):
 
 
 async def test_an_order_says_what_holds_it() -> None:
-    world = World(*running("a", "b", "c"))
-    world.evictor.holds = holds = Recording()
+    holds = Recording()
+    world = World(*running("a", "b", "c"), holds=holds)
     world.policy = Policy(limits=PolicyLimits(victims_per_minute=1, victims_per_order=1))
     world.cluster.fail("delete", "c", TemporaryError("throttled", "too many requests"))
     await world.carry_out(make_order("c", order_id="ord-0"))

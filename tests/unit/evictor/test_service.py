@@ -15,6 +15,8 @@ from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
 from makeway.evictor.act.events import Events
+from makeway.evictor.act.holds import Holds
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import (
     QUARANTINE_AFTER_DEFECTS,
@@ -24,6 +26,7 @@ from makeway.evictor.intake.service import (
 )
 from makeway.evictor.judge.fences import Fences
 from makeway.evictor.judge.verdicts import Refused
+from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.limits.slots import Slots
@@ -60,7 +63,12 @@ class World:
     """An evictor with everything round it."""
 
     def __init__(
-        self, *pods: Pod, mode: Mode = "enforce", queues_read: bool = True, fences: Fences | None = None
+        self,
+        *pods: Pod,
+        mode: Mode = "enforce",
+        queues_read: bool = True,
+        fences: Fences | None = None,
+        holds: Holds | None = None,
     ) -> None:
         self.cluster = FakeCluster(*pods)
         self.records = FakeRecords()
@@ -78,17 +86,21 @@ class World:
         self.slots = Slots(32, metrics)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", fences=fences or Fences.of()),
-            cluster=self.cluster,
-            records=self.records,
-            clock=self.clock,
-            metrics=metrics,
-            events=self.events,
-            mode_guard=self.mode_guard,
-            queue_guard=QueueGuard(
-                self.queues,
-                lambda: self.queues_trouble,
-                lambda: queue_exempt_namespaces(self.policy, "makeway-system"),
+            EvictorParts(
+                cluster=self.cluster,
+                records=self.records,
+                metrics=metrics,
+                events=self.events,
+                mode_guard=self.mode_guard,
+                queue_guard=QueueGuard(
+                    self.queues,
+                    lambda: self.queues_trouble,
+                    lambda: queue_exempt_namespaces(self.policy, "makeway-system"),
+                ),
+                caps=Caps(self.mode_guard.rates, "evictor-1", metrics),
+                holds=holds or Holds(),
             ),
+            clock=self.clock,
             slots=self.slots,
         )
 

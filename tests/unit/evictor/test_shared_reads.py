@@ -1,4 +1,4 @@
-"""Reads that serve several: nobody gets an answer that is older than the question."""
+"""Reads that serve several: no answer is older than its question, or than it may last."""
 
 import asyncio
 
@@ -149,3 +149,24 @@ async def test_who_is_cancelled_takes_nothing_from_the_others(cancelled: int) ->
 
     assert await asked[2] == 0
     assert asked[cancelled].cancelled()
+
+
+async def test_an_answer_that_may_serve_for_a_while_serves_from_when_its_read_began() -> None:
+    loop = asyncio.get_running_loop()
+    asked: list[str] = []
+
+    async def read(key: str) -> float:
+        asked.append(key)
+        return loop.time()
+
+    reads = SharedReads(read, lasts=0.05)
+
+    first = await reads("a")
+    again = await reads("a")
+    await reads("b")
+    await asyncio.sleep(0.06)
+    later = await reads("a")
+
+    assert first == again
+    assert later - first > 0.05
+    assert asked == ["a", "b", "a"]

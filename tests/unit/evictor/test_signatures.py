@@ -12,8 +12,10 @@ from makeway.bus.messages import EvictionOrder
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.service import Evictor, EvictorSettings
 from makeway.evictor.limits.breaker import OPENS_AT, Breaker
+from makeway.evictor.limits.caps import Caps
 from makeway.evictor.metrics import EvictorMetrics
 from unit.evictor.building import CLUSTER, NOW, make_order
 from unit.evictor.fakes import UNAVAILABLE, FakeDelivery
@@ -34,13 +36,16 @@ class SignedWorld(World):
         self.keys = signatures("require", SigningKind.OUTCOME)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
-            cluster=self.cluster,
-            records=self.records,
+            EvictorParts(
+                cluster=self.cluster,
+                records=self.records,
+                metrics=metrics,
+                events=self.events,
+                mode_guard=self.mode_guard,
+                queue_guard=self.evictor.parts.queue_guard,
+                caps=Caps(self.mode_guard.rates, "evictor-1", metrics),
+            ),
             clock=self.clock,
-            metrics=metrics,
-            events=self.events,
-            mode_guard=self.mode_guard,
-            queue_guard=self.evictor._queue_guard,
             slots=self.slots,
             signatures=self.keys,
             forged=lambda detail: self.real_breaker.report("signatures", detail),

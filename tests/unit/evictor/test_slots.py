@@ -21,10 +21,12 @@ from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.nominations import clear_listed
 from makeway.evictor.act.rollback import LONGEST, RollbackRun
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake import deliveries
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
 from makeway.evictor.judge.verdicts import Deleted
+from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import AT_ONCE, Slots, Turn
 from makeway.evictor.metrics import EvictorMetrics
@@ -108,15 +110,19 @@ class Running:
         self.records, self.clock, self.stream = FakeRecords(), OrderedClock(), Stream()
         metrics = EvictorMetrics(CollectorRegistry())
         self.slots = Slots(slots, metrics)
+        guard = ModeGuard("enforce", lambda: self.policy)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
-            cluster=self.cluster,
-            records=self.records,
+            EvictorParts(
+                cluster=self.cluster,
+                records=self.records,
+                metrics=metrics,
+                events=Events(self.cluster, self.clock, metrics, "evictor-1"),
+                mode_guard=guard,
+                queue_guard=no_queues(),
+                caps=Caps(guard.rates, "evictor-1", metrics),
+            ),
             clock=self.clock,
-            metrics=metrics,
-            events=Events(self.cluster, self.clock, metrics, "evictor-1"),
-            mode_guard=ModeGuard("enforce", lambda: self.policy),
-            queue_guard=no_queues(),
             slots=self.slots,
         )
         self.taking: asyncio.Task[None] | None = None
@@ -442,7 +448,7 @@ async def test_a_slot_is_free_when_the_last_of_an_orders_tasks_ends_its_work_and
 async def test_an_order_that_waits_for_others_is_given_back_at_once_when_the_process_ends() -> None:
     world = Running(4, "a", "b")
     world.policy = Policy(limits=PolicyLimits(victims_per_minute=1, victims_per_order=1))
-    world.evictor.caps.count({"default": 1}, NOW)
+    world.evictor.parts.caps.count({"default": 1}, NOW)
     async with world.taking_orders(drain_seconds=3600.0):
         world.stream.put(order_of("a"), make_order("b", order_id="ord-b", awaited=awaiting("never")))
         await world.clock.run(3)

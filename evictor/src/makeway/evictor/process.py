@@ -22,6 +22,7 @@ from makeway.evictor.act.following import FollowedMembers
 from makeway.evictor.act.holds import TellingOfHolds
 from makeway.evictor.act.records import BusRecords
 from makeway.evictor.act.toleration_reads import TolerationReads
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.breaker_store import BreakerStore
 from makeway.evictor.intake.control import FollowingControl
 from makeway.evictor.intake.deliveries import take_forever
@@ -171,20 +172,22 @@ async def run(
 
         evictor = Evictor(
             EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects, fences=fences),
-            cluster=cluster,
-            records=BusRecords(bus),
+            EvictorParts(
+                cluster=cluster,
+                records=BusRecords(bus),
+                metrics=metrics,
+                events=events,
+                mode_guard=mode_guard,
+                queue_guard=queue_guard,
+                caps=caps,
+            ),
             clock=clock,
-            metrics=metrics,
-            events=events,
-            mode_guard=mode_guard,
-            queue_guard=queue_guard,
             slots=slots,
-            caps=caps,
             ended=ended,
             signatures=bus.signatures,
             forged=partial(breaker.report, "signatures"),
         )
-        telling = TellingOfHolds(evictor.holds, cluster, events, clock)
+        telling = TellingOfHolds(evictor.parts.holds, cluster, events, clock)
         mark_repair = MarkRepair(
             cluster_uid, mode_guard, cluster=cluster, orders=StreamOrders(bus), clock=clock, metrics=metrics
         )

@@ -2,14 +2,15 @@
 
 Orders that are carried out at the same time read the same fence, the same PriorityClasses and often the
 same node. Whoever asks while such a read is under way gets the next one, together with all others who wait
-for it: no answer is older than the question, just as if each had read by itself.
+for it: no answer is older than the question, just as if each had read by itself. Where a second does not
+matter, as with PriorityClasses, an answer serves for as long.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS = 0.05
 """How long a read keeps the next one waiting by default: one that is lost or slow holds up its own askers."""
@@ -17,29 +18,40 @@ PATIENCE_SECONDS = 0.05
 LONG_PATIENCE_SECONDS = 5.0
 """The same of a read of very many objects: 10,000 pods, or all members of a gang, take a second."""
 
+MOST_KEPT: Final = 1000
+"""Answers of one kind that are kept."""
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 class SharedReads(Generic[K, T]):
-    """Reads of one kind of object, by key. Of each key at most one waits; no answer is kept.
+    """Reads of one kind of object, by key. Of each key at most one waits.
 
     `read` is what reads one of them. Whatever it raises is raised to each of its askers. `patience`: how many
-    seconds a read may keep the next one waiting.
+    seconds a read may keep the next one waiting. `lasts`: how many seconds ago a read may have begun whose
+    answer serves; 0: none that began before the question.
     """
 
-    def __init__(self, read: Callable[[K], Awaitable[T]], patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, read: Callable[[K], Awaitable[T]], patience: float = PATIENCE_SECONDS, *, lasts: float = 0.0
+    ) -> None:
         self._read = read
         self._patience = patience
+        self._lasts = lasts
+        self._kept: dict[K, tuple[float, T]] = {}
         self._under_way: dict[K, asyncio.Future[None]] = {}
         self._waiting: dict[K, asyncio.Task[T]] = {}
 
     async def __call__(self, key: K) -> T:
-        """Return what a read that begins after this call finds.
+        """Return what a read finds that begins after this call, or began no longer ago than it may last.
 
         With no other under way it begins at once and costs nothing more. Cancelling an asker takes nothing
         from the others.
         """
+        kept = self._kept.get(key)
+        if kept is not None and asyncio.get_running_loop().time() - kept[0] <= self._lasts:
+            return kept[1]
         waiting = self._waiting.get(key)
         if waiting is None:
             under_way = self._under_way.get(key)
@@ -56,9 +68,16 @@ class SharedReads(Generic[K, T]):
         return await self._begin(key)
 
     async def _begin(self, key: K) -> T:
-        over = self._under_way[key] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        over, began = loop.create_future(), loop.time()
+        self._under_way[key] = over
         try:
-            return await self._read(key)
+            found = await self._read(key)
+            if self._lasts:
+                if len(self._kept) >= MOST_KEPT:
+                    self._kept.clear()
+                self._kept[key] = began, found
+            return found
         finally:
             over.set_result(None)
             if self._under_way.get(key) is over:

@@ -54,6 +54,9 @@ LIST_SECONDS = 1.0
 GROUP_API_SECONDS = 60.0
 """How long it is taken for granted which pod groups the API server serves."""
 
+CLASS_LASTS_SECONDS = 1.0
+"""How old a read of a PriorityClass may be that a judgement rests on; as for the brake."""
+
 EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
 
@@ -166,7 +169,7 @@ class ApiCluster:
         self._counters: dict[tuple[str, str], Counter] = {}
         self._rights = MissingRights()
         self._nodes = SharedReads(self._read_node)
-        self._priority_classes = SharedReads(self._read_priority_class)
+        self._priority_classes = SharedReads(self._read_priority_class, lasts=CLASS_LASTS_SECONDS)
         self._leases = SharedReads(self._read_lease)
         self._daemonsets = SharedReads(self._read_daemonset)
         self._groups = SharedReads(self._read_group)
@@ -184,7 +187,7 @@ class ApiCluster:
         return await self._nodes(name)
 
     async def get_priority_class(self, name: str) -> PriorityClass | None:
-        """The PriorityClass under this name now, read as nodes are."""
+        """The PriorityClass under this name, as it was at most a second ago."""
         return await self._priority_classes(name)
 
     async def read_tolerations(self) -> TolerationRecord:

@@ -23,27 +23,18 @@ from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.signatures import FORGERIES, Signatures
 from makeway.bus.subjects import Subjects
-from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.act.events import Events
 from makeway.evictor.act.execution import Execution
-from makeway.evictor.act.group_execution import GroupExecution
-from makeway.evictor.act.holds import Holds
 from makeway.evictor.act.nominations import clear_listed
-from makeway.evictor.act.quota import QuotaExecution
-from makeway.evictor.act.records import OrderDelivery, Records
+from makeway.evictor.act.records import OrderDelivery
 from makeway.evictor.act.report import summarise
 from makeway.evictor.act.rollback import RollbackReport, RollbackRun
+from makeway.evictor.act.work import EvictorParts, OrderWork
 from makeway.evictor.intake.deliveries import extended
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.fences import Fences
-from makeway.evictor.judge.late_members import LateMembers
 from makeway.evictor.judge.verdicts import Refused, Stop
-from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.hand import GIVE_BACK_SECONDS, Hand, Place, places_of
-from makeway.evictor.limits.mode_guard import ModeGuard
-from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.limits.slots import Slots, Turn
-from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock, PermanentError, TemporaryError, reporter, retrying
 from makeway.runtime.failpoints import failpoint
 from makeway.runtime.logs import bound
@@ -99,37 +90,26 @@ class Evictor:
     def __init__(
         self,
         settings: EvictorSettings,
+        parts: EvictorParts,
         *,
-        cluster: Cluster,
-        records: Records,
         clock: Clock,
-        metrics: EvictorMetrics,
-        events: Events,
-        mode_guard: ModeGuard,
-        queue_guard: QueueGuard,
         slots: Slots,
-        caps: Caps | None = None,
         ended: Callable[[EvictionOrder, Outcome], None] = lambda order, outcome: None,
         signatures: Signatures | None = None,
         forged: Callable[[str], None] = lambda detail: None,
     ) -> None:
+        self.parts = parts
         self._signatures = signatures or Signatures()
         self._forged = forged
         self._slots = slots
         self._ended = ended
-        self.caps = caps or Caps(mode_guard.rates, settings.identity, metrics)
         self._settings = settings
-        self._mode_guard = mode_guard
-        self._queue_guard = queue_guard
-        self._late_members = LateMembers()
         self._started_at = clock.now()
-        self.holds = Holds()
-        self._hand = Hand(metrics)
-        self._cluster = cluster
-        self._records = records
+        self._hand = Hand(parts.metrics)
         self._clock = clock
-        self._metrics = metrics
-        self._events = events
+        self._records = parts.records
+        self._metrics = parts.metrics
+        self._holds = parts.holds
 
     async def handle(self, delivery: OrderDelivery) -> None:
         """Deal with one delivery to its end. What the bus does not let end comes again."""
@@ -230,7 +210,7 @@ class Evictor:
         place = Place(turn, places_of(len(delivery.data)), delivery.deliveries, task.cancel)
         again = timedelta(seconds=GIVE_BACK_SECONDS)
         if not self._hand.take(place):
-            self.holds.give_back(order, self._clock.now(), self._clock.now() + again)
+            self._holds.give_back(order, self._clock.now(), self._clock.now() + again)
             return False
         turn.on_wait = partial(self._waits, order, place)
         try:
@@ -238,29 +218,29 @@ class Evictor:
         except asyncio.CancelledError:
             if not place.back or task.uncancel():
                 raise
-            self.holds.give_back(order, self._clock.now(), self._clock.now() + again)
+            self._holds.give_back(order, self._clock.now(), self._clock.now() + again)
             return False
         finally:
             self._hand.leave(place)
-        self.holds.keep(order)
+        self._holds.keep(order)
         return True
 
     def _waits(self, order: EvictionOrder, place: Place) -> None:
         self._hand.waits(place)
         if place.waits:
-            self.holds.keep(order)
+            self._holds.keep(order)
 
     async def _settle_with(self, turn: Turn, order: EvictionOrder, delivery: OrderDelivery) -> None:
         """Wait for a slot, which is free again when the order has ended."""
-        self.holds.put(order, "line", self._clock.now())
+        self._holds.put(order, "line", self._clock.now())
         try:
             await turn.enter()
-            self.holds.end(order)
+            self._holds.end(order)
             await failpoint("evictor.order-received")
             await self._settle(order, delivery, turn)
         finally:
             turn.end()
-            self.holds.end(order, again=delivery.deliveries > 1)
+            self._holds.end(order, again=delivery.deliveries > 1)
 
     async def _settle(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> None:
         """See to it that the order has its outcome."""
@@ -286,50 +266,39 @@ class Evictor:
     async def _carry_out(self, order: EvictionOrder, delivery: OrderDelivery, turn: Turn) -> Outcome:
         """Make the room, or undo what was begun; the outcome is not written yet."""
         started_at = self._clock.now()
-        execution = self._kind_of(order)(
-            order,
-            stored_at=delivery.published_at,
-            cluster=self._cluster,
-            records=self._records,
-            turn=turn,
-            metrics=self._metrics,
-            events=self._events,
-            mode_guard=self._mode_guard,
-            caps=self.caps,
-            late_members=self._late_members,
-            holds=self.holds,
-            deliveries=delivery.deliveries,
+        work = OrderWork(
+            order, self.parts, turn, stored_at=delivery.published_at, deliveries=delivery.deliveries
         )
-        execution.stop = decide.admit(
+        work.stop = decide.admit(
             order, cluster_uid=self._settings.cluster_uid, now=started_at, fences=self._settings.fences
         )
-        execution.stop = execution.stop or self._mode_guard.too_large(order)
-        if execution.stop is None:
-            await execution.run()
+        work.stop = work.stop or self.parts.mode_guard.too_large(order)
+        if work.stop is None:
+            await Execution(work).run()
         await turn.enter()
         undone: RollbackReport | None = None
         nominations: tuple[str, ...] = ()
-        if execution.stop is None:
+        if work.stop is None:
             nominations = await clear_listed(
                 order,
-                execution.preemptor.priority,
-                cluster=self._cluster,
+                work.preemptor.priority,
+                cluster=self.parts.cluster,
                 turn=turn,
                 metrics=self._metrics,
-                mode_guard=self._mode_guard,
+                mode_guard=self.parts.mode_guard,
             )
-        elif _leaves_traces(execution.stop):
+        elif _leaves_traces(work.stop):
             undone = await RollbackRun(
                 order,
-                cluster=self._cluster,
+                cluster=self.parts.cluster,
                 records=self._records,
                 turn=turn,
                 metrics=self._metrics,
-            ).run(p.victim for p in execution.progress.values() if p.may_stay)
+            ).run(p.victim for p in work.progress.values() if p.may_stay)
         return summarise(
             order,
-            execution.stop,
-            execution.progress.values(),
+            work.stop,
+            work.progress.values(),
             undone=undone,
             nominations_cleared=nominations,
             evictor=self._settings.identity,
@@ -337,15 +306,6 @@ class Evictor:
             started_at=started_at,
             finished_at=self._clock.now(),
         )
-
-    def _kind_of(self, order: EvictionOrder) -> Callable[..., Execution]:
-        match order.kind:
-            case "quota":
-                return partial(QuotaExecution, queue_guard=self._queue_guard)
-            case "group":
-                return GroupExecution
-            case "pod":
-                return Execution
 
     async def _persist(self, operation: str, act: Callable[[], Awaitable[T]], turn: Turn) -> T:
         """Go on until the bus answers: the order is kept meanwhile, and comes again if this process ends."""
@@ -366,7 +326,7 @@ class Evictor:
         deletes = [v.deleted_at for v in outcome.victims if v.deleted_at is not None]
         if outcome.result == "succeeded" and deletes:
             self._metrics.order_to_last_delete_seconds.observe(_since(order.created_at, max(deletes)))
-        self._events.ended(order, outcome)
+        self.parts.events.ended(order, outcome)
         self._ended(order, outcome)
         _log.info(
             "order_ended",

@@ -18,11 +18,13 @@ from makeway.core.daemonset.binding import bound_node
 from makeway.core.daemonset.rule import DAEMONSET_MULTIPLE, DAEMONSET_SINGLE, HIGHER_PRIORITY
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.disruption import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import ENDED_PHASES, Node, Pod, PodCondition, PriorityClass
 from makeway.core.k8s.pod_groups import Membership, group_of
 from makeway.core.policy import external
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import (
+    NOT_SCHEDULED,
     SYSTEM_CRITICAL_PRIORITY,
     PodFacts,
     at_priority_of,
@@ -281,6 +283,29 @@ def judge(
             rule = DAEMONSET_NOT_PROVEN
         return Exempt(rule, f"{allowed.rule}: {allowed.detail}")
     return _delete(there, facts, group)
+
+
+def judge_as_written(
+    order: EvictionOrder, victim: Victim, *, preemptor: PreemptorFacts, rules: Sequence[Rule], now: datetime
+) -> Delete | None:
+    """Judge a victim by what its order says of it, for a mark; the answer to that is judged as any pod.
+
+    `preemptor`, `rules`: as for `judge`, by the order's word. None: the pod has to be read first.
+    """
+    told = victim.facts
+    named = order.preemptor is not None and victim.uid == order.preemptor.uid
+    if told is None or named or victim.unit or victim.assumed or victim.node != order.node:
+        return None
+    facts = PodFacts(
+        namespace=victim.namespace,
+        priority=victim.priority,
+        priority_class=told.priority_class,
+        scheduled_micros=NOT_SCHEDULED if told.scheduled_at is None else microseconds(told.scheduled_at),
+        never_evict=told.never_evict,
+    )
+    if not ask(rules, PreemptionPair(preemptor, facts, now)).removable:
+        return None
+    return Delete(True, told.resource_version, victim.grace_period_seconds)
 
 
 def _goes_by_group(order: EvictionOrder, preemptor: PreemptorFacts, pod: Pod) -> bool:

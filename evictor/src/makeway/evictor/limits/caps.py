@@ -163,6 +163,11 @@ class Caps:
             if wanted in self._line:
                 self._line.remove(wanted)
 
+    def would_hold(self, order: EvictionOrder, victims: Mapping[str, int], now: datetime) -> bool:
+        """Report whether an order would have to wait now, also if the API server bears it out."""
+        over = self._all.over(self._rates(verified=True), party_of(order), victims, now)
+        return over is not None or bool(self._line)
+
     def with_room(
         self,
         over: OverCap,
