@@ -27,9 +27,8 @@ async def keys_result(api: Api, namespace: str) -> CheckResult:
             return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
         found = []
         for kind, secret in SECRETS.items():
-            private = SecretKeys(api, namespace, secret)
-            current, successor = await private.read(kind)
-            found.append(KindKeys(kind, current, successor, public.by_kind.get(kind, {})))
+            current = await SecretKeys(api, namespace, secret).read(kind)
+            found.append(KindKeys(kind, current, public.by_kind.get(kind, {})))
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
@@ -58,5 +57,7 @@ def judge(found: Sequence[KindKeys]) -> CheckResult:
     rotating = [str(one.kind) for one in found if len(one.public) > 1]
     if rotating:
         detail = f"a rotation is not finished for {', '.join(rotating)}"
-        return CheckResult(_NAME, "warning", detail, "makeway keys rotate goes on with it, then --finish")
+        return CheckResult(
+            _NAME, "warning", detail, "makeway keys rotate --finish, 15 minutes after it began"
+        )
     return CheckResult(_NAME, "ok", f"one for each of {', '.join(str(one.kind) for one in found)}")

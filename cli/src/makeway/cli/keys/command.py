@@ -16,7 +16,7 @@ from makeway.bus.signing import SigningKey, SigningKind
 from makeway.cli.ages import age_of
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, USAGE, fail
-from makeway.cli.keys.rotation import KindKeys, Step, left, next_step, retired
+from makeway.cli.keys.rotation import KindKeys, may_rotate, retired
 from makeway.cli.keys.stores import (
     CONFIGMAP,
     SCHEDULER_KEYS,
@@ -88,8 +88,7 @@ class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
         kind: what it signs.
         key_id: its name.
         signed_by: the part that has the private key.
-        state: in use; next, which a rotation brings in; old, which a rotation drops; not published; no
-            private key.
+        state: in use; not in use, which --finish drops; not published; no private key.
         made_at: when it was made, or when the ConfigMap was; null where not known.
     """
 
@@ -124,10 +123,9 @@ class _Keys:
         return [await self.of(kind) for kind in kinds]
 
     async def of(self, kind: SigningKind) -> KindKeys:
-        private = self._private[kind]
-        current, successor = await private.read(kind)
-        published = self.public.by_kind.get(kind, {})
-        return KindKeys(kind, current, successor, published, private.swapped_at(kind))
+        current = await self._private[kind].read(kind)
+        made_at = self.public.made_at(current.key_id) if current is not None else None
+        return KindKeys(kind, current, self.public.by_kind.get(kind, {}), made_at)
 
     async def publish(self, changed: Mapping[SigningKind, Mapping[str, str]]) -> None:
         if changed:
@@ -236,8 +234,8 @@ async def rotate(
         typer.Option(
             "--after",
             metavar="DURATION",
-            help="With --finish: how long what the old key signed may still be read, once the new one is in "
-            "use.",
+            help="With --finish: how long what the old key signed may still be read, once the new one is "
+            "published.",
         ),
     ] = "15m",
     scheduler_namespace: SchedulerNamespaceOption = "",
@@ -247,8 +245,9 @@ async def rotate(
     """Bring in new keys while makeway works: publish them, wait, and put them in use; later --finish.
 
     No message is refused meanwhile: each part takes both keys until --finish. Parts read the ConfigMap every
-    5 s, and their mounted Secret when the kubelet has brought it, without a restart. It goes on where a call
-    was broken off. Exit code 1 where a rotation would need a third public key: --finish the one before.
+    5 s, and their mounted Secret when the kubelet has brought it, without a restart. Exit code 1 where there
+    are two public keys of a kind already, also by a call that was broken off: --finish drops the one that is
+    not in use.
     """
     kinds = tuple(kind or SigningKind)
     seconds, drop_after = _duration(wait, "--wait"), _duration(after, "--after")
@@ -259,7 +258,7 @@ async def rotate(
         if finish:
             done = await _finish(keys, found, drop_after)
         else:
-            done = await _rotate(keys, left(found), seconds, printer)
+            done = await _rotate(keys, found, seconds, printer)
     if printer.data:
         printer.document([{"kind": str(one), "keyId": key_id, "did": did} for one, key_id, did in done])
         return None
@@ -276,28 +275,23 @@ _Done = list[tuple[SigningKind, str, str]]
 
 
 async def _rotate(keys: _Keys, found: Sequence[KindKeys], wait: timedelta, printer: Printer) -> _Done:
-    steps = {one.kind: next_step(one) for one in found}
-    for kind, step in steps.items():
-        if step is Step.MAKE:
-            await keys.of(kind)
-            await keys.private(kind).put_successor(kind, SigningKey.new())
-    fresh = [await keys.of(one.kind) for one in found]
+    for one in found:
+        may_rotate(one)
+    fresh = {one.kind: SigningKey.new() for one in found}
+    used = {one.kind: one.current.key_id for one in found if one.current is not None}
     await keys.publish(
-        {
-            one.kind: {**one.public, one.successor.key_id: one.successor.public_pem()}
-            for one in fresh
-            if one.successor is not None and one.successor.key_id not in one.public
-        }
+        {one.kind: {**one.public, fresh[one.kind].key_id: fresh[one.kind].public_pem()} for one in found}
     )
     with printer.progress("waiting until every part has read the new public keys"):
         await asyncio.sleep(wait.total_seconds())
     done: _Done = []
-    for one in await keys.read([one.kind for one in found]):
-        now = await keys.of(one.kind)
-        if now.successor is None or next_step(now) is not Step.SWAP:
-            raise ValueError(f"{one.kind}: the keys were changed meanwhile; nothing was put in use")
-        await keys.private(one.kind).swap(one.kind, now.successor, datetime.now(UTC))
-        done.append((one.kind, now.successor.key_id, "is put in use"))
+    await keys.read(())
+    for kind, key in fresh.items():
+        now = await keys.of(kind)  # the Secret may hold another kind, just written
+        if key.key_id not in now.public or now.current is None or now.current.key_id != used[kind]:
+            raise ValueError(f"{kind}: the keys were changed meanwhile; no new key of it was put in use")
+        await keys.private(kind).put(kind, key)
+        done.append((kind, key.key_id, "is put in use"))
     return done
 
 
@@ -330,7 +324,7 @@ async def _print_manifests(
         public[kind] = {key.key_id: key.public_pem()}
         if kind is SigningKind.ORDER and directory is not None:
             files = DirectoryKeys(directory)
-            if any(await files.read(kind)):
+            if await files.read(kind) is not None:
                 fail(f"{directory} holds a key already")
             await files.put(kind, key)
             continue
@@ -368,12 +362,9 @@ def _confirm(kinds: Sequence[SigningKind], *, yes: bool) -> None:
 def _rows(keys: KindKeys, public: PublicState) -> list[KeyRow]:
     """Return a kind's keys as they are shown. Pure."""
     current = keys.current.key_id if keys.current else ""
-    successor = keys.successor.key_id if keys.successor else ""
-    states = dict.fromkeys(keys.public, "old")
+    states = dict.fromkeys(keys.public, "not in use")
     if not current:
         states = dict.fromkeys(states, "no private key")
-    if successor:
-        states[successor] = "next" if successor in keys.public else "next, not published"
     if current:
         states[current] = "in use" if current in keys.public else "not published"
     return [_row(keys.kind, key_id, state, public) for key_id, state in states.items()]

@@ -8,7 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,7 +31,6 @@ SECRETS: Final[Mapping[SigningKind, str]] = {
 }
 """The Secret of the part that signs a kind. No part sees another's."""
 
-_SWAPPED: Final = "makeway.dev/swapped-"
 _MADE: Final = "makeway.dev/made-"
 _END: Final = "-----END PUBLIC KEY-----"
 _LABELS: Final = {"app.kubernetes.io/name": "makeway", "app.kubernetes.io/part-of": "makeway"}
@@ -43,22 +42,13 @@ class _Secret(msgspec.Struct):
 
 
 class PrivateKeys(Protocol):
-    """Where the private key of a kind is kept, and its successor during a rotation."""
+    """Where the private key of a kind is kept."""
 
-    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
-        """Return the key in use and its successor, each None where there is none."""
-
-    def swapped_at(self, kind: SigningKind) -> datetime | None:
-        """Return when the key in use took its place, where known; after `read`."""
+    async def read(self, kind: SigningKind) -> SigningKey | None:
+        """Return the key in use; None where there is none."""
 
     async def put(self, kind: SigningKind, key: SigningKey) -> None:
         """Store the key in use."""
-
-    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
-        """Store a successor."""
-
-    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
-        """Make the successor the key in use, at once."""
 
 
 class SecretKeys:
@@ -69,30 +59,22 @@ class SecretKeys:
         self._namespace, self._name = namespace, name
         self._metadata: Metadata | None = None
 
-    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
+    async def read(self, kind: SigningKind) -> SigningKey | None:
         """As `PrivateKeys`."""
         found = await self._get()
         self._metadata = None if found is None else found.metadata
-        data = {} if found is None else found.data or {}
-        return self._key(data, f"{kind}.pem"), self._key(data, f"{kind}.next.pem")
-
-    def swapped_at(self, kind: SigningKind) -> datetime | None:
-        """As `PrivateKeys`."""
-        annotations = (self._metadata.annotations if self._metadata else None) or {}
-        return _time(annotations.get(f"{_SWAPPED}{kind}", ""))
+        return self._key({} if found is None else found.data or {}, f"{kind}.pem")
 
     async def put(self, kind: SigningKind, key: SigningKey) -> None:
         """As `PrivateKeys`."""
-        await self._write({f"{kind}.pem": key, f"{kind}.next.pem": None})
-
-    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
-        """As `PrivateKeys`."""
-        await self._write({f"{kind}.next.pem": key})
-
-    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
-        """As `PrivateKeys`."""
-        at = {f"{_SWAPPED}{kind}": api_time(now)}
-        await self._write({f"{kind}.pem": key, f"{kind}.next.pem": None}, at)
+        data = {f"{kind}.pem": encoded(key)}
+        if self._metadata is None:
+            answer = await created(self._api, secret(self._namespace, self._name, data))
+        else:
+            patch = {"metadata": {"resourceVersion": self._metadata.resource_version}, "data": data}
+            write, where = self._api.core.patch_namespaced_secret, (self._name, self._namespace)
+            answer = await self._api.call(write, *where, patch, _content_type=MERGE_PATCH)
+        self._metadata = msgspec.json.decode(answer, type=_Secret).metadata
 
     def _key(self, data: Mapping[str, str], name: str) -> SigningKey | None:
         if name not in data:
@@ -112,20 +94,6 @@ class SecretKeys:
             raise
         return msgspec.json.decode(body, type=_Secret)
 
-    async def _write(
-        self, keys: Mapping[str, SigningKey | None], annotations: Mapping[str, str] | None = None
-    ) -> None:
-        data = {name: None if key is None else encoded(key) for name, key in keys.items()}
-        if self._metadata is None:
-            manifest = secret(self._namespace, self._name, {k: v for k, v in data.items() if v is not None})
-            answer = await created(self._api, manifest)
-        else:
-            version = self._metadata.resource_version
-            patch = {"metadata": {"resourceVersion": version, "annotations": annotations or {}}, "data": data}
-            write, where = self._api.core.patch_namespaced_secret, (self._name, self._namespace)
-            answer = await self._api.call(write, *where, patch, _content_type=MERGE_PATCH)
-        self._metadata = msgspec.json.decode(answer, type=_Secret).metadata
-
 
 class DirectoryKeys:
     """Private keys in files, `<kind>.pem` each, for a part that does not run as a pod of the API server's."""
@@ -133,30 +101,13 @@ class DirectoryKeys:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def read(self, kind: SigningKind) -> tuple[SigningKey | None, SigningKey | None]:
+    async def read(self, kind: SigningKind) -> SigningKey | None:
         """As `PrivateKeys`."""
-        return self._key(f"{kind}.pem"), self._key(f"{kind}.next.pem")
-
-    def swapped_at(self, kind: SigningKind) -> datetime | None:
-        """As `PrivateKeys`: when the file was last written."""
-        try:
-            return datetime.fromtimestamp((self._directory / f"{kind}.pem").stat().st_mtime, UTC)
-        except FileNotFoundError:
-            return None
+        return self._key(f"{kind}.pem")
 
     async def put(self, kind: SigningKind, key: SigningKey) -> None:
         """As `PrivateKeys`."""
         self._write(f"{kind}.pem", key)
-        (self._directory / f"{kind}.next.pem").unlink(missing_ok=True)
-
-    async def put_successor(self, kind: SigningKind, key: SigningKey) -> None:
-        """As `PrivateKeys`."""
-        self._write(f"{kind}.next.pem", key)
-
-    async def swap(self, kind: SigningKind, key: SigningKey, now: datetime) -> None:
-        """As `PrivateKeys`."""
-        del now  # the file's own time says it
-        await self.put(kind, key)
 
     def _key(self, name: str) -> SigningKey | None:
         file = self._directory / name
