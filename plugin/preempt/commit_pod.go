@@ -99,6 +99,8 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 		Node:       order.chosen.Node,
 		NodeUID:    string(order.chosen.NodeUID),
 		StoreBy:    wire.At(e.clock.Now().Add(streams.StoredWithin)),
+
+		LastsSeconds: int64(e.args.NotAfter.Seconds()),
 	}
 	for _, v := range order.chosen.Victims {
 		switch {

@@ -32,7 +32,7 @@ func (s storing) commit(ctx context.Context, commit *wire.CommitRequest) (*wire.
 	now := time.Now()
 	order := &wire.EvictionOrder{
 		OrderID: commit.OrderID, Kind: wire.KindPod, ClusterUID: commit.ClusterUID, Fence: commit.Fence, Writer: commit.Bridge, DecisionID: "dec-1",
-		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), StoreBy: &commit.StoreBy,
+		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Duration(commit.LastsSeconds) * time.Second)), StoreBy: &commit.StoreBy,
 		Preemptor: &wire.Preemptor{Namespace: commit.Preemptor.Namespace, Name: commit.Preemptor.Name, UID: commit.Preemptor.UID, SchedulerName: "default-scheduler"},
 		Node:      commit.Node, NodeUID: commit.NodeUID,
 	}

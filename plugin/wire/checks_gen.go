@@ -206,6 +206,7 @@ func (m *CommitRequest) problem() string {
 		atMost("awaited", len(m.Awaited), 4000),
 		each("awaited", m.Awaited),
 		atMost("inMemory", len(m.InMemory), 4000),
+		within("lastsSeconds", m.LastsSeconds, 0, math.MaxInt64),
 	)
 }
 

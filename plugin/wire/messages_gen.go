@@ -337,22 +337,24 @@ type TopologyDomain struct {
 // who asks, as the order's writer. Offer: the plan's. After: the sequence of the pod's last order in its
 // stream, as the bridge has read it; 0 for none. Victims (UIDs) and Awaited: of the candidate that was
 // chosen. InMemory (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
-// wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored.
+// wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored. LastsSeconds:
+// how long after the order was written its effects may begin; 0 for a minute.
 type CommitRequest struct {
-	APIVersion string    `json:"apiVersion"`
-	OrderID    string    `json:"orderId"`
-	ClusterUID string    `json:"clusterUid"`
-	Bridge     string    `json:"bridge"`
-	Fence      Fence     `json:"fence"`
-	Offer      string    `json:"offer"`
-	Preemptor  PodRef    `json:"preemptor"`
-	Node       string    `json:"node"`
-	NodeUID    string    `json:"nodeUid"`
-	StoreBy    Time      `json:"storeBy"`
-	After      int64     `json:"after,omitempty"`
-	Victims    []string  `json:"victims,omitempty"`
-	Awaited    []Awaited `json:"awaited,omitempty"`
-	InMemory   []string  `json:"inMemory,omitempty"`
+	APIVersion   string    `json:"apiVersion"`
+	OrderID      string    `json:"orderId"`
+	ClusterUID   string    `json:"clusterUid"`
+	Bridge       string    `json:"bridge"`
+	Fence        Fence     `json:"fence"`
+	Offer        string    `json:"offer"`
+	Preemptor    PodRef    `json:"preemptor"`
+	Node         string    `json:"node"`
+	NodeUID      string    `json:"nodeUid"`
+	StoreBy      Time      `json:"storeBy"`
+	After        int64     `json:"after,omitempty"`
+	Victims      []string  `json:"victims,omitempty"`
+	Awaited      []Awaited `json:"awaited,omitempty"`
+	InMemory     []string  `json:"inMemory,omitempty"`
+	LastsSeconds int64     `json:"lastsSeconds,omitempty"`
 }
 
 // Fence: Who may write orders: Epoch must not be below what the named object holds now.

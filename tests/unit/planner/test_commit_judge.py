@@ -323,3 +323,10 @@ def test_pods_that_a_bridge_would_stop_in_memory_have_to_be_offered() -> None:
     assert (found.reason, "c" in found.message) == ("not-offered", True)
     assert twice is not None
     assert twice.reason == "named-twice"
+
+
+def test_an_order_lasts_as_its_commit_says_and_ten_minutes_at_most() -> None:
+    for seconds, lasts in ((0, ORDER_LIFE), (5, timedelta(seconds=5)), (2**63 - 1, timedelta(minutes=10))):
+        found = judged(commit("a", lasts_seconds=seconds))
+        assert isinstance(found, Accepted)
+        assert found.order.not_after - found.order.created_at == lasts

@@ -32,7 +32,10 @@ from makeway.bus.messages import (
 TYPE_OFFER: Final = "dev.makeway.offer.v1"
 
 ORDER_LIFE: Final = timedelta(seconds=60)
-"""How long after an order was written its effects may begin."""
+"""How long after an order was written its effects may begin, where its commit does not say."""
+
+LONGEST_LIFE_SECONDS: Final = 600
+"""How long at the most, whatever the commit says."""
 
 MOST_VICTIMS: Final = 4000
 """Victims that a commit may name; a plan names no more."""
@@ -86,7 +89,8 @@ class CommitRequest(Message, frozen=True):
     who asks, as the order's writer. `offer`: the plan's. `after`: the sequence of the pod's last order in its
     stream, as the bridge has read it; 0 for none. `victims` (UIDs) and `awaited`: of the candidate that was
     chosen. `in_memory` (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
-    wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored.
+    wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored. `lasts_seconds`:
+    how long after the order was written its effects may begin; 0 for a minute.
     """
 
     api_version: Text
@@ -107,6 +111,7 @@ class CommitRequest(Message, frozen=True):
     in_memory: Annotated[
         tuple[str, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)
     ] = ()
+    lasts_seconds: Count = 0
 
 
 def named_order(
@@ -120,7 +125,7 @@ def named_order(
         fence=commit.fence,
         writer=commit.bridge,
         created_at=now,
-        not_after=now + ORDER_LIFE,
+        not_after=now + (timedelta(seconds=min(commit.lasts_seconds, LONGEST_LIFE_SECONDS)) or ORDER_LIFE),
         preemptor=Preemptor(
             namespace=commit.preemptor.namespace,
             name=commit.preemptor.name,
