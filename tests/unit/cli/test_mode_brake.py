@@ -72,8 +72,9 @@ class Server:
                     self.managers = dict.fromkeys(self.configmaps[name], "makeway-mode")
                 if self._conflicts(request, body["data"]):
                     return _status(409, "Conflict", "Apply failed with 1 conflict")
-                self.managers |= dict.fromkeys(body["data"], request.query["fieldManager"])
-            self.configmaps[name] = {**self.configmaps.get(name, {}), **body["data"]}
+                self.managers |= dict.fromkeys(body["data"], request.query.get("fieldManager", ""))
+            merged = {**self.configmaps.get(name, {}), **body["data"]}
+            self.configmaps[name] = {key: text for key, text in merged.items() if text is not None}
         elif name not in self.configmaps:
             return _status(404, "NotFound", f'configmaps "{name}" not found')
         elif request.method == "DELETE":
@@ -84,10 +85,14 @@ class Server:
     def _conflicts(self, request: web.Request, applied: Mapping[str, str]) -> bool:
         """As server-side apply: another manager's key with another value, unless by force."""
         stored = self.configmaps.get("makeway-brake", {})
-        manager = request.query["fieldManager"]
-        return request.query["force"] != "true" and any(
-            key in stored and stored[key] != value and self.managers.get(key) != manager
-            for key, value in applied.items()
+        manager = request.query.get("fieldManager")
+        return (
+            manager is not None
+            and request.query["force"] != "true"
+            and any(
+                key in stored and stored[key] != value and self.managers.get(key) != manager
+                for key, value in applied.items()
+            )
         )
 
     def _object(self, name: str) -> dict[str, Any]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 
 from makeway.cli.check.presence import must_be_installed
+from makeway.cli.connect.configmaps import change_map, read_map
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
-from makeway.core.k8s.objects import ConfigMap
 from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, Trip, parse_breaker
-from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError
+from makeway.runtime.kube import Api
 
 app = typer.Typer(add_completion=False)
 
@@ -42,11 +41,12 @@ async def breaker(
     now = datetime.now(UTC)
     async with installation.api() as api:
         await must_be_installed(api, installation, changes=action is not None)
-        data = await _read(api, namespace)
-        trips, reset_at = parse_breaker(data or {}, now)
+        trips, reset_at = parse_breaker((await read_map(api, namespace, CONFIGMAP)).data, now)
         held = [trip for trip in trips.values() if trip.holds(now)]
         if action == "reset":
-            await _reset(api, namespace, data, now)
+            # Nothing older holds, and what was there is taken out.
+            said = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            await change_map(api, namespace, CONFIGMAP, lambda _: {RESET_AT: said})
     if printer.data:
         printer.document(BreakerReport(CONFIGMAP, action == "reset", reset_at, tuple(held)))
         return NEGATIVE if held and action is None else None
@@ -76,39 +76,5 @@ class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
 
 async def stored_trips(api: Api, namespace: str, now: datetime) -> list[Trip]:
     """Read for what the breaker is open. Raises ApiError, ApiUnavailable."""
-    trips, _ = parse_breaker(await _read(api, namespace) or {}, now)
+    trips, _ = parse_breaker((await read_map(api, namespace, CONFIGMAP)).data, now)
     return [trip for trip in trips.values() if trip.holds(now)]
-
-
-async def _read(api: Api, namespace: str) -> dict[str, str] | None:
-    """The ConfigMap's data; None where there is no ConfigMap."""
-    try:
-        body = await api.request("GET", _path(namespace))
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
-    return msgspec.json.decode(body, type=ConfigMap).data or {}
-
-
-async def _reset(api: Api, namespace: str, data: dict[str, str] | None, now: datetime) -> None:
-    """Say that nothing older holds, and take out what was there; the object is made where it is missing."""
-    reset_at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    write = api.core.patch_namespaced_config_map
-    if data is None:
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": CONFIGMAP, "namespace": namespace},
-            "data": {RESET_AT: reset_at},
-        }
-        by = "makeway-breaker"
-        await api.call(write, CONFIGMAP, namespace, manifest, _content_type=APPLY, field_manager=by)
-        return
-    removed: dict[str, str | None] = dict.fromkeys(data)
-    body = {"data": {**removed, RESET_AT: reset_at}}
-    await api.call(write, CONFIGMAP, namespace, body, _content_type=MERGE_PATCH)
-
-
-def _path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"

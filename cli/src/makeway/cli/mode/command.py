@@ -230,7 +230,7 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             )
         if not asked.yes:
             await _confirm(installation, namespace)
-    _, changed = await change(api, at, lambda stored_now: _edited(stored_now, asked))
+    changed = await change(api, at, lambda stored_now: _edited(stored_now, asked))
     for_whom = f" for namespace {namespace}" if namespace else ""
     said = "now says" if changed else "says already"
     _tell(printer, f"ConfigMap {at}/{CONFIGMAP} {said} {asked.wanted}{for_whom}")

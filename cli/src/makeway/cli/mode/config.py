@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
+from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
 from makeway.core.policy.document import KEY
-from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
+from makeway.runtime.kube import Api
 
 CONFIGMAP: Final = "makeway-policy"
-
-_TRIES: Final = 5
 
 _MANAGERS: Final[Mapping[str, str]] = {
     "makeway.dev/managed-by": "",
@@ -25,24 +21,6 @@ _MANAGERS: Final[Mapping[str, str]] = {
     "config.k8s.io/owning-inventory": "a GitOps inventory",
 }
 """Labels and annotations of what would put its own text back, and its name."""
-
-
-class _Written(msgspec.Struct):
-    time: str = ""
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    creation_timestamp: str = ""
-    managed_fields: list[_Written] | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    data: dict[str, str] | None = None
-    immutable: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -77,69 +55,24 @@ def manager_of(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str
     return ""
 
 
-async def stored(api: Api, namespace: str) -> StoredPolicy:
-    """Read it. Raises ApiError, ApiUnavailable."""
-    try:
-        body = await api.request("GET", _path(namespace))
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return StoredPolicy(None)
-        raise
-    found = msgspec.json.decode(body, type=_ConfigMap)
-    data, metadata = found.data or {}, found.metadata
+def _policy_of(found: StoredMap) -> StoredPolicy:
     return StoredPolicy(
-        text=data.get(KEY),
-        version=metadata.resource_version,
-        manager=manager_of(metadata.labels or {}, metadata.annotations or {}),
-        immutable=bool(found.immutable),
-        keys=tuple(sorted(data)),
-        since=max([metadata.creation_timestamp, *(one.time for one in metadata.managed_fields or ())]),
+        text=found.data.get(KEY),
+        version=found.version,
+        manager=manager_of(found.labels, found.annotations),
+        immutable=found.immutable,
+        keys=tuple(sorted(found.data)),
+        since=found.since,
     )
 
 
-async def change(api: Api, namespace: str, edit: Callable[[StoredPolicy], str]) -> tuple[str, bool]:
-    """Store what `edit` makes of what is stored; returns the text, and whether it is another than before.
-
-    Where another writes meanwhile, what they wrote is edited. Only the one key is touched.
-
-    Raises:
-        ApiError, ApiUnavailable: it was not stored, or that is not known.
-        ValueError: what `edit` raises.
-    """
-    for left in reversed(range(_TRIES)):
-        before = await stored(api, namespace)
-        text = edit(before)
-        if text == before.text:
-            return text, False
-        try:
-            await _write(api, namespace, before, text)
-        except ApiError as error:
-            if error.status != HTTPStatus.CONFLICT or not left:
-                raise
-        else:
-            return text, True
-    raise AssertionError("every try returns or raises")
+async def stored(api: Api, namespace: str) -> StoredPolicy:
+    """Read it. Raises ApiError, ApiUnavailable."""
+    return _policy_of(await read_map(api, namespace, CONFIGMAP))
 
 
-async def _write(api: Api, namespace: str, before: StoredPolicy, text: str) -> None:
-    if before.exists:
-        patch = {"metadata": {"resourceVersion": before.version}, "data": {KEY: text}}
-        write = api.core.patch_namespaced_config_map
-        await api.call(write, CONFIGMAP, namespace, patch, _content_type=MERGE_PATCH)
-        return
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIGMAP, "namespace": namespace},
-        "data": {KEY: text},
-    }
-    try:
-        await api.call(api.core.create_namespaced_config_map, namespace, manifest)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            raise ValueError(f"there is no namespace {namespace}; give --makeway-namespace") from error
-        raise
-
-
-def _path(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}"
+async def change(api: Api, namespace: str, edit: Callable[[StoredPolicy], str]) -> bool:
+    """Store what `edit` makes of what is stored; report as `change_map`, and raise as that."""
+    return await change_map(
+        api, namespace, CONFIGMAP, lambda before: {**before.data, KEY: edit(_policy_of(before))}
+    )
