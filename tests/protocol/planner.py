@@ -222,7 +222,8 @@ class Planner:
         pod = question.pod
         uid = pod.metadata.uid
         now = self.process.now()
-        in_flight = self.ledger.in_flight(question.live, now, asking=uid, pledged=self.commits)
+        pledged = priority(pod) if self.commits else None
+        in_flight = self.ledger.in_flight(question.live, now, asking=uid, pledged=pledged)
         nominated = dict(question.nominated)
         if self.commits:
             nominated |= {one.uid: one.node for one in self.ledger.places(now, asking=uid).values()}

@@ -130,12 +130,21 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     assert refused.reason == ORDERS_IN_FLIGHT
 
 
+def test_what_a_less_important_pod_may_come_to_order_keeps_no_pod_from_it() -> None:
+    ledger = Ledger()
+    ledger.pledges.pledge("p", pledge("p", "a"))
+
+    assert ledger.in_flight((), NOW, asking="q", pledged=HIGH) == {"a": "dec-p"}
+    assert ledger.in_flight((), NOW, asking="q", pledged=HIGH + 1) == {}
+    assert ledger.in_flight((), NOW, asking="q") == {}
+
+
 async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pledge() -> None:
     bench = two_nodes()
 
     plans = [await bench.ask(pod=pod(name), mode="observe") for name in ("p", "q")]
     await bench.ask(pod=pod("p"), commits=True)
-    plans.append(await bench.ask(pod=pod("q")))
+    plans.append(await bench.ask(pod=pod("q"), mode="observe"))
 
     assert [taken(plan) for plan in plans] == [(["a"], [])] * 3
 

@@ -87,6 +87,9 @@ class QuotaOrderStream(Protocol):
         """The outcome of an order; raises the same."""
 
 
+_LEAST_PRIORITY: Final = -(2**31)
+
+
 class OrderLedger(Protocol):
     """What is used of the ledger of orders that are live or ended lately."""
 
@@ -99,7 +102,9 @@ class OrderLedger(Protocol):
     def ended(self, outcome: Outcome) -> object:
         """Take note of an outcome."""
 
-    def in_flight(self, told: Iterable[LiveOrder], now: datetime, *, pledged: bool) -> Mapping[str, str]:
+    def in_flight(
+        self, told: Iterable[LiveOrder], now: datetime, *, pledged: int | None
+    ) -> Mapping[str, str]:
         """Return the UIDs that live orders remove, each with its order's id."""
 
     def leaving(self, now: datetime) -> frozenset[str]:
@@ -406,7 +411,7 @@ class QuotaLoop:
 
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {
-            *self._ledger.in_flight((), now, pledged=True),
+            *self._ledger.in_flight((), now, pledged=_LEAST_PRIORITY),
             *self._ledger.leaving(now),
             *control.leaving(),
         }

@@ -106,17 +106,18 @@ class Planner:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
         self._requests.check_brake(question.preemptor.namespace)
-        if request.mode == "enforce" and not request.commits:
+        enforced = request.mode == "enforce"
+        if enforced and not request.commits:
             message = (
                 "the scheduler's plugin is older than this planner, which stores the orders for pods itself"
             )
             raise NotPlannedError("oldBridge", "OldBridge", message)
-        asking = question.preemptor.uid
-        ledger, commits = self._ledger, request.commits
+        asking, ledger = question.preemptor.uid, self._ledger
+        pledged = question.preemptor.priority if enforced else None
         question = replace(
             question,
-            in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=commits),
-            nominations=_placed(request, ledger.places(now, asking=asking) if commits else {}),
+            in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=pledged),
+            nominations=_placed(request, ledger.places(now, asking=asking) if enforced else {}),
         ).leaving_out(ledger.left_out(asking, request.live_orders, now))
         if question.daemonset_node:
             question = replace(
@@ -159,7 +160,7 @@ class Planner:
             decision_id=decision.decision_id,
             policy_revision=self._snapshot.exemptions.revision,
         )
-        if request.commits:
+        if request.mode == "enforce":
             pledge = None
             if isinstance(result, Plan):
                 reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))

@@ -138,7 +138,7 @@ class Ledger:
         return lost
 
     def in_flight(
-        self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "", pledged: bool = False
+        self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "", pledged: int | None = None
     ) -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
 
@@ -147,7 +147,8 @@ class Ledger:
         the watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of
         the preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
         plugin does not name has ended, though its outcome was not read here yet; to count on its victims
-        would be to count on an order that failed. `pledged`: with pledged ones, for whoever commits.
+        would be to count on an order that failed. `pledged`: with what is pledged to pods of at
+        least this priority.
         """
         self._forget(now)
         victims = {
@@ -163,7 +164,9 @@ class Ledger:
         for order_id in sorted(victims):
             for uid in victims[order_id]:
                 found.setdefault(uid, order_id)
-        return self.pledges.victims(now, asking=asking) | found if pledged else found
+        return (
+            found if pledged is None else self.pledges.victims(now, asking=asking, priority=pledged) | found
+        )
 
     def places(self, now: datetime, *, asking: str = "") -> dict[str, Placement]:
         """Return where pledges and live orders place other pods, by UID: also before a nomination shows."""

@@ -85,10 +85,13 @@ class Pledges:
             self._by_uid.popitem(last=False)
         return (one for uid, one in self._by_uid.items() if uid != asking and now < one.until)
 
-    def victims(self, now: datetime, *, asking: str = "") -> dict[str, str]:
-        """Return the UIDs of the pods that they take, each with its pledge's id; of two the elder's."""
+    def victims(self, now: datetime, *, asking: str = "", priority: int | None = None) -> dict[str, str]:
+        """Return the UIDs of the pods that they take, each with its pledge's id; of two the elder's.
+
+        `priority`: of whoever asks; what less important pods may come to order keeps no pod from it.
+        """
         taken: dict[str, str] = {}
         for one in self.live(now, asking=asking):
-            for uid in one.victims:
-                taken.setdefault(uid, one.pledge_id)
+            if priority is None or one.priority >= priority:
+                taken |= dict.fromkeys((uid for uid in one.victims if uid not in taken), one.pledge_id)
         return taken
