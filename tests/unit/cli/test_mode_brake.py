@@ -216,7 +216,7 @@ async def test_off_is_set_without_nats_and_says_who_keeps_to_it(tmp_path: Path) 
     assert code == 3
     assert server.brake.everywhere
     assert "the brake is set everywhere" in out
-    assert "who goes by it is not known" in err
+    assert "which components confirm it is not known" in err
     assert "every evictor reads the brake from the API server before its next delete" in err
 
 

@@ -62,7 +62,7 @@ def test_text_says_who_would_leave_and_sums_up(cluster: str) -> None:
         "default/train (priority 1000) would preempt on a: 2 pods would leave",
         "  - default/one (priority 0): lower-priority",
         "  - default/two (priority 0): lower-priority",
-        "  the only node on which that makes room",
+        "  the only node on which that helps",
         "1 pod on 1 node: 1 would preempt; 2 victims",
         AS_OF,
     ]

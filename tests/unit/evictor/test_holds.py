@@ -44,7 +44,7 @@ class Telling:
 @pytest.mark.parametrize(
     ("reason", "told", "words"),
     [
-        ("victims-share", "VictimsShare", "let no more pods go in these ten minutes"),
+        ("victims-share", "VictimsShare", "allow no more pods in these ten minutes"),
         ("awaited-orders", "AwaitedOrders", "orders for other pods"),
         ("line", "Line", "other orders are carried out first"),
         ("budget", "Budget", "a disruption budget allows no eviction now"),

@@ -259,7 +259,7 @@ async def test_no_pod_goes_for_a_queue_whose_quota_is_not_enforced(queue: str, w
 
     reason, message = await refused_by_the_queues(world, quota_order("a", queue=queue))
 
-    assert (reason, message) == ("quota-not-enforced", f"no pod goes for the quota of {queue}: {why}")
+    assert (reason, message) == ("quota-not-enforced", f"no pod is evicted for the quota of {queue}: {why}")
 
 
 async def test_no_pod_goes_while_quota_preemption_is_switched_off() -> None:

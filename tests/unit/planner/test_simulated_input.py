@@ -79,7 +79,7 @@ def test_a_charts_classes_budgets_and_claims_count_and_its_other_kinds_are_count
         {"kind": "Service", "metadata": {"name": "admin"}},
     )
 
-    assert new.notes == ["skipped, as no plan looks at them: 2 Service, 1 ServiceAccount"]
+    assert new.notes == ["skipped, as no plan reads them: 2 Service, 1 ServiceAccount"]
     assert (answer.result, names(answer), answer.pdb_violations) == ("preempts", ["low"], 1)
     assert answer.preemptor.priority == 1000
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "planner": (("planner --leader-elect", "as the chart runs it, with a second one that stands by"),),
+    "planner": (("planner --leader-elect", "as the chart runs it, with a standby"),),
     "evictor": (("evictor --mode observe", "refuse each order without an effect"),),
     "nominator": (("nominator --mode observe", "plan for pods whose class is opted in, and nominate none"),),
     "ui-server": (
@@ -24,7 +24,7 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("check --wait --timeout 5m", "after helm upgrade: wait until nothing is wrong"),
     ),
     "mode": (
-        ("mode", "what is in force, and who goes by it"),
+        ("mode", "the effective mode, and which components confirm it"),
         ("mode off --reason 'incident 42'", "stop every eviction now"),
         ("mode enforce -n shop", "begin in one namespace"),
     ),
@@ -38,14 +38,14 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "history": (
         ("history --follow -o json", "every decision, order and outcome, as it comes"),
         ("history --unreadable -o wide", "which messages were put aside, and why"),
-        ("history --since 1d -n shop", "what became of the pods of a namespace, and for whom"),
+        ("history --since 1d -n shop", "which pods of a namespace were evicted, and for whom"),
         ("history --compare", "what makeway would have done better, and worse"),
     ),
     "options": (("options", "how a command reaches NATS and Kubernetes"),),
     "watch": (("watch", "what is in flight, as it happens"),),
     "simulate": (
-        ("simulate -f pod.yaml", "who would go for these pods?"),
-        ("simulate --queues queues.yaml", "who would go for lowered quotas?"),
+        ("simulate -f pod.yaml", "which pods would be evicted for these?"),
+        ("simulate --queues queues.yaml", "which pods would be evicted for lowered quotas?"),
     ),
     "why": (
         ("why web-0 -n shop", "why was the pod preempted, or why is it pending?"),

@@ -61,7 +61,7 @@ SUB_COMMANDS = {
     "watch": SubCommand("makeway.cli.history.watch", "Watch orders in flight and decisions as they come."),
     "simulate": SubCommand("makeway.cli.offline.simulate", "Say what would happen if pods were created."),
     "queues": SubCommand("makeway.cli.policy.queues", "Show queues: limits, usage, and lowered quotas."),
-    "mode": SubCommand("makeway.cli.mode.command", "Show how far makeway goes, or change it."),
+    "mode": SubCommand("makeway.cli.mode.command", "Show the mode of makeway, or change it."),
     "check": SubCommand(
         "makeway.cli.check.command",
         "Check an installation: rights, versions, NATS, profile, planner, clocks.",
@@ -74,11 +74,11 @@ SUB_COMMANDS = {
     ),
     "keys": SubCommand("makeway.cli.keys.command", "Make, show and rotate the keys of signatures."),
     "options": SubCommand("makeway.cli.connect.common", "Show the options that reach NATS and Kubernetes."),
-    "demo": SubCommand("makeway.cli.demo", "Watch pods make room on a real control plane.", source_only=True),
+    "demo": SubCommand("makeway.cli.demo", "Watch preemptions on a real control plane.", source_only=True),
     "dev": SubCommand("makeway.cli.dev", "Run a control plane for development.", source_only=True),
     "planner": SubCommand(
         "makeway.cli.services.planner",
-        "Run the planner: say which pods would make room for a pod.",
+        "Run the planner: it plans which pods to evict for a pod.",
         panel=_SERVICES,
     ),
     "evictor": SubCommand(
@@ -220,7 +220,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Better preemption for Kubernetes: a planner, a safe evictor and a kube-scheduler plugin.\n\n"
-    "-n, --context and --kubeconfig may also stand before the command: kubectl makeway -n shop why web-0.\n\n"
+    "-n, --context and --kubeconfig may also precede the command: kubectl makeway -n shop why web-0.\n\n"
     "Exit codes: 0 done; 1 a negative answer or a failure, as the command's help says; 2 wrong usage; 3 no "
     "connection or no permission, and stderr says which; 130 interrupted.",
 )

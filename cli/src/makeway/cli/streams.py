@@ -47,7 +47,7 @@ def streams(
         bool,
         typer.Option(
             "--keep",
-            help="Go on until told to stop: look every 5 s, and bring back what is not as it must be.",
+            help="Run until stopped: compare every 5 s, and restore what differs.",
         ),
     ] = False,
     stream_replicas: StreamReplicasOption = 1,
@@ -58,7 +58,7 @@ def streams(
             envvar="MAKEWAY_CONSUMERS",
             metavar="NAME=STREAM[,STREAM][;...]",
             help="Named consumers for programs of yours, as in audit=outcomes,orders. Given, all others that "
-            "makeway has made are deleted; an empty text deletes all. Not given, none is looked at.",
+            "makeway has made are deleted; an empty text deletes all. Not given, none is changed.",
         ),
     ] = None,
 ) -> None:

@@ -164,7 +164,7 @@ class EvictorMetrics:
         )
         self.recent = Gauge(
             "makeway_evictor_recent_victims",
-            "Pods evicted lately, by all evictors as far as this one knows. span: minute, ten-minutes.",
+            "Pods evicted recently, by all evictors as far as this one knows. span: minute, ten-minutes.",
             ["span"],
             registry=registry,
         )

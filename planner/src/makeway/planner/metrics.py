@@ -81,7 +81,7 @@ class PlannerMetrics:
         self.refusals = Counter(
             "makeway_planner_refusals",
             "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
-            "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules that look at the pod), "
+            "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules about the pod), "
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
             "PlacesNotFound (for a group, whose scheduler may find some), "
             "QueueRoomOnItsWay (terminating pods make it), "
@@ -309,7 +309,7 @@ class PlannerMetrics:
         ).set_function(paused)
         Gauge(
             "makeway_planner_pods_left_out",
-            "Pods whose required anti-affinity or host ports are more than the planner looks at, so that "
+            "Pods whose required anti-affinity or host ports are beyond the planner's bounds, so that "
             "only the scheduler's filters know them.",
             registry=self.registry,
         ).set_function(left_out)

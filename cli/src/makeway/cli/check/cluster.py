@@ -158,7 +158,7 @@ def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[Check
         told = problems[0].describe(f"{one.metadata.name}/{key}")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         show = f"kubectl get cm -n {namespace} {one.metadata.name} -o yaml"
-        remedy = f"the last good one is in force; see `{show} | makeway policy lint -`"
+        remedy = f"the last good one is effective; see `{show} | makeway policy lint -`"
         yield CheckResult(kind, "wrong", f"refused: {told}{more}", remedy)
         return
     accepted = f"accepted: {findings[0].revision}"

@@ -119,7 +119,7 @@ def _signatures(statuses: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
     if len(used) > 1:
         told = ", ".join(f"{identity} {mode}" for identity, mode in modes.items())
         remedy = (
-            "set signatures.mode of the chart, or --signatures, alike for all; what does not sign is refused"
+            "set signatures.mode of the chart, or --signatures, to one value; unsigned messages are refused"
         )
         yield CheckResult("signatures", "wrong" if "require" in used else "warning", told, remedy)
     elif used:

@@ -59,13 +59,13 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
     if _PLUGIN not in after:
         return CheckResult(NAME, "wrong", f"{about}: MakeWay runs after DefaultPreemption, so never", _ORDER)
     if _is_before(_DEFAULT, after):
-        return CheckResult(NAME, "wrong", f"{about}: DefaultPreemption stands before MakeWay", _ORDER)
+        return CheckResult(NAME, "wrong", f"{about}: DefaultPreemption is before MakeWay", _ORDER)
     off = _disabled(profile, "multiPoint") | _disabled(profile, "postFilter")
     if _CLAIMS not in off and (_CLAIMS not in after or after.index(_CLAIMS) > after.index(_PLUGIN)):
         return CheckResult(
             NAME,
             "warning",
-            f"{about}: MakeWay stands before DynamicResources, which frees idle claims",
+            f"{about}: MakeWay is before DynamicResources, which frees idle claims",
             _ORDER,
         )
     kept = not off & {_DEFAULT, "*"}
@@ -76,7 +76,7 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
         return CheckResult(NAME, "wrong", f"{about}: {trouble}", _EVERYWHERE)
     groups = _enabled(profile, "podGroupPostFilter")
     if (kept or _is_before(_DEFAULT, multi)) and (_PLUGIN not in groups or _is_before(_DEFAULT, groups)):
-        trouble = "DefaultPreemption stands before MakeWay where room is made for pod groups"
+        trouble = "DefaultPreemption is before MakeWay where room is made for pod groups"
         return CheckResult(NAME, "warning", f"{about}: {trouble}", _EVERYWHERE)
     chain = " → ".join(after)
     unplanned = (

@@ -54,8 +54,8 @@ async def mode(
         Wanted | None,
         typer.Argument(
             metavar="[off|observe|enforce|inherit]",
-            help="The mode to change to; nothing shows the one in force. off sets the brake. inherit, with "
-            "--namespace: as the cluster.",
+            help="The mode to change to; without one the effective one is shown. off sets the brake. "
+            "inherit, with --namespace: as the cluster.",
         ),
     ] = None,
     *,
@@ -65,7 +65,7 @@ async def mode(
             "--namespace",
             "-n",
             metavar="NS",
-            help="Only for pods of this namespace that need room (for quotas: that have to go).",
+            help="Only for preemptors of this namespace (for quotas: for its victims).",
             autocompletion=complete_namespaces,
         ),
     ] = "",
@@ -74,11 +74,12 @@ async def mode(
         typer.Option("--release", help="Release the brake; with a mode, after the policy was changed."),
     ] = False,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="With off: why, for whoever finds the brake set.")
+        str,
+        typer.Option("--reason", metavar="TEXT", help="With off: why, for people who find the brake set."),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin to enforce without being asked.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until every component goes by it.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until every component confirms it.")
     ] = True,
     timeout: Annotated[  # noqa: ASYNC109 - an option of the command line
         str, typer.Option("--timeout", metavar="DURATION", help="How long to wait, such as 30s or 2m.")
@@ -120,7 +121,7 @@ async def mode(
             pods = await _pods(api, installation.makeway_namespace)
             form = await installed_form(api, installation.makeway_namespace)
             asking = _Asking(now, namespace, pods, form.parts)
-            with printer.progress("waiting until every component goes by it"):
+            with printer.progress("waiting until every component confirms it"):
                 components, unknown = await _answers(installation, asking, seconds)
     report = report_of(now, namespace=namespace, changed=changed, components=components)
     if printer.data:
@@ -131,7 +132,7 @@ async def mode(
         if report.components:
             printer.table(report.columns(), report.rows())
     if unknown:
-        printer.note(f"makeway: who goes by it is not known: {unknown}")
+        printer.note(f"makeway: which components confirm it is not known: {unknown}")
         if now.brake.engaged:
             printer.note("every evictor reads the brake from the API server before its next delete")
         return UNREACHABLE

@@ -69,7 +69,7 @@ async def simulate(
     ] = "",
     policy: Annotated[
         str,
-        typer.Option("--policy", metavar="FILE", help="A policy.yaml to try instead of the one in force."),
+        typer.Option("--policy", metavar="FILE", help="A policy.yaml to try instead of the effective one."),
     ] = "",
     queues: Annotated[
         str,

@@ -125,7 +125,7 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
     best, *rest = pod.candidates
     yield from awaited_lines(best.awaited)
     if pod.candidates_total == 1:
-        yield "  the only node on which that makes room"
+        yield "  the only node on which that helps"
     elif best.decided_by:
         yield f"  best of {pod.candidates_total} nodes by {best.decided_by}"
     yield from (f"  {best.node} keeps {text}" for text in map(spared, best.spared))

@@ -38,7 +38,7 @@ async def queues(
     printer = Printer(output)
     report = await _ask(installation, queue)
     if not report.revision:
-        fail("there are no queues: no queues.yaml is in force")
+        fail("there are no queues: no queues.yaml is effective")
     if report.unknown:
         fail(f"there is no queue {queue}; `makeway queues` lists them")
     if printer.data:

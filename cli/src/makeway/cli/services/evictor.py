@@ -28,7 +28,7 @@ async def evictor(
         typer.Option(
             "--mode",
             envvar="MAKEWAY_MODE",
-            help="How far it may go at the most; the policy may say less. enforce carries orders out; off "
+            help="The most that it does; the policy may allow less. enforce carries orders out; off "
             "and observe refuse each order without an effect.",
         ),
     ] = "enforce",

@@ -40,7 +40,7 @@ async def nominator(
         typer.Option(
             "--mode",
             envvar="MAKEWAY_MODE",
-            help="How far it may go at the most; the policy may say less.",
+            help="The most that it does; the policy may allow less.",
         ),
     ] = "enforce",
     verify: Annotated[

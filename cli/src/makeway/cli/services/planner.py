@@ -53,7 +53,7 @@ async def planner(
         typer.Option(
             "--mode",
             envvar="MAKEWAY_MODE",
-            help="How far plugin and evictors are told to go at the most; the policy may say less.",
+            help="The most that plugin and evictors do; the policy may allow less.",
         ),
     ] = "enforce",
     record: Annotated[

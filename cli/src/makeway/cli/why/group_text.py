@@ -63,7 +63,7 @@ def _domains(domains: tuple[TopologyDomain, ...]) -> str:
 
 def _price(price: GroupPrice | None) -> str:
     if price is None or not price.victims:
-        return "no pod has to go"
+        return "no pod has to be evicted"
     parts = [f"{counted(price.victims, 'victim')} of priority {price.highest_priority} at most"]
     if 0 < price.highest_victims < price.victims:
         parts.append(f"{price.highest_victims} of that priority")

@@ -38,7 +38,7 @@ _VICTIMS = 20
 _UNKNOWN = "or one of its filters that makeway does not know says no"
 
 _OF_A_GROUP = (
-    "who makes room for a pod of a group, unless groups.preemptors of the policy is hold:",
+    "who preempts for a pod of a group, unless groups.preemptors of the policy is hold:",
     "up to 1.36 kube-scheduler's own preemption, for each pod by itself,",
     "from 1.37 makeway, for the group as a whole: see the condition of the PodGroup",
 )

@@ -62,7 +62,7 @@ def set_mode(text: str, mode: Mode | None, namespace: str = "") -> str:
     except ConfigError:
         pass  # as good as another policy
     what = f"namespaceModes: {namespace}" if namespace else "mode"
-    raise PolicyEditError(f"policy.yaml cannot be changed safely where it stands; edit {what} by hand")
+    raise PolicyEditError(f"policy.yaml cannot be changed safely; edit {what} by hand")
 
 
 def _edited(text: str, mode: Mode | None, namespace: str) -> str:
@@ -99,7 +99,7 @@ def _put(text: str, mapping: yaml.Node, key: str, value: str, *, named: str = ""
     if present is not None:
         return text[: present.start_mark.index] + value + text[present.end_mark.index :]
     if not isinstance(mapping, yaml.MappingNode):
-        raise PolicyEditError(f"{key} has nowhere to stand in policy.yaml; edit it by hand")
+        raise PolicyEditError(f"{key} has no place in policy.yaml; edit it by hand")
     if mapping.flow_style:
         at = mapping.end_mark.index - 1
         head = text[:at].rstrip()
@@ -117,7 +117,7 @@ def _put(text: str, mapping: yaml.Node, key: str, value: str, *, named: str = ""
 def _take(text: str, mapping: yaml.Node, key: str) -> str:
     """Take key and value out, with the line's comment."""
     if not isinstance(mapping, yaml.MappingNode) or mapping.flow_style:
-        raise PolicyEditError(f"{key} stands between braces in policy.yaml; take it out by hand")
+        raise PolicyEditError(f"{key} is between braces in policy.yaml; remove it by hand")
     name, value = next(entry for entry in mapping.value if entry[0].value == key)
     start = text.rfind("\n", 0, name.start_mark.index) + 1
     return text[:start] + text[_line_end(text, value) :]

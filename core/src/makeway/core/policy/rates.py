@@ -107,7 +107,7 @@ def pace_of_quotas(limits: PolicyLimits) -> str:
     share = f", or {percent * 4 / 5:g} % of all pods where that is more" if percent < 100 else ""
     return (
         f"for a lowered quota at most {counted(_for_one(rates.minute), 'pod')} of one queue go in a minute, "
-        f"and {_for_one(rates.ten_minutes)} in ten{share}; the rest waits until the caps let it go"
+        f"and {_for_one(rates.ten_minutes)} in ten{share}; the rest waits until the caps allow it"
     )
 
 

@@ -40,9 +40,9 @@ AWAY: Final = timedelta(seconds=20)
 """An order that has not come again so long after it was to: another evictor has it, and shows it."""
 
 _WORDS: Final = {
-    "victims-per-minute": "the caps on evictions let no more pods go this minute",
+    "victims-per-minute": "the caps on evictions allow no more pods this minute",
     "victims-per-namespace": "the caps on evictions let no more pods of a namespace go this minute",
-    "victims-share": "the caps on evictions let no more pods go in these ten minutes",
+    "victims-share": "the caps on evictions allow no more pods in these ten minutes",
     "awaited-orders": "orders for other pods that make part of the room have not ended",
     "line": "other orders are carried out first",
     "budget": "a disruption budget allows no eviction now",

@@ -111,7 +111,7 @@ def admit(
         return Refused("incomplete-order", "a quota order needs a queue, and has no preemptor")
     if order.kind == "quota" and len({bool(victim.unit) for victim in order.victims}) > 1:
         return Refused(
-            "incomplete-order", "a quota order names either pods of groups that go whole or others"
+            "incomplete-order", "a quota order names either pods of groups that are evicted whole or others"
         )
     if order.kind == "group" and (missing := gang.incomplete(order)):
         return Refused("incomplete-order", missing)

@@ -47,7 +47,7 @@ def incomplete(order: EvictionOrder) -> str:
     if any(victim.uid in uids for victim in order.victims):
         return "a group order names a member as a victim"
     if any(victim.closes is not None and victim.unit for victim in order.victims):
-        return "a victim that goes for a closed domain goes by itself, and not with a unit"
+        return "a victim for a closed domain is evicted by itself, and not with a unit"
     return ""
 
 

@@ -48,7 +48,7 @@ class QueueGuard:
         if isinstance(tree, str):
             return Refused("queues-not-read", tree)
         if why := unenforced(tree, order.queue):
-            return Refused("quota-not-enforced", f"no pod goes for the quota of {order.queue}: {why}")
+            return Refused("quota-not-enforced", f"no pod is evicted for the quota of {order.queue}: {why}")
         return None
 
     def bar_of(self, order: EvictionOrder, pod: Pod) -> QuotaExemption | None:

@@ -263,7 +263,7 @@ def _not_whole(removable: Mapping[str, RemovablePod], victims: set[str]) -> Void
     units = {removable[uid].unit for uid in victims} - {""}
     for one in removable.values():
         if one.unit in units and one.pod.uid not in victims:
-            message = f"pod {_name(one.pod)} goes with {one.unit}, whole or not at all"
+            message = f"pod {_name(one.pod)} belongs to {one.unit}, which is evicted whole or not at all"
             return Void(reason="unit-incomplete", message=message)
     return None
 

@@ -62,7 +62,7 @@ def applied(world: World, files: Iterable[tuple[Sequence[Manifest], str]], names
                 new.pods.append(NewPod(pod, source))
     world.count_written_budgets()
     if skipped:
-        new.notes.append(f"skipped, as no plan looks at them: {kinds_text(skipped)}")
+        new.notes.append(f"skipped, as no plan reads them: {kinds_text(skipped)}")
     if there:
         more = f" and {len(there) - _MOST_NAMED} others" if len(there) > _MOST_NAMED else ""
         new.notes.append(f"there already, and left as they are: {', '.join(there[:_MOST_NAMED])}{more}")

@@ -96,7 +96,7 @@ class Simulation:
         admitted = self.admit(new)
         where = f"{new.source}: pod {admitted.pod.metadata.namespace}/{admitted.pod.metadata.name}"
         if admitted.pod.spec.node_name:
-            raise ManifestError(f"{where}: it has spec.nodeName, so no scheduler looks at it; leave it out")
+            raise ManifestError(f"{where}: it has spec.nodeName, so no scheduler places it; leave it out")
         request = self._request(admitted)
         question = self._question(request, where)
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)

@@ -47,4 +47,4 @@ def unseen(snapshot: Snapshot, raw: bytes, question: Question) -> Iterator[str]:
 def beyond(left_out: Iterable[str]) -> Iterator[str]:
     """Yield what is more than plans look at. `left_out`: constants of `bounds`."""
     for what in left_out:
-        yield f"not judged: {what}, of which there is more than the planner looks at"
+        yield f"not judged: {what}, which is beyond the planner's bounds"

@@ -94,7 +94,7 @@ def pods_on_nodes(one: Manifest, source: str, nodes: Iterable[NodeRecord]) -> It
     except msgspec.MsgspecError as error:
         raise ManifestError(f"{where}: {error}") from error
     if not pods:
-        raise ManifestError(f"{where} selects no node: look at its node selector, affinity and tolerations")
+        raise ManifestError(f"{where} selects no node: check its node selector, affinity and tolerations")
     for pod in pods:
         _label_revision(pod, "DaemonSet", meta["name"])
         yield pod

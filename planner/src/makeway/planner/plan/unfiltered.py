@@ -166,7 +166,7 @@ def _told(verdict: PodVerdict) -> Plan | PlanRefusal | None:
 def _fits(snapshot: Snapshot, question: Question, node: str) -> PlanRefusal:
     message = (
         f"{_pod(question)} fits on node {node} as far as the planner sees: if the scheduler does not bind "
-        "it, something stands in the way that only its filters know"
+        "it, only its filters know the obstacle"
     )
     return PlanRefusal(_scope(snapshot), FITS, message)
 

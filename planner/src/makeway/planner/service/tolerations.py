@@ -214,7 +214,7 @@ class TolerationKeeper:
             self._warn(
                 "TolerationRecordFull",
                 f"the record holds {MOST} classes, so PriorityClass {name} is not on it any more: where the "
-                "class is gone, its pods can be preempted. Remove entries of classes that nobody uses",
+                "class is gone, its pods can be preempted. Remove entries of classes that are not used",
             )
 
     def _tell(self) -> None:

@@ -64,7 +64,7 @@ class Sources:
             raise BusUnavailable(f"No planner answers: {error}") from error
         report = msgspec.json.decode(answer, type=QueueReport)
         if not report.revision:
-            raise NotThereError("There are no queues: no queues.yaml is in force.")
+            raise NotThereError("There are no queues: no queues.yaml is effective.")
         return tree_of(report)
 
     async def story(self, what: str) -> Any:
