@@ -117,7 +117,7 @@ def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
 
 
 def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
-    """Put parts together, nodes in the order of their rows. Pauses once. O(slots · nodes)."""
+    """Put parts together, nodes in the order of their rows. Pauses now and then. O(slots · nodes)."""
     depth = max(part.removable.shape[0] for part in parts)
     rows = np.concatenate([part.rows for part in parts])
     order = np.argsort(rows)
@@ -147,9 +147,10 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
 
     def deep(arrays: Sequence[_Layer], empty: int = 0) -> _Layer:
         """Return arrays by slot and node as one, nodes in order."""
-        found = np.full((*arrays[0].shape[:-2], depth, rows.size), empty, arrays[0].dtype)
+        found = np.empty((*arrays[0].shape[:-2], depth, rows.size), arrays[0].dtype)
         for one, there in zip(arrays, to, strict=True):
             found[..., : one.shape[-2], there] = one
+            found[..., one.shape[-2] :, there] = empty
         return found
 
     def by_node(of_parts: Iterable[Mapping[int, Sequence[PodRecord]]]) -> dict[int, Sequence[PodRecord]]:
@@ -160,6 +161,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
         }
 
     uses = deep([part.uses for part in parts])
+    yield
     priority, start = deep([part.priority for part in parts]), deep([part.start for part in parts])
     weighed = tuple(deep(of_parts) for of_parts in zip(*(part.weighed for part in parts), strict=True))
     yield

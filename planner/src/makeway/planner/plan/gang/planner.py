@@ -120,6 +120,7 @@ def _attempt(
     parts = yield from parts_of(model, gang)
     steps, work = 0, Work()
     for level, domains, part in parts:
+        yield
         if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
             continue
         if best is not None and is_least(part, most_alone(part), price_of(*best[:2]), objective):
