@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from campaign.recording import Kept, load
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.queue_report import QueueReport
 from makeway.cli.check.command import screen
 from makeway.cli.check.result import CheckReport
@@ -27,6 +30,7 @@ from makeway.cli.history import rows as history_rows
 from makeway.cli.history.command import Compared
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import Row, Story
+from makeway.cli.history.watch import picture
 from makeway.cli.mode.report import ModeReport
 from makeway.cli.mode.report import lines as mode_lines
 from makeway.cli.offline import simulate_text
@@ -100,6 +104,27 @@ def test_history_wide_is_whole(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
     assert "…" not in shown
     is_as_kept("history-wide", shown)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_watch_has_a_row_for_each_preemption(width: int) -> None:
+    kept = recorded()
+    # As of the middle of the recording, when some orders had no outcome yet.
+    streams = kept.history.streams
+    messages: list[EvictionOrder | Outcome] = [one.message for one in streams.orders]
+    messages += [one.message for one in streams.outcomes]
+    until = sorted(one.created_at for one in messages if isinstance(one, EvictionOrder))[-4]
+    found = History()
+    for one in messages:
+        if (one.created_at if isinstance(one, EvictionOrder) else one.finished_at) <= until:
+            found.add(one)
+    console = Console(file=StringIO(), width=width, highlight=False)
+
+    console.print(picture(found, Wanted(), until, width))
+
+    shown = "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"  # type: ignore[attr-defined]
+    assert max(map(cell_len, shown.splitlines())) <= width
+    is_as_kept(f"watch-{width}", shown)
 
 
 def kept_answer(name: str, kind: type[Answer]) -> Answer:
