@@ -1,0 +1,37 @@
+"""What an order costs the API server, by verb, as the audit log has it."""
+
+from collections import Counter
+
+import pytest
+
+from integration.cluster import RunningCluster
+from integration.preempting import full_nodes, taker
+from integration.space import Space
+
+VICTIMS = 4
+
+
+@pytest.mark.both_forms
+async def test_a_victim_takes_two_requests_and_its_preemptor_and_node_one_each(
+    cluster: RunningCluster, space: Space
+) -> None:
+    await full_nodes(space, 1, VICTIMS)
+    audit = cluster.audit()
+
+    await taker(space, "p", VICTIMS)
+
+    assert await space.until_bound("p", seconds=60) == "n1"
+    evictor = cluster.accounts().evictor
+    asked = Counter(
+        (event.verb, event.resource, event.subresource)
+        for event in audit.events(about=(evictor,), user=evictor)
+        if event.resource in ("pods", "nodes") and event.namespace in ("", space.namespace)
+    )
+    assert asked == Counter(
+        {
+            ("patch", "pods", "status"): VICTIMS,
+            ("delete", "pods", ""): VICTIMS,
+            ("get", "pods", ""): 1,
+            ("get", "nodes", ""): 1,
+        }
+    )
