@@ -13,14 +13,8 @@ from makeway.bus.messages import Awaited, VictimOutcome
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.rates import Rates, rates_of
 from makeway.evictor.limits.caps import MOST_AWAITING
-from makeway.evictor.limits.rates import (
-    MINUTE,
-    TEN_MINUTES,
-    Evictions,
-    OverCap,
-    SlidingWindow,
-    victims_of,
-)
+from makeway.evictor.limits.rates import Evictions, OverCap, victims_of
+from makeway.evictor.limits.windows import MINUTE, TEN_MINUTES, SlidingWindow
 from unit.evictor.building import (
     NODE,
     NOW,
@@ -131,7 +125,7 @@ def test_no_sequence_of_allowed_evictions_is_over_a_cap(steps: list[tuple[str, i
         assert sum(n for _, n in minute) <= 20
         assert sum(n for at, _, n in done if end - TEN_MINUTES < at <= end) <= 50
         assert all(sum(n for ns, n in minute if ns == one) <= 12 for one in "abc")
-    assert len(evictions.parties) <= 3
+    assert len(evictions.parties.by_key) <= 3
 
 
 def test_victims_of_an_order_that_came_again_count_though_another_delivery_deleted_them() -> None:

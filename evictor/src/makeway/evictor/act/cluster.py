@@ -12,11 +12,8 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
-
-from prometheus_client import Counter
 
 from makeway.bus.messages import PodRef, Victim
 from makeway.core.k8s.authorship import EVICTOR
@@ -26,11 +23,12 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, group_record
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.toleration_record import TolerationRecord
 from makeway.evictor.act import answers, patches
+from makeway.evictor.act.calls import CALL_TIMEOUT_SECONDS, ApiCalls, pod_path
 from makeway.evictor.act.toleration_reads import unread_record
 from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
 from makeway.evictor.metrics import EvictorMetrics
-from makeway.evictor.retry import MissingRights, PermanentError, TemporaryError, classify, is_failed_test
+from makeway.evictor.retry import PermanentError, TemporaryError, classify, is_failed_test
 from makeway.evictor.shared_reads import LONG_PATIENCE_SECONDS, SharedReads
 from makeway.runtime.kube import (
     JSON_PATCH,
@@ -44,9 +42,6 @@ from makeway.runtime.kube import (
 )
 from makeway.runtime.paging import PAGE_BYTES, Paging
 from makeway.runtime.pod_group_api import PodGroupApi, pod_group_api
-
-CALL_TIMEOUT_SECONDS = 10.0
-"""One request. A slow admission webhook may take as long; the retry reads first, so nothing is lost."""
 
 LIST_SECONDS = 1.0
 """One list of a node's pods, where reading them one by one is the other way."""
@@ -141,11 +136,6 @@ def _ref(pod: Pod) -> PodRef:
     return PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
 
 
-@lru_cache(maxsize=1024)
-def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-
-
 class ApiCluster:
     """`Cluster` over a connection to the API server."""
 
@@ -165,9 +155,7 @@ class ApiCluster:
         self._tolerations = tolerations
         self._followed = followed
         self._brake = brake
-        self._metrics = metrics
-        self._counters: dict[tuple[str, str], Counter] = {}
-        self._rights = MissingRights()
+        self._calls = ApiCalls(api, metrics)
         self._nodes = SharedReads(self._read_node)
         self._priority_classes = SharedReads(self._read_priority_class, lasts=CLASS_LASTS_SECONDS)
         self._leases = SharedReads(self._read_lease)
@@ -179,8 +167,7 @@ class ApiCluster:
 
     async def get_pod(self, namespace: str, name: str) -> Pod | None:
         """The pod under this name now; without a resourceVersion the read is from storage, not a cache."""
-        body = await self._read("get_pod", _pod_path(namespace, name))
-        return None if body is None else answers.pod(body)
+        return await self._calls.pod(namespace, name)
 
     async def get_node(self, name: str) -> Node | None:
         """The metadata of the node under this name now, read once for all who ask before the read begins."""
@@ -201,8 +188,8 @@ class ApiCluster:
             try:
                 self._group_api = await pod_group_api(self._api)
             except (ApiError, ApiUnavailable) as error:
-                raise self._failure("pod_group_api", error) from error
-            self._rights.allowed("pod_group_api")
+                raise self._calls.failure("pod_group_api", error) from error
+            self._calls.rights.allowed("pod_group_api")
             self._group_api_at = now
         return self._group_api
 
@@ -212,7 +199,7 @@ class ApiCluster:
 
     async def _read_group(self, asked: tuple[PodGroupApi, GroupKey]) -> GroupRecord | None:
         api, key = asked
-        body = await self._read("get_pod_group", api.path(key))
+        body = await self._calls.read("get_pod_group", api.path(key))
         return None if body is None else group_record(answers.pod_group(body), composite=key.composite)
 
     async def members(self, namespace: str) -> Members:
@@ -255,7 +242,9 @@ class ApiCluster:
         self, path: str, most_bytes: int, timeout_seconds: float = CALL_TIMEOUT_SECONDS
     ) -> bytes:
         """Return a list of pods as it came. Raises AnswerTooLong besides."""
-        body = await self._read("list_pods", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes)
+        body = await self._calls.read(
+            "list_pods", path, timeout_seconds=timeout_seconds, most_bytes=most_bytes
+        )
         return body or b"{}"
 
     async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
@@ -275,7 +264,7 @@ class ApiCluster:
 
     async def _read_node(self, name: str) -> Node | None:
         path = f"/api/v1/nodes/{quote(name, safe='')}"
-        body = await self._read("get_node", path, accept=METADATA_ONLY)
+        body = await self._calls.read("get_node", path, accept=METADATA_ONLY)
         return None if body is None else answers.node(body)
 
     async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
@@ -285,18 +274,18 @@ class ApiCluster:
     async def _read_daemonset(self, key: tuple[str, str]) -> DaemonSetOwner | None:
         namespace, name = key
         path = f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/daemonsets/{quote(name, safe='')}"
-        body = await self._read("get_daemonset", path)
+        body = await self._calls.read("get_daemonset", path)
         return None if body is None else daemonset_owner(answers.daemonset(body))
 
     async def _read_priority_class(self, name: str) -> PriorityClass | None:
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        body = await self._read("get_priority_class", f"{classes}/{quote(name, safe='')}")
+        body = await self._calls.read("get_priority_class", f"{classes}/{quote(name, safe='')}")
         return None if body is None else answers.priority_class(body)
 
     async def _read_lease(self, key: tuple[str, str]) -> Epoch | None:
         namespace, name = key
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-        body = await self._read("get_lease", f"{leases}/{quote(name, safe='')}")
+        body = await self._calls.read("get_lease", f"{leases}/{quote(name, safe='')}")
         if body is None:
             return None
         spec = answers.lease(body).spec
@@ -311,7 +300,7 @@ class ApiCluster:
             mark = patches.set_mark(victim.uid, resource_version, message, now)
             body = await self._patch_status("mark", victim, mark, STRATEGIC_MERGE_PATCH)
             return None if body is None else answers.pod(body)
-        read = await self._read("get_pod", _pod_path(victim.namespace, victim.name))
+        read = await self._calls.read("get_pod", pod_path(victim.namespace, victim.name))
         if read is None:
             return None
         conditions = answers.with_conditions(read).status.conditions
@@ -327,7 +316,7 @@ class ApiCluster:
     async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
         """Delete with UID and resourceVersion as preconditions; without a version, the UID."""
         delete = self._api.core.delete_namespaced_pod
-        body = await self._write("delete", delete, victim, self._as_read(victim, resource_version))
+        body = await self._calls.write("delete", delete, victim, self._as_read(victim, resource_version))
         if body is None:
             return None
         metadata = answers.delete_answer(body).metadata
@@ -341,7 +330,7 @@ class ApiCluster:
         """
         evict = self._api.core.create_namespaced_pod_eviction
         body = self._eviction(victim, self._as_read(victim, resource_version))
-        return await self._write("evict", evict, victim, body, field_manager=EVICTOR) is not None
+        return await self._calls.write("evict", evict, victim, body, field_manager=EVICTOR) is not None
 
     async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
         """Ask what `delete`, or `evict`, would be answered: admission and budgets count, nothing is done."""
@@ -350,7 +339,7 @@ class ApiCluster:
             call, body = self._api.core.create_namespaced_pod_eviction, self._eviction(victim, options)
         else:
             call, body = self._api.core.delete_namespaced_pod, options
-        return await self._write("dry_run", call, victim, body, dry_run="All") is not None
+        return await self._calls.write("dry_run", call, victim, body, dry_run="All") is not None
 
     def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> Any:
         """Delete a pod as it was read, and no other; its own grace period stands, as none is given.
@@ -391,76 +380,12 @@ class ApiCluster:
             field_manager=EVICTOR,
             timeout_seconds=EVENT_TIMEOUT_SECONDS,
         )
-        await self._called("event", sent)
+        await self._calls.called("event", sent)
 
     async def _patch_status(
         self, operation: str, pod: PodRef | Victim, body: object, content_type: str
     ) -> bytes | None:
         options = {"_content_type": content_type, "field_manager": EVICTOR}
-        return await self._write(operation, self._api.core.patch_namespaced_pod_status, pod, body, **options)
-
-    async def _write(
-        self, operation: str, call: Any, pod: PodRef | Victim, body: object, **options: str
-    ) -> bytes | None:
-        """Write to a pod, once; None where it is not this one any more."""
-        sent = self._api.call(
-            call, pod.name, pod.namespace, body=body, timeout_seconds=CALL_TIMEOUT_SECONDS, **options
+        return await self._calls.write(
+            operation, self._api.core.patch_namespaced_pod_status, pod, body, **options
         )
-        return await self._called(operation, sent, pod)
-
-    async def _read(
-        self,
-        operation: str,
-        path: str,
-        *,
-        accept: str = "",
-        timeout_seconds: float = CALL_TIMEOUT_SECONDS,
-        most_bytes: int | None = None,
-    ) -> bytes | None:
-        """Read; None where there is no such object. Raises AnswerTooLong besides."""
-        sent = self._api.request(
-            "GET", path, accept=accept, timeout_seconds=timeout_seconds, most_bytes=most_bytes
-        )
-        return await self._called(operation, sent)
-
-    async def _called(
-        self, operation: str, sent: Awaitable[bytes], incarnation: PodRef | Victim | None = None
-    ) -> bytes | None:
-        """One call's answer; None where its object is not there, or is not `incarnation` any more."""
-        try:
-            answer = await sent
-        except AnswerTooLong:
-            self._count(operation, "temporary")
-            raise
-        except (ApiError, ApiUnavailable) as error:
-            if isinstance(error, ApiError) and await self._means_gone(error, incarnation):
-                self._count(operation, "gone")
-                return None
-            failure = self._failure(operation, error)
-            self._count(operation, "temporary" if isinstance(failure, TemporaryError) else "permanent")
-            raise failure from error
-        self._rights.allowed(operation)
-        self._count(operation, "ok")
-        return answer
-
-    def _failure(self, operation: str, error: ApiError | ApiUnavailable) -> TemporaryError | PermanentError:
-        if isinstance(error, ApiError) and self._rights.may_return(operation, error, time.monotonic()):
-            return TemporaryError("unauthorized", str(error))
-        return classify(error)
-
-    def _count(self, operation: str, result: str) -> None:
-        """Count a request; looking a counter up by its labels costs as much as the rest of this module."""
-        counter = self._counters.get((operation, result))
-        if counter is None:
-            counter = self._metrics.api_requests.labels(operation=operation, result=result)
-            self._counters[operation, result] = counter
-        counter.inc()
-
-    async def _means_gone(self, error: ApiError, incarnation: PodRef | Victim | None) -> bool:
-        """Whether a refusal only says that the pod is not there, or is another one by now."""
-        if error.status == 404:
-            return True
-        if error.status not in (409, 422) or incarnation is None:
-            return False
-        now = await self.get_pod(incarnation.namespace, incarnation.name)
-        return now is None or now.metadata.uid != incarnation.uid

@@ -14,7 +14,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.follow import Start
 from makeway.evictor.limits.caps import Caps
-from makeway.evictor.limits.rates import TEN_MINUTES
+from makeway.evictor.limits.windows import TEN_MINUTES
 from makeway.evictor.retry import Clock
 
 _log = structlog.get_logger()

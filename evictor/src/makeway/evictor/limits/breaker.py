@@ -15,7 +15,6 @@ it, and for whom, is chosen so that no author of pods can open it for others:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +23,7 @@ import structlog
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.policy.breaker import Cause, Trip
 from makeway.evictor.judge.verdicts import Refused
-from makeway.evictor.limits.rates import TEN_MINUTES, SlidingWindow
+from makeway.evictor.limits.windows import TEN_MINUTES, Windows
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import Clock
 
@@ -52,17 +51,7 @@ Where an author may have changed what they rest on, `decide` names another: `pod
 group, `daemonset-not-proven` for a DaemonSet that lets equal priorities go.
 """
 
-_NOTHING: Final = SlidingWindow(TEN_MINUTES)
-
 _log = structlog.get_logger()
-
-
-@dataclass
-class _Evidence:
-    """Of a namespace: victims that were evicted for it, and those in vain."""
-
-    evicted: SlidingWindow = _NOTHING
-    wasted: SlidingWindow = _NOTHING
 
 
 class Breaker:
@@ -74,8 +63,9 @@ class Breaker:
         self._listeners: list[Callable[[], None]] = []
         self._open: dict[str, Trip] = {}
         self._stored: set[str] = set()  # keys of `_open` that the ConfigMap has, or had
-        self._counts: dict[Cause, SlidingWindow] = {}
-        self._namespaces: dict[str, _Evidence] = {}
+        self._counts = Windows(TEN_MINUTES)  # by cause
+        self._evicted = Windows(TEN_MINUTES)  # victims, by the namespace that they were evicted for
+        self._wasted = Windows(TEN_MINUTES)  # of these, those in vain
         self._skewed = 0
         self._reset_at: datetime | None = None  # the last reset that was taken
         self._show()
@@ -89,11 +79,10 @@ class Breaker:
     def report(self, cause: Cause, detail: str) -> None:
         """Count one of what no pod can bring about, and open everywhere where it is one too many."""
         now = self._clock.now()
-        window = self._counts.get(cause, _NOTHING).adding(1, now, now)
-        self._counts[cause] = window
+        self._counts = self._counts.adding({cause: 1}, now, now)
         self._metrics.breaker_evidence.labels(cause).inc()
-        if window.total(now) >= OPENS_AT[cause]:
-            self._trip(cause, "", f"{window.total(now)} in ten minutes, the last one: {detail}")
+        if (total := self._counts.of(cause).total(now)) >= OPENS_AT[cause]:
+            self._trip(cause, "", f"{total} in ten minutes, the last one: {detail}")
 
     def ended(self, outcome: Outcome) -> None:
         """Look at an order's end for what no right order comes to."""
@@ -104,17 +93,15 @@ class Breaker:
     def placed(self, namespace: str, victims: int, *, wasted: bool) -> None:
         """Count the victims of an order that succeeded: whether its preemptor got the place is known."""
         now = self._clock.now()
-        if namespace not in self._namespaces and len(self._namespaces) >= MOST_NAMESPACES:
-            self._forget(now)
-            if len(self._namespaces) >= MOST_NAMESPACES:
-                return
-        known = self._namespaces.setdefault(namespace, _Evidence())
-        known.evicted = known.evicted.adding(victims, now, now)
+        known = self._evicted.counting(now).by_key
+        if namespace not in known and len(known) >= MOST_NAMESPACES:
+            return
+        self._evicted = self._evicted.adding({namespace: victims}, now, now)
         if not wasted:
             return
-        known.wasted = known.wasted.adding(victims, now, now)
+        self._wasted = self._wasted.adding({namespace: victims}, now, now)
         self._metrics.breaker_evidence.labels("wasted-victims").inc(victims)
-        lost, all_ = known.wasted.total(now), known.evicted.total(now)
+        lost, all_ = self._wasted.of(namespace).total(now), self._evicted.of(namespace).total(now)
         if lost >= OPENS_AT["wasted-victims"] and 2 * lost >= all_:
             self._trip("wasted-victims", namespace, f"{lost} of {all_} victims of ten minutes were wasted")
 
@@ -180,8 +167,7 @@ class Breaker:
         now = self._clock.now()
         if reset_at is not None and reset_at != self._reset_at:
             self._reset_at = reset_at
-            self._counts.clear()
-            self._namespaces.clear()
+            self._counts = self._evicted = self._wasted = Windows(TEN_MINUTES)
         for key, trip in tuple(self._open.items()):
             reset = key in self._stored and key not in found
             if trip.cause != "clock-skew" and (reset or (reset_at is not None and trip.since <= reset_at)):
@@ -215,11 +201,9 @@ class Breaker:
 
     def _clear(self, trip: Trip) -> None:
         """Forget the evidence, so that a reset is not undone by the next order."""
-        self._counts.pop(trip.cause, None)
-        self._namespaces.pop(trip.namespace, None)
-
-    def _forget(self, now: datetime) -> None:
-        self._namespaces = {name: one for name, one in self._namespaces.items() if one.evicted.total(now)}
+        self._counts = self._counts.without(trip.cause)
+        self._evicted = self._evicted.without(trip.namespace)
+        self._wasted = self._wasted.without(trip.namespace)
 
     def _show(self) -> None:
         everywhere = sum(not trip.namespace for trip in self._open.values())

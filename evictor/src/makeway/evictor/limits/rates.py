@@ -1,9 +1,7 @@
-"""How many pods may be evicted in a while: sliding windows, and what is over which cap. Pure.
+"""How many pods may be evicted in a while: what is over which cap. Pure.
 
 The caps bound what orders can do that pass every other check, be they forged, or planned by a defect. By
-default they hold quotas, and orders that the API server does not bear out; others are counted. A window
-counts in buckets, so that it takes the same memory however much is counted; a bucket counts until all of it
-is past, so that no more than the cap goes in any span of that length.
+default they hold quotas, and orders that the API server does not bear out; others are counted.
 
 A *party* is whom the evictions are for: a preemptor's namespace, or a queue. From four fifths of a cap for
 the whole cluster on, only parties go on that have used less than a fifth of it themselves, so that one
@@ -15,57 +13,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from datetime import datetime
+from functools import partial
+from typing import Literal
 
 from makeway.bus.messages import Outcome
 from makeway.core.policy.rates import Rates
-
-MINUTE: Final = timedelta(minutes=1)
-TEN_MINUTES: Final = timedelta(minutes=10)
+from makeway.evictor.limits.windows import MINUTE, TEN_MINUTES, SlidingWindow, Windows
 
 Cap = Literal["victims-per-minute", "victims-per-namespace", "victims-share"]
 """What is exceeded: the reason of a refusal, and a metric's label."""
-
-_BUCKETS: Final = 60
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class SlidingWindow:
-    """What was counted in the last `span`: (bucket, count), oldest first, at most 61 of them."""
-
-    span: timedelta
-    buckets: tuple[tuple[int, int], ...] = ()
-
-    def adding(self, count: int, at: datetime, now: datetime) -> SlidingWindow:
-        """Return it with more counted, or less where `count` is negative. O(1), by the number of buckets."""
-        number = min(self._number(at), self._number(now))
-        kept = {one: there for one, there in self.buckets if self._counts(one, now)}
-        if self._counts(number, now):
-            kept[number] = max(0, kept.get(number, 0) + count)
-        return replace(self, buckets=tuple(sorted((one, there) for one, there in kept.items() if there)))
-
-    def total(self, now: datetime) -> int:
-        """Return what counts now."""
-        return sum(count for number, count in self.buckets if self._counts(number, now))
-
-    def recent(self, span: timedelta, now: datetime) -> int:
-        """Return what was counted in the last `span`, which is no longer than the window's."""
-        return sum(count for number, count in self.buckets if self._over(number) - self.span + span > now)
-
-    def ends(self, span: timedelta) -> Iterator[datetime]:
-        """Return when each bucket is out of the last `span`, which is no longer than the window's."""
-        return (self._over(number) - self.span + span for number, _ in self.buckets)
-
-    def _counts(self, number: int, now: datetime) -> bool:
-        return self._over(number) > now
-
-    def _over(self, number: int) -> datetime:
-        return _EPOCH + (number + 1) * (self.span / _BUCKETS) + self.span
-
-    def _number(self, at: datetime) -> int:
-        return (at - _EPOCH) // (self.span / _BUCKETS)
 
 
 @dataclass(frozen=True)
@@ -94,10 +51,10 @@ class Room:
 class Evictions:
     """What was evicted lately. The maps hold only what counts still: no more entries than evictions."""
 
-    minute: SlidingWindow = SlidingWindow(MINUTE)
-    ten_minutes: SlidingWindow = SlidingWindow(TEN_MINUTES)
-    parties: Mapping[str, SlidingWindow] = field(default_factory=dict)
-    namespaces: Mapping[str, SlidingWindow] = field(default_factory=dict)
+    minute: SlidingWindow = field(default_factory=partial(SlidingWindow, MINUTE))
+    ten_minutes: SlidingWindow = field(default_factory=partial(SlidingWindow, TEN_MINUTES))
+    parties: Windows = field(default_factory=partial(Windows, TEN_MINUTES))
+    namespaces: Windows = field(default_factory=partial(Windows, MINUTE))
 
     def adding(
         self, victims: Mapping[str, int], at: datetime, now: datetime, *, party: str | None = None
@@ -108,8 +65,8 @@ class Evictions:
         return Evictions(
             minute=self.minute.adding(count, at, now),
             ten_minutes=self.ten_minutes.adding(count, at, now),
-            parties=_adding(self.parties, parties, TEN_MINUTES, at, now),
-            namespaces=_adding(self.namespaces, victims, MINUTE, at, now),
+            parties=self.parties.adding(parties, at, now),
+            namespaces=self.namespaces.adding(victims, at, now),
         )
 
     def over(self, rates: Rates, party: str, victims: Mapping[str, int], now: datetime) -> OverCap | None:
@@ -121,7 +78,7 @@ class Evictions:
         )
         for cap, window, most, span in caps:
             total = window.total(now)
-            own = self.parties.get(party, _NO_PARTY).recent(window.span, now)
+            own = self.parties.of(party).recent(window.span, now)
             kept = most // 5 if own >= most // 5 else 0
             if total + count > most - kept:
                 said = f"{count} more victims than the {total} of the last {span}: the policy allows {most}"
@@ -129,7 +86,7 @@ class Evictions:
                     said += f", the last fifth for others than {party}, for which {own} went"
                 return OverCap(cap, said, everywhere=total + count > most)
         for namespace, more in victims.items():
-            there = self.namespaces.get(namespace, _NONE)
+            there = self.namespaces.of(namespace)
             total = there.total(now)
             if rates.namespace is not None and total + more > rates.namespace:
                 said = (
@@ -166,13 +123,13 @@ class Evictions:
 
     def _ends(self, party: str, namespaces: Iterable[str], now: datetime) -> Iterator[datetime]:
         """Return the moments at which something counts no more for a party."""
-        own = self.parties.get(party, _NO_PARTY)
+        own = self.parties.of(party)
         yield from own.ends(MINUTE)
         for window in (
             self.minute,
             self.ten_minutes,
             own,
-            *(self.namespaces.get(n, _NONE) for n in namespaces),
+            *(self.namespaces.of(n) for n in namespaces),
         ):
             yield from window.ends(window.span)
 
@@ -189,20 +146,3 @@ def victims_of(outcome: Outcome) -> Iterable[tuple[str, datetime]]:
             yield victim.namespace, victim.deleted_at
         elif again and victim.result in ("terminating", "gone"):
             yield victim.namespace, outcome.finished_at
-
-
-_NONE: Final = SlidingWindow(MINUTE)
-_NO_PARTY: Final = SlidingWindow(TEN_MINUTES)
-
-
-def _adding(
-    windows: Mapping[str, SlidingWindow],
-    more: Mapping[str, int],
-    span: timedelta,
-    at: datetime,
-    now: datetime,
-) -> Mapping[str, SlidingWindow]:
-    kept = {name: window for name, window in windows.items() if window.total(now)}
-    for name, count in more.items():
-        kept[name] = kept.get(name, SlidingWindow(span)).adding(count, at, now)
-    return kept
