@@ -375,6 +375,15 @@ def test_the_answer_begins_with_a_verdict_and_goes_by_parts() -> None:
     )
 
 
+def test_a_user_who_may_not_read_where_nats_is_is_not_told_that_nothing_is_wrong() -> None:
+    report = report_of(
+        [CheckResult("Kubernetes", "ok", "v"), CheckResult("NATS", "unknown", "you may not", "ask")]
+    )
+
+    assert verdict(report).plain == "not known whether all is well; 1 not known: NATS; 1 in order"
+    assert (report.healthy, report.blind) == (True, True)
+
+
 def test_mode_off_is_warned_of_unless_the_brake_is_what_says_it() -> None:
     def off(**changes: Any) -> dict[str, CheckResult]:
         return judged([status(one, mode="off", **changes) for one in ("planner", "evictor", "scheduler")])
@@ -426,7 +435,7 @@ async def test_queues_that_do_not_bind_are_warned_of() -> None:
             metadata = {"name": "makeway-queues", "namespace": "makeway-system"}
             return msgspec.json.encode({"items": [{"metadata": metadata, "data": {"queues.yaml": text}}]})
 
-    found = {one.name: one async for one in configuration_results(cast("Api", Stored()), "makeway-system")}
+    found = {one.name: one for one in await configuration_results(cast("Api", Stored()), "makeway-system")}
 
     assert found["queues"].state == "warning"
     assert "root.a: open" in found["queues"].detail

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from makeway.cli.check.admission import admission_result
+from makeway.cli.check.table import LOOKS, Cluster, Look
+from makeway.cli.connect.form import Form
 from makeway.runtime.kube import ApiError
 
 if TYPE_CHECKING:
@@ -58,8 +60,38 @@ async def test_what_does_not_bound_the_evictors_token_is_told(
     assert (result.remedy == "") == (state == "ok")
 
 
-async def test_without_the_right_to_read_them_it_is_unknown_and_another_error_is_raised() -> None:
-    forbidden = await admission_result(cast("Api", Serving({}, status=403)), "makeway-system")
-    assert forbidden.state == "unknown"
-    with pytest.raises(ApiError):
-        await admission_result(cast("Api", Serving({}, status=500)), "makeway-system")
+class Refusing:
+    """An API server that refuses every request with a status."""
+
+    authorization = core = None
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    async def request(self, *_: object, **__: object) -> bytes:
+        raise ApiError(self._status, "X", "you may not")
+
+    async def call(self, *_: object, **__: object) -> bytes:
+        raise ApiError(self._status, "X", "you may not")
+
+
+class Reviews:
+    """The typed APIs of which only the methods' names count."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.what)
+async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_raised(look: Look) -> None:
+    for status in (403, 500):
+        api = Refusing(status)
+        api.authorization = api.core = Reviews()  # type: ignore[assignment] # stands for the typed APIs
+        at = Cluster(cast("Api", api), "makeway-system", Form(("external",)), replaced=False)
+        if status == 500:
+            with pytest.raises(ApiError):
+                await look.results(at)
+        else:
+            (result,) = await look.results(at)
+            assert (result.name, result.state, result.detail) == (look.what, "unknown", "you may not")
+            assert result.remedy.startswith("ask ")

@@ -363,7 +363,7 @@ async def test_check_shows_the_brake(tmp_path: Path) -> None:
     async with serving(server) as url:
         api = await Api.connect(kubeconfig=kubeconfig(tmp_path, url), user_agent="test")
         try:
-            results = [one async for one in configuration_results(api, "makeway-system")]
+            results = await configuration_results(api, "makeway-system")
         finally:
             await api.close()
 

@@ -23,20 +23,15 @@ async def admission_result(api: Api, namespace: str) -> CheckResult:
         ApiError, ApiUnavailable: the API server did not answer.
     """
     remedy = "helm upgrade with admissionPolicies.enabled=true"
-    try:
-        if await _get(api, f"{_GROUP}/validatingadmissionpolicies/{_POLICY}") is None:
-            detail = "none: whoever has the evictor's token may delete any pod"
-            return CheckResult(_NAME, "warning", detail, f"{remedy}, on Kubernetes 1.30 or newer")
-        binding = await _get(api, f"{_GROUP}/validatingadmissionpolicybindings/{_POLICY}")
-        if binding is None or "Deny" not in binding["spec"].get("validationActions", ()):
-            return CheckResult(_NAME, "wrong", f"{_POLICY} is not bound with action Deny", remedy)
-        if await _get(api, f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}") is None:
-            detail = f"ConfigMap {namespace}/{CONFIGMAP} is missing: the API server refuses every delete"
-            return CheckResult(_NAME, "wrong", detail, remedy)
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        return CheckResult(_NAME, "unknown", error.message, "ask whoever may read admission policies")
+    if await _get(api, f"{_GROUP}/validatingadmissionpolicies/{_POLICY}") is None:
+        detail = "none: whoever has the evictor's token may delete any pod"
+        return CheckResult(_NAME, "warning", detail, f"{remedy}, on Kubernetes 1.30 or newer")
+    binding = await _get(api, f"{_GROUP}/validatingadmissionpolicybindings/{_POLICY}")
+    if binding is None or "Deny" not in binding["spec"].get("validationActions", ()):
+        return CheckResult(_NAME, "wrong", f"{_POLICY} is not bound with action Deny", remedy)
+    if await _get(api, f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}") is None:
+        detail = f"ConfigMap {namespace}/{CONFIGMAP} is missing: the API server refuses every delete"
+        return CheckResult(_NAME, "wrong", detail, remedy)
     return CheckResult(_NAME, "ok", "the API server holds evictor and scheduler to them")
 
 

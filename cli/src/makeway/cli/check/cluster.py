@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from http import HTTPStatus
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +12,7 @@ from makeway.cli.check.result import CheckResult
 from makeway.cli.policy.lint import KEYS, lint
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 
 _LABELS: Final = "app.kubernetes.io/name=makeway"
 _CONFIGMAPS: Final = {"makeway-policy": "policy", "makeway-queues": "queues"}
@@ -65,17 +64,15 @@ async def server_version(api: Api) -> tuple[str, int]:
     return version.git_version, int(digits or 0)
 
 
-async def pods_results(api: Api, namespace: str) -> AsyncIterator[CheckResult]:
+async def pods_results(api: Api, namespace: str) -> list[CheckResult]:
     """Say which of makeway's pods are not ready; nothing where it runs in none. Raises as `Api.request`."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    try:
-        body = await api.request("GET", path, query={"labelSelector": _LABELS})
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        yield CheckResult("pods", "unknown", f"you may not list pods in {namespace}", "ask an administrator")
-        return
-    pods = msgspec.json.decode(body, type=_Pods).items
+    body = await api.request("GET", path, query={"labelSelector": _LABELS})
+    return list(judge_pods(msgspec.json.decode(body, type=_Pods).items, namespace))
+
+
+def judge_pods(pods: Sequence[_Pod], namespace: str) -> Iterator[CheckResult]:
+    """Say which pods are not ready. Pure."""
     waiting = [pod for pod in pods if pod.status.phase != "Succeeded" and not _ready(pod)]
     for pod in waiting:
         why = next((one.message for one in pod.status.conditions if one.type == "Ready" and one.message), "")
@@ -93,25 +90,23 @@ def _ready(pod: _Pod) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
 
 
-async def configuration_results(
-    api: Api, namespace: str, *, plugin: bool = True
-) -> AsyncIterator[CheckResult]:
+async def configuration_results(api: Api, namespace: str, *, plugin: bool = True) -> list[CheckResult]:
     """Judge policy, queues and the scheduler's configuration, from ConfigMaps.
 
     `plugin`: whether there must be a scheduler with the plugin. Raises as `Api.request`.
     """
-    try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        yield CheckResult("configuration", "unknown", f"you may not list ConfigMaps in {namespace}", "")
-        return
+    body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
     found = {one.metadata.name: one for one in msgspec.json.decode(body, type=_ConfigMaps).items}
+    return list(judge_configuration(found, namespace, plugin=plugin))
+
+
+def judge_configuration(
+    found: Mapping[str, _ConfigMap], namespace: str, *, plugin: bool
+) -> Iterator[CheckResult]:
+    """Judge ConfigMaps by their names. Pure."""
     for name, kind in _CONFIGMAPS.items():
         if name in found:
-            for result in _configuration(found[name], kind, namespace):
-                yield result
+            yield from _configuration(found[name], kind, namespace)
         elif kind == "policy":
             yield CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
     yield _brake(found[BRAKE].data if BRAKE in found else None)
@@ -123,8 +118,7 @@ async def configuration_results(
         for key, document in check_scheduler.configurations(one.data)
         for result in check_scheduler.judge(f"ConfigMap {one.metadata.name}/{key}", document)
     ]
-    for result in profiles:
-        yield result
+    yield from profiles
     if not profiles:
         yield CheckResult(
             check_scheduler.NAME,

@@ -15,22 +15,19 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check import components as check_components
-from makeway.cli.check.admission import admission_result
 from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
-from makeway.cli.check.cluster import configuration_results, pods_results, server_version
+from makeway.cli.check.cluster import server_version
 from makeway.cli.check.groups import grouped
-from makeway.cli.check.keys import keys_result
 from makeway.cli.check.minors import judge_api_server, judge_schedulers
-from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.presence import not_installed
-from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
-from makeway.cli.check.rights import own_result, replaces_the_scheduler, rights_results
+from makeway.cli.check.rights import replaces_the_scheduler
+from makeway.cli.check.table import LOOKS, Cluster
 from makeway.cli.check.unplanned import unplanned_result
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
-from makeway.cli.errors import NEGATIVE
+from makeway.cli.errors import NEGATIVE, UNREACHABLE
 from makeway.cli.history.comparisons import comparisons, sentences, summed
 from makeway.cli.output import OutputOption, Printer
 from makeway.core.config.duration import DurationError, parse_duration
@@ -64,7 +61,7 @@ async def check(
 
     The first line says whether all is well. Below it, for each part, a tick for what is in order; else what
     is wrong and what to do. Changes nothing. Exit code 1 where something is wrong, 3 where the API server
-    cannot be reached.
+    cannot be reached, or the user may not read where NATS is.
     """
     try:
         seconds = parse_duration(timeout).total_seconds() if wait else 0.0
@@ -78,7 +75,9 @@ async def check(
     else:
         for line in screen(report):
             printer.line(line)
-    return 0 if report.healthy else NEGATIVE
+    if not report.healthy:
+        return NEGATIVE
+    return UNREACHABLE if report.blind else 0
 
 
 def screen(report: CheckReport) -> Iterator[Text]:
@@ -120,20 +119,10 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
             return
         yield CheckResult("bridge", "ok", form.describe())
         cluster_uid = await _cluster_uid(api)
-        yield await own_result(api, namespace)
         replaced = form.plugin and await replaces_the_scheduler(api, namespace, form.accounts)
-        for result in await rights_results(api, namespace, form, replaced=replaced):
-            yield result
-        for result in await pod_group_results(api, namespace, form, replaced=replaced):
-            yield result
-        async for result in pods_results(api, namespace):
-            yield result
-        async for result in configuration_results(api, namespace, plugin=form.plugin):
-            yield result
-        yield await class_result(api, nominator="nominator" in form.parts)
-        yield await keys_result(api, namespace)
-        if form.evicts:
-            yield await admission_result(api, namespace)
+        for look in LOOKS:
+            for result in await look.results(Cluster(api, namespace, form, replaced)):
+                yield result
     async for result in _bus_results(installation, form, cluster_uid, minor, readings):
         yield result
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))

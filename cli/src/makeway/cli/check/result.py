@@ -40,6 +40,11 @@ class CheckReport(msgspec.Struct, frozen=True):
     healthy: bool
     results: tuple[CheckResult, ...]
 
+    @property
+    def blind(self) -> bool:
+        """Whether the user may not see what says how the parts do."""
+        return any((one.name, one.state) == ("NATS", "unknown") for one in self.results)
+
 
 def report_of(results: Iterable[CheckResult]) -> CheckReport:
     """Put results together, in their order."""
@@ -73,11 +78,11 @@ def verdict(report: CheckReport) -> Text:
     if not named:
         return Text.assemble(("all well", "green"), f": {good}")
     head = "; ".join((*named, good))
-    return (
-        Text(head, style="red")
-        if found["wrong"]
-        else Text.assemble(("nothing is wrong", "green"), f"; {head}")
-    )
+    if found["wrong"]:
+        return Text(head, style="red")
+    if report.blind:
+        return Text.assemble(("not known whether all is well", "yellow"), f"; {head}")
+    return Text.assemble(("nothing is wrong", "green"), f"; {head}")
 
 
 def _some(names: Sequence[str]) -> str:

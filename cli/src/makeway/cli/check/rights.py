@@ -170,7 +170,7 @@ async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str
 async def rights_results(
     api: Api, namespace: str, form: Form, *, replaced: bool = False
 ) -> list[CheckResult]:
-    """Ask about every right; where we may not ask for others, say so.
+    """Ask about every right.
 
     `form`: whose parts, and under which names. `replaced`: makeway-scheduler runs as the cluster's own, as
     its user and with its Lease.
@@ -190,19 +190,7 @@ async def rights_results(
             user = _user(right.account, namespace, form.accounts, replaced=replaced)
             return await _allowed(api, right, namespace, user)
 
-    try:
-        answers = await asyncio.gather(*(ask(right) for right in asked))
-    except ApiError as error:
-        if error.status != HTTPStatus.FORBIDDEN:
-            raise
-        return [
-            CheckResult(
-                "rights",
-                "unknown",
-                "you may not ask what service accounts may do",
-                "ask an administrator, who may create subjectaccessreviews",
-            )
-        ]
+    answers = await asyncio.gather(*(ask(right) for right in asked))
     return list(judge(dict(zip(asked, answers, strict=True)), namespace, form.accounts, replaced=replaced))
 
 
