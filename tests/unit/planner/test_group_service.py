@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +14,15 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, DecisionRecord, LiveOrder, NodeSelection, Profile
+from makeway.bus.messages import (
+    API_VERSION,
+    DecisionRecord,
+    LiveOrder,
+    NodeSelection,
+    OrderedGroup,
+    Profile,
+    VictimOutcome,
+)
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
@@ -30,7 +38,7 @@ from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import HIGH, LOW, MID, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, make_order, make_outcome, make_pod, make_snapshot
 from unit.planner.test_pauses import room_made
 
 NODES = ["n1", "n2", "n3"]
@@ -134,6 +142,35 @@ async def test_a_group_that_was_not_bound_though_room_was_made_three_times_is_re
     assert reply.refusal.reason == "PreemptionPaused"
     assert reply.refusal.retry_at is not None
     assert "room was made for this group 3 times" in reply.refusal.message
+
+
+async def test_a_pod_that_could_not_be_evicted_for_a_group_is_left_out_and_the_refusal_says_why() -> None:
+    bench, now = Bench(), datetime.now(UTC)
+    about = OrderedGroup(
+        namespace="shop", name="train", uid="G", priority=HIGH, scheduler_name="s", must_place=2
+    )
+    bench.ledger.ordered(make_order("o1", now, kind="group", group=about))
+    kept = VictimOutcome(
+        namespace="other",
+        name="a0",
+        uid="a0",
+        result="failed",
+        reason="forbidden",
+        message="403 Forbidden: x",
+    )
+    bench.ledger.ended(make_outcome("o1", now, result="failed", victims=(kept,)))
+
+    other = await bench.ask()
+    none_left = await bench.ask(must_place=3, classes=(member(3),))
+
+    assert other.plan is not None
+    assert "a0" not in {one.uid for one in other.plan.victims}
+    assert none_left.refusal is not None
+    assert none_left.refusal.message.endswith(
+        "1 pod is left out for now, as impossible to evict: 403 Forbidden"
+    )
+    assert none_left.refusal.retry_at is not None
+    assert none_left.refusal.retry_at <= now + timedelta(seconds=10)
 
 
 async def test_a_group_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
