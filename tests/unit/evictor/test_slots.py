@@ -18,10 +18,11 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.nominations import clear_listed
 from makeway.evictor.act.rollback import LONGEST, RollbackRun
-from makeway.evictor.act.work import EvictorParts
+from makeway.evictor.act.work import EvictorParts, OrderWork
 from makeway.evictor.intake import deliveries
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
@@ -286,17 +287,25 @@ async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_r
         return None
 
     cluster.get_pod = get_pod  # type: ignore[method-assign, assignment]
+    guard = ModeGuard("enforce")
+    parts = EvictorParts(
+        cluster=cluster,
+        records=FakeRecords(),
+        metrics=metrics,
+        events=Events(cluster, clock, metrics, "evictor-1"),
+        mode_guard=guard,
+        queue_guard=no_queues(),
+        caps=Caps(guard.rates, "evictor-1", metrics),
+    )
+    work = OrderWork(order, parts, turn, stored_at=NOW)
+    work.preemptor = PreemptorFacts(1000)
 
     async def clear() -> None:
         await turn.enter()
         if clearing == "marks":
-            undoing = RollbackRun(order, cluster=cluster, records=FakeRecords(), turn=turn, metrics=metrics)
-            await undoing.run(order.victims)
+            await RollbackRun(work).run(order.victims)
         else:
-            mode_guard = ModeGuard("enforce")
-            await clear_listed(
-                order, 1000, cluster=cluster, turn=turn, metrics=metrics, mode_guard=mode_guard
-            )
+            await clear_listed(work)
 
     beside: list[int] = []
 

@@ -12,12 +12,10 @@ from datetime import timedelta
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, NominationToClear
-from makeway.evictor.act.cluster import Cluster
+from makeway.bus.messages import NominationToClear
+from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge import decide
-from makeway.evictor.limits.mode_guard import ModeGuard
-from makeway.evictor.limits.slots import AT_ONCE, Turn
-from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.limits.slots import AT_ONCE
 from makeway.evictor.retry import PermanentError, TemporaryError, reporter, retrying
 from makeway.runtime.failpoints import failpoint
 
@@ -27,16 +25,9 @@ PATIENCE = timedelta(seconds=3)
 _log = structlog.get_logger()
 
 
-async def clear_listed(
-    order: EvictionOrder,
-    preemptor_priority: int,
-    *,
-    cluster: Cluster,
-    turn: Turn,
-    metrics: EvictorMetrics,
-    mode_guard: ModeGuard,
-) -> tuple[str, ...]:
+async def clear_listed(work: OrderWork) -> tuple[str, ...]:
     """Clear the nominations that the order lists where they still stand; the UIDs of those cleared."""
+    order, turn, cluster = work.order, work.turn, work.parts.cluster
     deadline = min(order.not_after, turn.now() + PATIENCE)
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -44,16 +35,18 @@ async def clear_listed(
         async def attempt() -> bool:
             async with places, turn.work():
                 pod = await cluster.get_pod(ref.namespace, ref.name)
-                if pod is None or not decide.nomination_yields(order, ref, pod, preemptor_priority):
+                if pod is None or not decide.nomination_yields(order, ref, pod, work.preemptor.priority):
                     return False
-                if decide.expired(order, turn.now()) or mode_guard.refusal_of(order):
+                if decide.expired(order, turn.now()) or work.parts.mode_guard.refusal_of(order):
                     return False
                 await failpoint("evictor.before-clear")
                 await cluster.clear_nomination(pod)
                 return True
 
         try:
-            return await retrying(attempt, clock=turn, deadline=deadline, on_retry=reporter(metrics, "clear"))
+            return await retrying(
+                attempt, clock=turn, deadline=deadline, on_retry=reporter(work.parts.metrics, "clear")
+            )
         except (TemporaryError, PermanentError) as error:
             _log.warning("nomination_not_cleared", pod=f"{ref.namespace}/{ref.name}", reason=str(error))
             return False

@@ -20,14 +20,12 @@ from typing import TypeVar
 
 import structlog
 
-from makeway.bus.messages import EvictionOrder, OrderMember, Preemptor, Rollback, Victim
+from makeway.bus.messages import OrderMember, Preemptor, Rollback, Victim
 from makeway.evictor.act import patches
-from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.act.records import Records
+from makeway.evictor.act.work import OrderWork
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.verdicts import Gone, Terminating
-from makeway.evictor.limits.slots import AT_ONCE, Turn
-from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.limits.slots import AT_ONCE
 from makeway.evictor.retry import (
     ROLLBACK_MAX_DELAY_SECONDS,
     PermanentError,
@@ -77,14 +75,12 @@ class RollbackReport:
 class RollbackRun:
     """One order's rollback. `run` once; cancelled, it can be begun again by another evictor."""
 
-    def __init__(
-        self, order: EvictionOrder, *, cluster: Cluster, records: Records, turn: Turn, metrics: EvictorMetrics
-    ) -> None:
-        self._order = order
-        self._cluster = cluster
-        self._records = records
-        self._turn = self._clock = turn
-        self._metrics = metrics
+    def __init__(self, work: OrderWork) -> None:
+        self._order = work.order
+        self._cluster = work.parts.cluster
+        self._records = work.parts.records
+        self._turn = turn = work.turn
+        self._metrics = work.parts.metrics
         self._undone = RollbackReport()
         self._places = asyncio.Semaphore(AT_ONCE)
         self._relied_on = SharedReads(self._read_relied_on)
@@ -96,7 +92,7 @@ class RollbackRun:
 
         What another order or scheduler relies on by now is left alone: see `_relied_on`.
         """
-        begun = self._clock.now()
+        begun = self._turn.now()
         await failpoint("evictor.before-rollback")
         work = [
             self._durably(f"mark of {v.namespace}/{v.name}", partial(self._clear_mark, v)) for v in undecided
@@ -107,7 +103,7 @@ class RollbackRun:
             what = f"nomination of {one.namespace}/{one.name}"
             work.append(self._durably(what, partial(self._revert, one, one.node)))
         await asyncio.gather(*work)
-        self._report((self._clock.now() - begun).total_seconds())
+        self._report((self._turn.now() - begun).total_seconds())
         return self._undone
 
     async def _read_relied_on(self, order_id: str) -> frozenset[str] | None:
@@ -167,7 +163,7 @@ class RollbackRun:
             try:
                 return await retrying(
                     attempt,
-                    clock=self._clock,
+                    clock=self._turn,
                     deadline=self._longest,
                     on_retry=reporter(self._metrics, "rollback"),
                     longest_delay_seconds=ROLLBACK_MAX_DELAY_SECONDS,
@@ -178,11 +174,11 @@ class RollbackRun:
                 return None
             except PermanentError as error:
                 _log.error("rollback_refused", operation=what, reason=error.reason, error=str(error))
-                if self._clock.now() >= self._patience:
+                if self._turn.now() >= self._patience:
                     self._undone.refused.append(what)
                     return None
                 self._metrics.retries.labels(operation="rollback", reason="refused").inc()
-                await self._clock.sleep(REFUSED_PAUSE_SECONDS)
+                await self._turn.sleep(REFUSED_PAUSE_SECONDS)
 
     def _report(self, seconds: float) -> None:
         undone = self._undone

@@ -279,22 +279,9 @@ class Evictor:
         undone: RollbackReport | None = None
         nominations: tuple[str, ...] = ()
         if work.stop is None:
-            nominations = await clear_listed(
-                order,
-                work.preemptor.priority,
-                cluster=self.parts.cluster,
-                turn=turn,
-                metrics=self._metrics,
-                mode_guard=self.parts.mode_guard,
-            )
+            nominations = await clear_listed(work)
         elif _leaves_traces(work.stop):
-            undone = await RollbackRun(
-                order,
-                cluster=self.parts.cluster,
-                records=self._records,
-                turn=turn,
-                metrics=self._metrics,
-            ).run(p.victim for p in work.progress.values() if p.may_stay)
+            undone = await RollbackRun(work).run(p.victim for p in work.progress.values() if p.may_stay)
         return summarise(
             order,
             work.stop,
