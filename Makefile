@@ -158,9 +158,8 @@ unit-python: setup ## The unit tests in Python alone
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
 
 .PHONY: test-tools
-test-tools: setup ## Tests of what other tests are made with, which run on main, and on a branch that has changed it
+test-tools: binaries ## Tests of what other tests are made with, which run on main, and on a branch that has changed it
 	$(BIN)/pytest -q -n auto --dist worksteal -m tools tests/unit
-	$(BIN)/makeway dev build
 	$(BIN)/pytest -v -m "tools and not slow" tests/integration
 
 .PHONY: minors
@@ -294,24 +293,25 @@ browser: setup ## The page in a real browser; installs Debian's chromium where t
 browser-test: setup ## The page in a real browser, where there is one
 	$(BIN)/pytest -q tests/browser
 
+.PHONY: binaries
+binaries: setup ## Build the programs of control planes that the cache lacks (minutes on first use)
+	$(BIN)/python -m makeway.dev.build
+
 .PHONY: integration
-integration: setup ## Integration tests on the real control plane (built on first use)
-	$(BIN)/makeway dev build
+integration: binaries ## Integration tests on the real control plane (built on first use)
 	$(BIN)/pytest $(INTEGRATION) $(ARGS)
 
 .PHONY: integration-forms
-integration-forms: setup ## What planner and evictor do in each form of makeway, once more beside kube-scheduler; before a release
-	$(BIN)/makeway dev build
+integration-forms: binaries ## What planner and evictor do in each form of makeway, once more beside kube-scheduler; before a release
 	$(BIN)/pytest -v tests/integration -m "form and not slow" $(ARGS)
 
 .PHONY: integration-once-more
-integration-once-more: setup ## The same, and up to five tests that fail are run once more, alone: what passes then is named as flaky
-	$(BIN)/makeway dev build
+integration-once-more: binaries ## The same, and up to five tests that fail are run once more, alone: what passes then is named as flaky
 	PYTHONPATH=tests $(BIN)/python -m once_more $(INTEGRATION)
 
 .PHONY: before-integration
 before-integration: setup ## `make test` without integration
-	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) upstream-short protocol-test contract differential-test chart browser-test
+	$(MAKE) $(SIDE_BY_SIDE) $(CHECKS) binaries upstream-short protocol-test contract differential-test chart browser-test
 
 .PHONY: test
 test: before-integration integration ## Everything a change must pass (some 25 minutes on two cores)
@@ -330,8 +330,7 @@ authorship: setup ## 500 preemptions in mode enforce, half of them refused: none
 	$(BIN)/pytest -v -n 0 tests/integration/test_authorship.py -m slow $(ARGS)
 
 .PHONY: slow
-slow: setup ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of each (default 20; hours)
-	$(BIN)/makeway dev build
+slow: binaries ## Slow and repeated integration tests, MAKEWAY_REPEAT rounds of each (default 20; hours)
 	$(BIN)/pytest -v tests/integration -m slow --durations=30 --durations-min=10 $(ARGS)
 
 .PHONY: test-all

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from integration.clusters import KINDS
 from makeway.dev.binaries import (
     ALL,
     KUBE_SCHEDULER,
     MAKEWAY_SCHEDULER,
     MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
+    OF_TESTS,
     cache_key,
     needed,
 )
@@ -96,3 +98,17 @@ def test_only_what_a_cluster_runs_is_built() -> None:
         "kube-controller-manager",
         "kubectl",
     }
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_the_shared_control_planes_need_is_built_before_the_integration_tests(name: str) -> None:
+    options = KINDS[name].options()
+    wanted = needed(
+        options.components,
+        plugin=options.plugin,
+        failpoints=options.failpoints,
+        test_plugins=options.test_plugins,
+        partitions=options.partitions,
+    )
+
+    assert set(wanted) <= set(OF_TESTS)

@@ -120,6 +120,15 @@ TOXIPROXY = Binary("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 15
 ALL = (MAKEWAY_SCHEDULER, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD, NATS_SERVER, KWOK)
 """In the order they are built: the scheduler first, since it compiles much of what the others share."""
 
+OF_TESTS = (
+    *ALL,
+    KUBE_SCHEDULER,
+    MAKEWAY_SCHEDULER_WITH_FAILPOINTS,
+    MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
+    TOXIPROXY,
+)
+"""What the control planes of the integration tests are made of."""
+
 HELM = Binary("helm", "helm.sh/helm/v3/cmd/helm", 60, module=CHART_TOOLS_MODULE)
 HELM_UNITTEST = Binary(
     "helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", 60, module=CHART_TOOLS_MODULE

@@ -1,4 +1,7 @@
-"""Build what is missing from the cache, once, however many processes ask for it at the same time."""
+"""Build what is missing from the cache, once, however many processes ask for it at the same time.
+
+`python -m makeway.dev.build` builds what the integration tests need.
+"""
 
 import os
 import re
@@ -9,11 +12,11 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from makeway.dev.binaries import GO_ENVIRONMENT, Binary, cache_key
+from makeway.dev.binaries import GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
 from makeway.dev.paths import CONTROL_PLANE_MODULE, cache_directory
-from makeway.dev.progress import Progress
+from makeway.dev.progress import ConsoleProgress, Progress
 
 _TAIL_LINES = 25
 _UNUSED_SECONDS = 3 * 24 * 3600
@@ -153,3 +156,7 @@ def _prune(root: Path, name: str, keep: Path) -> None:
         binary = directory / name
         if directory != keep and binary.exists() and time.time() - binary.stat().st_mtime > _UNUSED_SECONDS:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    ensure(OF_TESTS, ConsoleProgress())
