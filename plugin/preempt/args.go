@@ -112,12 +112,12 @@ type MakeWayArgs struct {
 	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
 
 	// Signatures is what becomes of outcomes, control states and orders whose signature does not hold: "require"
-	// ignores them, "log" takes and counts them, "off" does not look. With require, orders are not written
-	// without a key to sign them with. Default off.
+	// ignores them, "log" takes and counts them, "off" does not look. With require, no orders for pod groups are
+	// written without a key to sign them with. Default off.
 	Signatures string `json:"signatures,omitempty"`
 
-	// SigningKeysDirectory holds order.pem, the private key that orders are signed with, in PEM (PKCS #8, Ed25519).
-	// It is read again every five seconds. Empty: orders are not signed. Default empty.
+	// SigningKeysDirectory holds order.pem, the private key that orders for pod groups are signed with, in PEM (PKCS #8,
+	// Ed25519). It is read again every five seconds. Empty: they are not signed. Default empty.
 	SigningKeysDirectory string `json:"signingKeysDirectory,omitempty"`
 
 	// KeysConfigMap holds the public keys; see makeway keys. It is read every five seconds, by name, and not

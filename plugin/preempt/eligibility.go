@@ -12,7 +12,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -165,14 +164,9 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 	return info.GetGeneration(), true
 }
 
-// ordersShut ends an attempt whose order could not be signed, or would probably not be carried out; nil where one may be
-// tried.
+// ordersShut ends an attempt whose order would probably not be carried out; nil where one may be tried.
 func (pl *MakeWay) ordersShut(pod *v1.Pod) *preemptResult {
 	asked := pl.engine.memory.Retries.Now()
-	if why := pl.engine.store.Signatures.Unfit(); why != "" {
-		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), pl.engine.clock.Now().Add(streams.KeysPoll))
-		return &preemptResult{kind: endNotStored, message: why}
-	}
 	why, until := pl.engine.memory.OrdersHeldBack(pod.Namespace)
 	if why == "" {
 		return nil

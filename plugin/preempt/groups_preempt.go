@@ -19,6 +19,7 @@ import (
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -221,6 +222,10 @@ func (a *groupAttempt) recall() *preemptResult {
 		return end
 	}
 	if a.mode == wire.ModeEnforce {
+		if why := e.store.Signatures.Unfit(); why != "" {
+			e.memory.Retries.Postpone(a.one(), e.clock.Now().Add(streams.KeysPoll))
+			return &preemptResult{kind: endNotStored, message: why}
+		}
 		if end := a.ordersShut(member); end != nil {
 			return end
 		}

@@ -116,6 +116,15 @@ def taken(reply: PlanReply) -> tuple[list[str], list[str]]:
     return [one.uid for one in best.removable if one.victim], [one.uid for one in best.awaited]
 
 
+async def test_a_plan_that_was_asked_for_ahead_pledges_nothing() -> None:
+    bench = two_nodes()
+
+    ahead = await bench.ask(pod=pod("p"), commits=True, ahead=True)
+    after = await bench.ask(pod=pod("q"), commits=True)
+
+    assert taken(ahead) == taken(after) == (["a"], [])
+
+
 async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_there_may_be() -> None:
     bench, limited = two_nodes(), two_nodes(most=1)
 

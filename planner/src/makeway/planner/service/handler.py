@@ -164,7 +164,8 @@ class Planner:
             pledge = None
             if isinstance(result, Plan):
                 reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))
-                pledge = pledge_of(question.preemptor, result, decision.decision_id, now)
+                if not request.ahead:  # most of those fit as they are
+                    pledge = pledge_of(question.preemptor, result, decision.decision_id, now)
             self._ledger.pledges.pledge(question.preemptor.uid, pledge)
         self._decisions.put(decision)
         if request.mode == "observe":
