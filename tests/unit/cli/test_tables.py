@@ -17,7 +17,7 @@ COLUMNS = (
     Column("TIME", wide=True),
     Column("FOR"),
     Column("NODE", rank=2),
-    Column("WHY", kind="text"),
+    Column("WHY", kind="text", long=True),
     Column("TOOK", rank=1),
     Column("ID", kind="id"),
 )

@@ -34,6 +34,7 @@ class Column:
         wide: whether only `-o wide` shows it.
         least: how narrow a text is cut before a column with a rank is left out; later it is cut to 11 cells.
         tail: characters of a text that are kept at its end where it is cut.
+        long: whether it comes last with `-o wide`, where it pads no other line.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Column:
     wide: bool = False
     least: int = _NARROWEST
     tail: int = 0
+    long: bool = False
 
 
 def table(
@@ -50,19 +52,18 @@ def table(
     """Return a table's lines, its head first; O(cells * columns).
 
     rows: a cell for each of `columns`, also for those that are not shown. width: of the terminal, in cells;
-    None where nothing bounds it. wide: all columns, and nothing cut; texts come last, so that a long one
-    does not pad the other lines.
+    None where nothing bounds it. wide: all columns, and nothing cut.
     """
     shown = [number for number, column in enumerate(columns) if wide or not column.wide]
     if wide:
-        shown.sort(key=lambda number: columns[number].kind == "text")
+        shown.sort(key=lambda number: columns[number].long)
     body = [[safe(cell) for cell in row] for row in rows]
     kept = [columns[number] for number in shown]
     cells = [[row[number] for row in body] for number in shown]
     if width is not None and not wide:
         kept, cells = _fitted(kept, cells, width)
     sizes = [
-        0 if wide and column.kind == "text" else _size(column, column_cells)
+        0 if wide and column.long else _size(column, column_cells)
         for column, column_cells in zip(kept, cells, strict=True)
     ]
     head = [column.title for column in kept]

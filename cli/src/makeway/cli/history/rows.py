@@ -24,7 +24,7 @@ from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
 _FOR: Final = Column("FOR", kind="text", least=24, tail=6)
-_VICTIMS: Final = Column("VICTIMS", kind="text", least=26, tail=6)
+_VICTIMS: Final = Column("VICTIMS", kind="text", least=26, tail=6, long=True)
 
 COLUMNS: Final = (
     Column("AGE"),
@@ -39,7 +39,7 @@ COLUMNS: Final = (
     Column("TOOK", rank=2),
     Column("DECISION", kind="id", wide=True),
     Column("ID", kind="id", rank=1),
-    Column("MESSAGE", kind="text", wide=True),
+    Column("MESSAGE", kind="text", wide=True, long=True),
 )
 
 LINE: Final = (Column("TIME"), _FOR, _VICTIMS, Column("RESULT"), Column("REASON"))

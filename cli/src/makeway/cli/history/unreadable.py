@@ -24,7 +24,7 @@ COLUMNS: Final = (
     Column("SUBJECT", kind="text"),
     Column("STREAM", wide=True),
     Column("SEQUENCE", rank=1),
-    Column("DETAIL", wide=True),
+    Column("DETAIL", wide=True, long=True),
 )
 
 
