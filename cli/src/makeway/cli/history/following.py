@@ -10,7 +10,7 @@ from makeway.bus.errors import Malformed
 from makeway.cli.history import rows
 from makeway.cli.history.rows import History, Wanted
 from makeway.cli.history.story import ORDERED_WITHIN, Message, Row
-from makeway.cli.history.streams import Entry
+from makeway.cli.history.streams import StreamEntry
 from makeway.cli.output import Printer
 
 KEPT: Final = 5000
@@ -24,7 +24,7 @@ class Coming:
         self.history = History()
         self._wanted = wanted
 
-    def take(self, entry: Entry, now: datetime) -> tuple[bool, list[Row]]:
+    def take(self, entry: StreamEntry, now: datetime) -> tuple[bool, list[Row]]:
         """Take a message in; report whether it concerns what is wanted, and return the rows it changes.
 
         What could not be read concerns everyone.
@@ -52,7 +52,7 @@ def _namespaces(content: Any) -> set[str]:
     return {one.namespace for one in named}
 
 
-async def follow(printer: Printer, entries: AsyncIterator[Entry], wanted: Wanted) -> None:
+async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:
     """Print until the connection is lost or the command interrupted. Raises BusError."""
     coming = Coming(wanted)
     ended: dict[str, str] = {}

@@ -25,7 +25,7 @@ _CLOSING_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class StreamEntry:
     """One message of a stream, decoded where that was possible.
 
     kind: what its stream holds: decision, order or outcome. at: when it was written, by its writer.
@@ -52,16 +52,16 @@ class Entry:
         return found
 
 
-def entry_of(kind: str, stored: StreamMessage) -> Entry:
+def entry_of(kind: str, stored: StreamMessage) -> StreamEntry:
     """Decode a message; never raises for what is in it. Pure."""
     try:
         envelope, content = codec.unwrap(stored.data)
     except Malformed as malformed:
-        return Entry(stored, kind, stored.time, malformed)
-    return Entry(stored, kind, envelope.time, content)
+        return StreamEntry(stored, kind, stored.time, malformed)
+    return StreamEntry(stored, kind, envelope.time, content)
 
 
-async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> AsyncGenerator[Entry]:
+async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> AsyncGenerator[StreamEntry]:
     """Every message from `since` on, or from the oldest where it is not to follow, or from now.
 
     While following, each is held back 0.25 s, so that a cause that comes later than its effect precedes it.
@@ -76,7 +76,7 @@ async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> Async
         past = {
             kind: bus.follow(stream, start=start, stop_at_end=True) for kind, stream in _streams(bus).items()
         }
-        held: Causes[Entry] = Causes()
+        held: Causes[StreamEntry] = Causes()
         async for kind, message in _merged(past):
             last[kind] = max(last[kind], message.sequence)
             entry = entry_of(kind, message)
@@ -132,9 +132,9 @@ async def _merged(
         heads[first] = await anext(iterators[first], None)
 
 
-async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncGenerator[Entry]:
-    queue: asyncio.Queue[Entry] = asyncio.Queue(_WAITING)
-    held: Causes[Entry] = Causes()
+async def _as_they_come(bus: Bus, last: Mapping[str, int]) -> AsyncGenerator[StreamEntry]:
+    queue: asyncio.Queue[StreamEntry] = asyncio.Queue(_WAITING)
+    held: Causes[StreamEntry] = Causes()
 
     async def read(kind: str, stream: str) -> None:
         async for message in bus.follow(stream, start=Start.at_sequence(last[kind] + 1)):

@@ -17,7 +17,7 @@ from makeway.cli.connect.session import Installation, OnlyNamespaceOption, conne
 from makeway.cli.history.following import Coming, follow, shown
 from makeway.cli.history.rows import LINE, History, Wanted, line
 from makeway.cli.history.since import parse_since
-from makeway.cli.history.streams import Entry, everything
+from makeway.cli.history.streams import StreamEntry, everything
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.tables import table
 
@@ -59,7 +59,7 @@ async def watch(
             await follow(printer, entries, wanted)
 
 
-async def _picture(printer: Printer, entries: AsyncIterator[Entry], wanted: Wanted) -> None:
+async def _picture(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: Wanted) -> None:
     """Keep the picture up to date until the connection is lost or the command interrupted."""
     coming = Coming(wanted)
 
