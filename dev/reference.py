@@ -154,7 +154,9 @@ def commands_page() -> str:
     ]
     for path, command in commands:
         own = [row for row in rows[path] if row not in common]
-        shared = ", ".join(row[0].partition(",")[0] for row in rows[path] if row in common)
+        names = [row[0].partition(",")[0] for row in rows[path] if row in common]
+        nats = [name for name in names if name.startswith("`--nats-")]
+        shared = ", ".join(["`--nats-…`", *(name for name in names if name not in nats)] if nats else names)
         shown = "\n".join(line[2:] for line in examples.lines(path.removeprefix("makeway "), "makeway"))
         parts.append(
             f"## {path}\n\n```console\n{shown}\n```\n\n{(command.help or '').strip()}\n"
