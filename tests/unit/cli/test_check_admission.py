@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from makeway.cli.check.admission import admission_result
-from makeway.cli.check.table import LOOKS, Cluster, Look
+from makeway.cli.check.table import LOOKS, CheckedCluster, Look
 from makeway.cli.connect.form import Form
 from makeway.runtime.kube import ApiError
 
@@ -87,7 +87,7 @@ async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_r
     for status in (403, 500):
         api = Refusing(status)
         api.authorization = api.core = Reviews()  # type: ignore[assignment] # stands for the typed APIs
-        at = Cluster(cast("Api", api), "makeway-system", Form(("external",)), replaced=False)
+        at = CheckedCluster(cast("Api", api), "makeway-system", Form(("external",)), replaced=False)
         if status == 500:
             with pytest.raises(ApiError):
                 await look.results(at)

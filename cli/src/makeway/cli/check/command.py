@@ -23,7 +23,7 @@ from makeway.cli.check.minors import judge_api_server, judge_schedulers
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import replaces_the_scheduler
-from makeway.cli.check.table import LOOKS, Cluster
+from makeway.cli.check.table import LOOKS, CheckedCluster
 from makeway.cli.check.unplanned import unplanned_result
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
@@ -121,7 +121,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         cluster_uid = await _cluster_uid(api)
         replaced = form.plugin and await replaces_the_scheduler(api, namespace, form.accounts)
         for look in LOOKS:
-            for result in await look.results(Cluster(api, namespace, form, replaced)):
+            for result in await look.results(CheckedCluster(api, namespace, form, replaced)):
                 yield result
     async for result in _bus_results(installation, form, cluster_uid, minor, readings):
         yield result

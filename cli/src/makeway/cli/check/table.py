@@ -19,7 +19,7 @@ from makeway.runtime.kube import Api, ApiError
 
 
 @dataclass(frozen=True)
-class Cluster:
+class CheckedCluster:
     """Where to look. form: what is installed. replaced: makeway-scheduler runs as the cluster's own."""
 
     api: Api
@@ -33,11 +33,11 @@ class Look:
     """One thing to look at. remedy: where the user may not. evicts: only where something evicts pods."""
 
     what: str
-    how: Callable[[Cluster], Awaitable[Sequence[CheckResult] | CheckResult]]
+    how: Callable[[CheckedCluster], Awaitable[Sequence[CheckResult] | CheckResult]]
     remedy: str
     evicts: bool = False
 
-    async def results(self, at: Cluster) -> Sequence[CheckResult]:
+    async def results(self, at: CheckedCluster) -> Sequence[CheckResult]:
         """Look; what the user may not see is not known. Raises ApiError, ApiUnavailable."""
         if self.evicts and not at.form.evicts:
             return ()
