@@ -24,7 +24,7 @@ from makeway.cli.why.explanation import (
     of_pod,
 )
 from makeway.cli.why.redaction import Redaction
-from makeway.cli.why.story import victims_of_group
+from makeway.cli.why.story import Subject
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 
@@ -184,8 +184,8 @@ def _of_group(answer: Explanation) -> list[str]:
     """Say whom a group went for, what became of the last order for it, and what was decided since."""
     lines: list[str] = []
     for taken in answer.taken_by:
-        pods = victims_of_group(taken.victims, answer.namespace, answer.name)
-        lines += why_text.group_preempted(taken, pods)
+        subject = Subject(answer.namespace, answer.name, group=True)
+        lines += why_text.group_preempted(taken, list(filter(subject.takes, taken.victims)))
     story = answer.made_room[0] if answer.made_room else None
     if story is not None:
         lines += why_text.of_order(story)

@@ -15,17 +15,7 @@ from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen
 from makeway.cli.offline.finding import decision_named, order_named, order_of
-from makeway.cli.why.story import (
-    by_others,
-    for_group_by_others,
-    last_decision,
-    last_group_decision,
-    orders_for,
-    orders_for_group,
-    orders_that_took,
-    orders_that_took_group,
-    story_of,
-)
+from makeway.cli.why.story import Subject, by_others, last_decision, orders_about, story_of
 from makeway.core.k8s.disruption import PREEMPTION_HELD
 from makeway.core.k8s.objects import Pod, PodCondition
 from makeway.core.k8s.pod_groups import group_of
@@ -132,10 +122,10 @@ async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
 
     Raises BusError, NotKept.
     """
-    made = await orders_for_group(bus, namespace, name)
-    last = await last_group_decision(bus, namespace, name)
-    served = await for_group_by_others(bus, namespace, name)
-    taken = await orders_that_took_group(bus, namespace, name)
+    subject = Subject(namespace, name, group=True)
+    taken, made = await orders_about(bus, subject)
+    last = await last_decision(bus, subject)
+    _, served = await by_others(bus, subject)
     if not made and last is None and not served and not taken:
         raise NotKept(
             f"no decision of the last three days is about PodGroup {namespace}/{name}, no order of the last "
@@ -167,28 +157,27 @@ async def of_pod(
     """
     raw = await _read_pod(api, namespace, name)
     pod = _decode_pod(raw) if raw is not None else None
-    uid = pod.metadata.uid if pod else ""
-    taken = await orders_that_took(bus, namespace, name, uid)
-    others, served = await by_others(bus, namespace, name, uid)
+    subject = Subject(namespace, name, pod.metadata.uid if pod else "")
+    taken, made = await orders_about(bus, subject)
+    others, served = await by_others(bus, subject)
     waits = pod is not None and not pod.spec.node_name and pod.status.phase in (None, "", "Pending")
-    made = await orders_for(bus, namespace, name, uid) if pod is not None else []
     if pod is None and not taken and not others:
         raise NotKept(
             f"there is no pod {namespace}/{name}, no order of the last week names one as a victim, and no "
             "preemption by others was seen in the last three days that took one; is --namespace right?"
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
-    story = await story_of(bus, made[-1]) if made else None
+    story = await story_of(bus, made[-1]) if made and pod is not None else None
     brake = await brake_seen(api, settings.namespace) if waits else None
     return Explanation(
         state="pending" if waits else "preempted" if taken or others else "placed",
         namespace=namespace,
         name=name,
-        uid=uid or _uid(taken, others, namespace, name),
+        uid=subject.uid or _uid(taken, others, namespace, name),
         taken_by=tuple([await story_of(bus, order) for order in taken]),
         made_room=(story,) if story is not None else (),
         pending=found,
-        last_decision=await last_decision(bus, uid) if waits else None,
+        last_decision=await last_decision(bus, subject) if waits else None,
         held=_held(pod) if pod is not None and waits else None,
         unplanned=unplanned(pod) if pod is not None and waits else "",
         delayed=delayed(pod) if pod is not None and waits else "",

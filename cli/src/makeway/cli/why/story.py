@@ -1,17 +1,56 @@
-"""What the streams tell about one pod: orders for it, orders that took it, and the decisions behind them."""
+"""What the streams tell about one pod or PodGroup: orders, decisions, and preemptions by others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Preemptor, Victim
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Victim
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.history.story import Story
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of
 from makeway.core.k8s.pod_groups import GroupKey
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked about: a pod, by its UID where that is known and else by its name, or a PodGroup.
+
+    A PodGroup is a victim where pods go since it, or a tree of groups of that name, goes whole.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    group: bool = False
+
+    def takes(self, victim: Victim) -> bool:
+        """Report whether it is a victim, or a victim belongs to it."""
+        if self.group:
+            key = GroupKey(self.namespace, self.name)
+            return victim.unit in (str(key), str(GroupKey(self.namespace, self.name, composite=True)))
+        return self._is(victim.namespace, victim.name, victim.uid)
+
+    def served(self, order: EvictionOrder) -> bool:
+        """Report whether an order makes room for it."""
+        for_it = order.room_for
+        named = for_it is not None and self._is(for_it.namespace, for_it.name, for_it.uid)
+        return named and (order.kind == "group") == self.group
+
+    def compared(self, one: Comparison) -> bool:
+        """Report whether another scheduler's preemption made room for it."""
+        pod = one.preemptor
+        return (one.group is not None) == self.group and self._is(pod.namespace, pod.name, pod.uid)
+
+    def decided(self, record: DecisionRecord) -> bool:
+        """Report whether a decision is about it."""
+        about = record.group if self.group else record.preemptor
+        return about is not None and self._is(about.namespace, about.name, about.uid)
+
+    def _is(self, namespace: str, name: str, uid: str) -> bool:
+        return uid == self.uid if self.uid else (namespace, name) == (self.namespace, self.name)
 
 
 async def story_of(bus: Bus, order: EvictionOrder) -> Story:
@@ -20,100 +59,37 @@ async def story_of(bus: Bus, order: EvictionOrder) -> Story:
     return Story(order=order, outcome=await outcome_of(bus, order.order_id), decision=decision)
 
 
-async def orders_that_took(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:
-    """Find the orders with a pod among their victims, oldest first: by UID, or else by name."""
-
-    def names(order: EvictionOrder) -> bool:
-        if uid:
-            return any(victim.uid == uid for victim in order.victims)
-        return any((victim.namespace, victim.name) == (namespace, name) for victim in order.victims)
-
+async def orders_about(bus: Bus, subject: Subject) -> tuple[list[EvictionOrder], list[EvictionOrder]]:
+    """Find the orders that took it, and those that made room for it, oldest first. Raises BusError."""
+    taken: list[EvictionOrder] = []
+    made: list[EvictionOrder] = []
     async with aclosing(orders(bus)) as all_of_them:
-        return [order async for order in all_of_them if names(order)]
-
-
-async def orders_that_took_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
-    """Find the orders with a whole group among their victims, or a tree of groups, oldest first."""
-    async with aclosing(orders(bus)) as all_of_them:
-        return [order async for order in all_of_them if victims_of_group(order.victims, namespace, name)]
-
-
-def victims_of_group(victims: Iterable[Victim], namespace: str, name: str) -> list[Victim]:
-    """Return those victims that go since a group, or a tree of groups, of that name goes whole."""
-    units = {str(GroupKey(namespace, name)), str(GroupKey(namespace, name, composite=True))}
-    return [victim for victim in victims if victim.unit in units]
-
-
-async def orders_for(bus: Bus, namespace: str, name: str, uid: str = "") -> list[EvictionOrder]:
-    """Find the orders that made room for a pod, oldest first."""
-    found = []
-    async with aclosing(orders(bus, preemptor_uid=uid)) as all_of_them:
         async for order in all_of_them:
-            preemptor = order.preemptor
-            if preemptor is not None and (preemptor.namespace, preemptor.name) == (namespace, name):
-                found.append(order)
-    return found
+            if any(map(subject.takes, order.victims)):
+                taken.append(order)
+            if subject.served(order):
+                made.append(order)
+    return taken, made
 
 
-async def orders_for_group(bus: Bus, namespace: str, name: str) -> list[EvictionOrder]:
-    """Find the orders that made room for a PodGroup, oldest first."""
-
-    def names(order: EvictionOrder) -> bool:
-        group = order.group if order.kind == "group" else None
-        return group is not None and (group.namespace, group.name) == (namespace, name)
-
-    async with aclosing(orders(bus)) as all_of_them:
-        return [order async for order in all_of_them if names(order)]
-
-
-async def last_group_decision(bus: Bus, namespace: str, name: str) -> DecisionRecord | None:
-    """Find the last decision about a PodGroup."""
-    last = None
-    async with aclosing(decisions(bus)) as records:
-        async for record in records:
-            group = record.group
-            if group is not None and (group.namespace, group.name) == (namespace, name):
-                last = record
-    return last
-
-
-async def by_others(
-    bus: Bus, namespace: str, name: str, uid: str = ""
-) -> tuple[list[Comparison], list[Comparison]]:
-    """Find the preemptions that others than makeway made: of a pod, and for it; oldest first.
-
-    By UID, or else by name. Raises BusError.
-    """
-
-    def meant(pod: Preemptor | Victim) -> bool:
-        return pod.uid == uid if uid else (pod.namespace, pod.name) == (namespace, name)
-
-    of_it, for_it = [], []
+async def by_others(bus: Bus, subject: Subject) -> tuple[list[Comparison], list[Comparison]]:
+    """Find the preemptions that others made: of it, and for it; oldest first. Raises BusError."""
+    of_it: list[Comparison] = []
+    for_it: list[Comparison] = []
     for one in await comparisons(bus):
         victims = one.default_preemption.victims if one.default_preemption is not None else ()
-        if any(meant(victim) for victim in victims):
+        if not subject.group and any(map(subject.takes, victims)):
             of_it.append(one)
-        elif victims and one.group is None and meant(one.preemptor):
+        elif victims and subject.compared(one):
             for_it.append(one)
     return of_it, for_it
 
 
-async def for_group_by_others(bus: Bus, namespace: str, name: str) -> list[Comparison]:
-    """Find the preemptions that others than makeway made for a PodGroup, oldest first. Raises BusError."""
-    return [
-        one
-        for one in await comparisons(bus)
-        if one.group is not None
-        and (one.preemptor.namespace, one.preemptor.name) == (namespace, name)
-        and one.default_preemption is not None
-        and one.default_preemption.victims
-    ]
-
-
-async def last_decision(bus: Bus, uid: str) -> DecisionRecord | None:
-    """Find the last decision about a pod."""
+async def last_decision(bus: Bus, subject: Subject) -> DecisionRecord | None:
+    """Find the last decision about it. Raises BusError."""
     last = None
-    async with aclosing(decisions(bus, preemptor_uid=uid)) as records:
+    async with aclosing(decisions(bus, preemptor_uid=subject.uid)) as records:
         async for record in records:
-            last = record
+            if subject.decided(record):
+                last = record
     return last
