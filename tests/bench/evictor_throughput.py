@@ -4,9 +4,9 @@
 
 There is no scheduler: preemptors, nominations and orders are written here. Each order is for a node of its
 own, and its victims have no grace period, so that the API server ends them at once. First all orders are
-given at the same time, and deletes a second are counted until the last outcome; then they come at a rate,
-and the time from an order's creation until its last delete is accepted is taken. API server, etcd and NATS
-share the machine.
+given at the same time, and deletes a second are counted until the last outcome, once with orders that carry
+their victims' facts and once without; then they come at a rate, and the time from an order's creation until
+its last delete is accepted is taken. API server, etcd and NATS share the machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from bench.side_by_side.usage import Meter
 from makeway.bus import ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim, VictimFacts
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import SigningKind
 from makeway.dev import signing_keys
@@ -40,6 +40,9 @@ _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONNECTIONS = 16
 _PATIENCE_SECONDS = 120.0
 
+ROUNDS = 2
+"""Of each kind of orders, in turn."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -49,27 +52,27 @@ class Scene:
     bus: Bus
     cluster_uid: str
 
-    async def orders(self, name: str, count: int, victims: int) -> list[EvictionOrder]:
+    async def orders(self, name: str, count: int, victims: int, *, facts: bool = True) -> list[EvictionOrder]:
         """Make preemptors and victims, on a node for each; give orders for them, not published yet."""
         free = asyncio.Semaphore(_CONNECTIONS)
 
         async def one(number: int) -> EvictionOrder:
             async with free:
                 own = f"{name}-{number}"
-                node_uid = await self._create("/api/v1/nodes", "Node", own)
+                node = await self._create("/api/v1/nodes", "Node", own)
                 preemptor = await self._pod(own, priority=1000)
                 body = json.dumps({"status": {"nominatedNodeName": own}}).encode()
                 await self.api.request(
                     "PATCH", f"{_PODS}/{own}/status", body=body, content_type="application/merge-patch+json"
                 )
                 victim_names = [f"{own}-victim-{index}" for index in range(victims)]
-                uids = [await self._pod(victim, priority=0, node=own) for victim in victim_names]
-            return self._order(preemptor, own, node_uid, dict(zip(victim_names, uids, strict=True)))
+                made = [await self._pod(victim, priority=0, node=own) for victim in victim_names]
+            return self._order(preemptor["uid"], own, node["uid"], made, facts=facts)
 
         return list(await asyncio.gather(*(one(number) for number in range(count))))
 
-    async def _pod(self, name: str, *, priority: int, node: str = "") -> str:
-        """Create a pod that no scheduler looks at; give its UID."""
+    async def _pod(self, name: str, *, priority: int, node: str = "") -> dict[str, Any]:
+        """Create a pod that no scheduler looks at; give its metadata."""
         spec: dict[str, Any] = {
             "schedulerName": "nobody",
             "priority": priority,
@@ -82,14 +85,16 @@ class Scene:
             spec["priorityClassName"] = "high"
         return await self._create(_PODS, "Pod", name, spec=spec)
 
-    async def _create(self, path: str, kind: str, name: str, **fields: Any) -> str:
-        """Create an object; give its UID."""
+    async def _create(self, path: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+        """Create an object; give its metadata."""
         body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
         answer = json.loads(await self.api.request("POST", path, body=json.dumps(body).encode()))
-        uid: str = answer["metadata"]["uid"]
-        return uid
+        metadata: dict[str, Any] = answer["metadata"]
+        return metadata
 
-    def _order(self, preemptor_uid: str, name: str, node_uid: str, victims: dict[str, str]) -> EvictionOrder:
+    def _order(
+        self, preemptor_uid: str, name: str, node_uid: str, victims: list[dict[str, Any]], *, facts: bool
+    ) -> EvictionOrder:
         """An order for the preemptor and the node of this name."""
         now = datetime.now(UTC)
         return EvictionOrder(
@@ -112,14 +117,15 @@ class Scene:
             victims=tuple(
                 Victim(
                     namespace=NAMESPACE,
-                    name=victim,
-                    uid=uid,
+                    name=victim["name"],
+                    uid=victim["uid"],
                     node=name,
                     priority=0,
                     grace_period_seconds=0,
                     rule="lower-priority",
+                    facts=VictimFacts(resource_version=victim["resourceVersion"]) if facts else None,
                 )
-                for victim, uid in victims.items()
+                for victim in victims
             ),
         )
 
@@ -158,9 +164,10 @@ async def scene(cluster: DevCluster) -> AsyncIterator[Scene]:
         await api.close()
 
 
-async def all_at_once(on: Scene, pid: int, orders: int, victims: int) -> None:
-    """Give all orders at the same time; print deletes a second."""
-    given = await on.orders("at-once", orders, victims)
+async def all_at_once(on: Scene, pid: int, orders: int, victims: int, number: int) -> None:
+    """Give all orders at once, with their victims' facts where `number` is odd; print deletes a second."""
+    facts = number % 2 == 1
+    given = await on.orders(f"at-once-{number}", orders, victims, facts=facts)
     with Meter({EVICTOR: pid}) as meter:
         began = time.monotonic()
         await asyncio.gather(*(on.bus.publish_order(order, 0) for order in given))
@@ -169,9 +176,10 @@ async def all_at_once(on: Scene, pid: int, orders: int, victims: int) -> None:
         await asyncio.sleep(0.5)  # for the meter's last look
     deletes = sum(one.result == "deleted" for outcome in outcomes for one in outcome.victims)
     cpu = meter.used()[EVICTOR].cpu_seconds / deletes * 1000
+    told = "with facts" if facts else "without facts"
     print(
-        f"{orders} orders at once: {deletes} pods deleted in {took:.1f} s, {deletes / took:.0f} a second, "
-        f"{cpu:.1f} ms of the evictor's CPU each"
+        f"{orders} orders at once, {told}: {deletes} pods deleted in {took:.1f} s, {deletes / took:.0f} a "
+        f"second, {cpu:.1f} ms of the evictor's CPU each"
     )
 
 
@@ -205,7 +213,8 @@ async def measure(cluster: DevCluster, orders: int, victims: int, rate: float) -
         warm = await on.orders("warm-up", 10, victims)
         await asyncio.gather(*(on.bus.publish_order(order, 0) for order in warm))
         await on.outcomes(warm)
-        await all_at_once(on, pid, orders, victims)
+        for number in range(2 * ROUNDS):
+            await all_at_once(on, pid, orders, victims, number)
         await at_a_rate(on, orders, victims, rate)
 
 

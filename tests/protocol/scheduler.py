@@ -33,6 +33,7 @@ from makeway.bus.messages import (
     Victim,
     VictimFacts,
 )
+from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
 from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
@@ -105,7 +106,7 @@ def victim_of(pod: Pod) -> Victim:
         priority=priority(pod),
         grace_period_seconds=pod.spec.termination_grace_period_seconds or 0,
         rule="lower-priority",
-        facts=VictimFacts(resource_version=pod.metadata.resource_version),
+        facts=None if is_disrupted(pod) else VictimFacts(resource_version=pod.metadata.resource_version),
     )
 
 

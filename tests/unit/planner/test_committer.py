@@ -17,7 +17,7 @@ from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import Subjects
-from makeway.core.k8s.objects import Metadata, Pod, PodSpec, PodStatus
+from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.versions import PodVersions
@@ -298,3 +298,13 @@ def test_versions_are_known_of_pods_that_have_a_node_until_these_are_gone() -> N
     versions.retain({"a"})
 
     assert versions.by_uid == {"a": "4a"}
+
+
+def test_no_version_is_known_of_a_pod_that_is_marked_already() -> None:
+    metadata = Metadata(name="a", uid="a", resource_version="41")
+    mark = PodCondition(type="DisruptionTarget", status="True", reason="DeletionByTaintManager")
+    versions = PodVersions()
+    versions.put(Pod(metadata=metadata, spec=PodSpec(node_name="n1"), status=PodStatus()))
+    versions.put(Pod(metadata=metadata, spec=PodSpec(node_name="n1"), status=PodStatus(conditions=(mark,))))
+
+    assert versions.by_uid == {}
