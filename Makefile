@@ -239,7 +239,7 @@ chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, a
 bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
-	$(PLUGIN) go test ./preempt ./queuegate -run '^$$' -bench . -benchtime 300ms
+	$(PLUGIN) go test ./preempt ./queues -run '^$$' -bench . -benchtime 300ms
 
 .PHONY: bench-gangs
 bench-gangs: setup ## The first plan for a gang at 110 pods a node, in pieces, against its goals (ARGS="--nodes 5000 --rounds 5")

@@ -203,24 +203,35 @@ def log_events_page() -> str:
 
 
 def arguments_page() -> str:
-    """The fields of MakeWayArgs, from the comments of the Go struct."""
-    source = (_ROOT / "plugin/preempt/args.go").read_text()
+    """The fields of the plugins' arguments, from the comments of the Go structs."""
+    shared = (("NATS", ""), ("LeaseReference", "lease."), ("ConfigMapReference", "queuesConfigMap."))
+    sections = (
+        ("MakeWay", "preempt/args.go", (("MakeWayArgs", ""),), ""),
+        ("MakeWayQueues", "queues/args.go", (("MakeWayQueuesArgs", ""),), ""),
+        ("Both", "internal/pluginargs/pluginargs.go", shared, "In the arguments of both plugins.\n\n"),
+    )
+    tables = "\n".join(
+        f"## {title}\n\n{text}{_table(('Field', 'Meaning'), _go_fields(path, structs))}"
+        for title, path, structs, text in sections
+    )
+    return (
+        f"{_HEAD}# Arguments of the scheduler plugins\n\n"
+        "`pluginConfig` of a profile, under the plugin's name. An unknown field, or a value that is not "
+        f"allowed, keeps the scheduler from starting and is named.\n\n{tables}"
+    )
+
+
+def _go_fields(path: str, structs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Fields of Go structs with a text each, below a prefix, from a file of the plugin."""
+    source = (_ROOT / "plugin" / path).read_text()
     rows = []
-    for struct, prefix in (
-        ("MakeWayArgs", ""),
-        ("LeaseReference", "lease."),
-        ("ConfigMapReference", "queuesConfigMap."),
-    ):
+    for struct, prefix in structs:
         body = source.split(f"type {struct} struct {{\n")[1].split("\n}\n")[0]
         for comment, go_name, name in _GO_FIELD.findall(body):
             text = " ".join(line.strip().removeprefix("// ") for line in comment.strip().splitlines())
             text = text.removeprefix(f"{go_name} ").removeprefix("is ")
             rows.append((f"`{prefix}{name}`", text[0].upper() + text[1:]))
-    return (
-        f"{_HEAD}# Arguments of the scheduler plugin\n\n"
-        "`pluginConfig` of a profile, under the name `MakeWay`. An unknown field, or a value that is not "
-        f"allowed, keeps the scheduler from starting and is named.\n\n{_table(('Field', 'Meaning'), rows)}"
-    )
+    return rows
 
 
 CONFIGURATIONS = (("policy", "Policy", PolicyDocument), ("queues", "Queues", QueuesFile))

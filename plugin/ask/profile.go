@@ -3,6 +3,7 @@ package ask
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -21,14 +22,14 @@ type ProfileArgs map[string]map[string]json.RawMessage
 // configuration, which is complete with its defaults, where extenders have no resource ignored. Where they do,
 // kube-scheduler's NodeResourcesFit ignores the extenders' resources, in the place of its own (buildExtenders in
 // pkg/scheduler/scheduler.go). The configuration is not changed.
-// but: a plugin whose arguments no planner reads.
-func ProfileArgsOf(configuration *config.KubeSchedulerConfiguration, but string) (ProfileArgs, error) {
+// but: plugins whose arguments no planner reads.
+func ProfileArgsOf(configuration *config.KubeSchedulerConfiguration, but ...string) (ProfileArgs, error) {
 	ignored := ignoredByScheduler(configuration.Extenders)
 	known := ProfileArgs{}
 	for _, profile := range configuration.Profiles {
 		args := map[string]json.RawMessage{}
 		for _, plugin := range profile.PluginConfig {
-			if plugin.Name == but || plugin.Args == nil {
+			if slices.Contains(but, plugin.Name) || plugin.Args == nil {
 				continue
 			}
 			raw, err := versioned(plugin, ignored)

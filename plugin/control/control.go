@@ -116,7 +116,7 @@ func New(options Options) *Control {
 	}
 }
 
-// UseLimits says where the limits of queues become effective.
+// UseLimits says where the limits of queues become effective; without it, nowhere.
 func (c *Control) UseLimits(limits Limits) { c.limits = limits }
 
 // State is the control state that is effective, nil where none is known.
@@ -265,6 +265,9 @@ func (c *Control) put(ctx context.Context, state *wire.ControlState, stream, pub
 
 // putQueues puts the limits of a control state in effect, or takes the gate away.
 func (c *Control) putQueues(before *snapshot, state *wire.ControlState) error {
+	if c.limits == nil {
+		return nil
+	}
 	if state.QueuesRevision == "" {
 		c.limits.NoQueues()
 		return nil

@@ -34,7 +34,7 @@ func (c *Control) Run(ctx context.Context) {
 	c.awaitControl(ctx)
 	queues := true
 	for ctx.Err() == nil && c.State() == nil {
-		queues = queues && c.FindQueues(ctx)
+		queues = queues && c.limits != nil && c.FindQueues(ctx)
 		c.ReadLease(ctx)
 		goroutines.Sleep(ctx, lookAgain)
 	}
@@ -74,7 +74,7 @@ func (c *Control) FindQueues(ctx context.Context) (again bool) {
 		c.gateOpens(ctx, "there is no ConfigMap of queues")
 		return false
 	case apierrors.IsForbidden(err):
-		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayArgs to \"\"")
+		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayQueuesArgs to \"\"")
 		c.gateOpens(ctx, "the ConfigMap of queues may not be read")
 		return false
 	default:

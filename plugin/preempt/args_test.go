@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 )
 
 func argsOf(json string) runtime.Object { return &runtime.Unknown{Raw: []byte(json)} }
@@ -76,7 +78,6 @@ func TestWrongArgumentsAreRefusedWithFieldValueAndWhatIsAllowed(t *testing.T) {
 		`{"planTimeout": "soon"}`:                                       {"MakeWayArgs"},
 		`{"maxCandidates": 0}`:                                          {"maxCandidates", `"0"`, "from 1 to 100"},
 		`{"maxCandidates": 101}`:                                        {"maxCandidates", `"101"`, "from 1 to 100"},
-		`{"exemptNamespaces": ["kube-system", "A"]}`:                    {"exemptNamespaces", `"A"`, "names of namespaces"},
 		`{"mode": "dry-run"}`:                                           {"mode", `"dry-run"`, "off, observe or enforce"},
 		`{"tracing": {"endpoint": "http://collector:99999"}}`:           {"tracing.endpoint", `"http://collector:99999"`, "http://collector:4318"},
 		`{"tracing": {"endpoint": "http://user:password@collector"}}`:   {"tracing.endpoint", `"...@..."`, "OTEL_EXPORTER_OTLP_HEADERS"},
@@ -110,9 +111,9 @@ func TestProfilesMayDifferOnlyInWhatIsTheirs(t *testing.T) {
 		t.Errorf("refused for %s", field)
 	}
 
-	other.ExemptNamespaces = []string{"kube-system", "cni"}
-	if field := one.sharedDiffers(&other); field != "exemptNamespaces" {
-		t.Errorf("got %q, want exemptNamespaces", field)
+	other.PolicyConfigMap.Name = "other"
+	if field := one.sharedDiffers(&other); field != "policyConfigMap" {
+		t.Errorf("got %q, want policyConfigMap", field)
 	}
 	other.NATSURL = "nats://elsewhere:4222"
 
@@ -130,15 +131,18 @@ func TestTLSFilesThatAreMissingOrHalfAreRefused(t *testing.T) {
 		}
 	}
 	args := defaultArgs()
-	args.TLS = TLSFiles{CAFile: file("no.crt"), CertFile: file("ca.crt")}
+	args.TLS = pluginargs.TLSFiles{CAFile: file("no.crt"), CertFile: file("ca.crt")}
+	var wrong []string
+	say := func(field string, _ any, allowed string) { wrong = append(wrong, field+": "+allowed) }
 
-	err := args.check()
+	args.check(say)
 
-	if err == nil || !strings.Contains(err.Error(), "tls.caFile") || !strings.Contains(err.Error(), "certFile and keyFile together") {
-		t.Errorf("error %v", err)
+	if all := strings.Join(wrong, "; "); !strings.Contains(all, "tls.caFile") || !strings.Contains(all, "certFile and keyFile together") {
+		t.Errorf("wrong: %s", all)
 	}
-	args.TLS = TLSFiles{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
-	if err := args.check(); err != nil {
-		t.Error(err)
+	args.TLS = pluginargs.TLSFiles{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
+	wrong = nil
+	if args.check(say); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/component-base/version"
-	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/telemetry"
@@ -29,7 +26,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Trouble:    e.trouble(),
 		Signatures: e.store.Signatures.Describe(),
 		Kubernetes: version.DefaultKubeBinaryVersion,
-		QueueGates: e.queueGates(),
+		QueueGates: e.gate.Profiles(),
 	}
 	if uid, err := e.clusterUID(); err == nil {
 		status.ClusterUID = uid
@@ -53,28 +50,11 @@ func (e *engine) status() *wire.ComponentStatus {
 	return status
 }
 
-// addProfile takes in one more profile: the status names the mode that does most, and whose pods the queue gate holds.
-func (e *engine) addProfile(handle fwk.Handle, mode string) {
-	if mode == wire.ModeEnforce {
-		e.profiles.gating.Store(handle.ProfileName(), handle)
-	}
+// addProfile takes in one more profile: the status names the mode that does most.
+func (e *engine) addProfile(mode string) {
 	if before := e.profiles.ownMode.Load(); before == nil || control.MoreRestrictive(*before, mode) == *before {
 		e.profiles.ownMode.Store(&mode)
 	}
-}
-
-// queueGates are the names of the profiles whose pods the queue gate holds, sorted: those in mode enforce in which this
-// plugin is one of PreEnqueue. The framework knows its plugins only after every one is made.
-func (e *engine) queueGates() []string {
-	var names []string
-	for name, handle := range e.profiles.gating.Range {
-		lister, ok := handle.(framework.Framework)
-		if !ok || slices.ContainsFunc(lister.ListPlugins().PreEnqueue.Enabled, func(p config.Plugin) bool { return p.Name == Name }) {
-			names = append(names, name.(string))
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // trouble is what stands in the way of preempting, or of stopping to.

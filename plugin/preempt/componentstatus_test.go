@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 
 	"makeway.dev/makeway/plugin/wire"
@@ -19,8 +18,8 @@ func TestTheStatusSaysWhatIsInForceAndTheModeOfTheProfileThatMayDoMost(t *testin
 	if status := engine.status(); status.Mode != wire.ModeOff || status.Revision != 0 || status.ClusterUID != "cluster" {
 		t.Errorf("without a control state: %+v", status)
 	}
-	engine.addProfile(w.plugin.handle, wire.ModeEnforce)
-	engine.addProfile(w.plugin.handle, wire.ModeObserve)
+	engine.addProfile(wire.ModeEnforce)
+	engine.addProfile(wire.ModeObserve)
 	w.tells(enforcing(7, func(s *wire.ControlState) {
 		s.Mode = wire.ModeObserve
 		s.PolicyRevision = "sha256:00ff"
@@ -49,26 +48,13 @@ func TestTheStatusSaysWhichKubeSchedulerItIs(t *testing.T) {
 	}
 }
 
-// namedHandle is the handle of a profile of which no more is known than its name.
-type namedHandle struct {
-	fwk.Handle
-	name string
-}
-
-func (h namedHandle) ProfileName() string { return h.name }
-
-func TestTheStatusNamesTheProfilesWhosePodsTheQueueGateHolds(t *testing.T) {
-	w, _, _ := simple(t, setup{args: func(args *MakeWayArgs) { args.Mode = wire.ModeOff }}, nil)
-	engine := w.plugin.engine
-	if gates := engine.status().QueueGates; len(gates) > 0 {
-		t.Errorf("a profile in mode off holds no pods: %v", gates)
-	}
-	engine.addProfile(namedHandle{name: "second"}, wire.ModeEnforce)
-	engine.addProfile(namedHandle{name: "first"}, wire.ModeEnforce)
-	engine.addProfile(namedHandle{name: "watches"}, wire.ModeObserve)
-	engine.addProfile(w.framework, wire.ModeEnforce) // this plugin is none of its PreEnqueue
-
-	if gates := engine.status().QueueGates; !slices.Equal(gates, []string{"first", "second"}) {
-		t.Errorf("got %v", gates)
+func TestTheStatusNamesTheProfilesWhosePodsTheQueuesHold(t *testing.T) {
+	without, _, _ := simple(t, setup{}, nil)
+	with, _, _ := simple(t, setup{queues: true}, nil)
+	observing, _, _ := simple(t, setup{queues: true, args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}, nil)
+	for w, want := range map[*world][]string{without: nil, with: {"default-scheduler"}, observing: nil} {
+		if gates := w.plugin.engine.status().QueueGates; !slices.Equal(gates, want) {
+			t.Errorf("got %v, want %v", gates, want)
+		}
 	}
 }

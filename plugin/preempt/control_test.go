@@ -4,16 +4,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	k8stesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/control"
@@ -38,7 +32,11 @@ func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.plugin.engine.control.Take(w.ctx, natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data})
+	r := natsbus.Record{Subject: w.plugin.engine.store.Subjects.Control, Stream: stream, Data: data}
+	w.plugin.engine.control.Take(w.ctx, r)
+	if w.queues != nil {
+		w.queues.Take(w.ctx, r)
+	}
 }
 
 func (w *world) revision() int64 {
@@ -81,11 +79,6 @@ func TestTheLastGoodControlStateStaysWhereAnotherCannotBeUsed(t *testing.T) {
 		"an older revision": func(w *world) { w.tells(enforcing(4, nil), stream) },
 		"another cluster's": func(w *world) {
 			w.tells(enforcing(6, func(s *wire.ControlState) { s.ClusterUID = "other" }), stream)
-		},
-		"queues that are no tree": func(w *world) {
-			w.tells(enforcing(6, func(s *wire.ControlState) {
-				s.QueuesRevision, s.Queues = "q", []wire.QueueLimit{limit("root.a")}
-			}), stream)
 		},
 		"not understood": func(w *world) {
 			w.plugin.engine.control.Take(w.ctx, natsbus.Record{Stream: stream, Data: []byte(`{"revision": 6}`)})
@@ -168,86 +161,6 @@ func TestBeyondTheLimitOfOrdersAPodWaitsForOneToEnd(t *testing.T) {
 	w.bus.plan = nil
 	w.cycle(q) // it comes to nothing, and its turn goes to the next
 	w.eventually("the second is activated", func() bool { return w.activator.of(r.UID) == 1 })
-}
-
-func TestWithoutAControlStateTheConfigMapDecidesAboutTheGate(t *testing.T) {
-	queues := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: "makeway-queues"}}
-	for name, test := range map[string]struct {
-		given setup
-		shut  bool
-	}{
-		"it does not exist":     {setup{}, false},
-		"it exists":             {setup{objects: []runtime.Object{queues}}, true},
-		"it exists, of no name": {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Name = "" }}, false},
-		"it is elsewhere":       {setup{objects: []runtime.Object{queues}, args: func(a *MakeWayArgs) { a.QueuesConfigMap.Namespace = "x" }}, false},
-	} {
-		test.given.findsOut = true
-		w := newWorld(t, test.given, []*v1.Node{node("n1")})
-		gate := w.plugin.engine.gate
-		<-gate.Decided()
-
-		if shut := w.gateShut(); shut != test.shut {
-			t.Errorf("%s: shut %t, want %t", name, shut, test.shut)
-		}
-		// Whatever was assumed, a control state has the last word.
-		w.tells(enforcing(1, func(s *wire.ControlState) {
-			s.QueuesRevision, s.Queues = "q", []wire.QueueLimit{limit("root", "pods", 0)}
-		}), at(1))
-		if _, limited := gate.QueueOf(pod("p", "", 0, nil).Obj()); !limited || gate.AssumeNoQueues() {
-			t.Errorf("%s: the limits of the control state are not in force", name)
-		}
-	}
-}
-
-func TestWhatTheAPIServerDoesNotTellIsTakenForTheSaferCase(t *testing.T) {
-	resource := schema.GroupResource{Resource: "configmaps"}
-	for name, test := range map[string]struct {
-		err   error
-		again bool
-		shut  bool
-	}{
-		"it may not be read": {apierrors.NewForbidden(resource, "makeway-queues", nil), false, false},
-		"no answer":          {apierrors.NewTimeoutError("late", 1), true, true},
-	} {
-		w := newWorld(t, setup{}, []*v1.Node{node("n1")})
-		<-w.plugin.engine.gate.Decided()
-		w.client.PrependReactor("get", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
-
-		again := w.plugin.engine.control.FindQueues(w.ctx)
-
-		if again != test.again || w.gateShut() != test.shut {
-			t.Errorf("%s: again %t, shut %t", name, again, w.gateShut())
-		}
-	}
-}
-
-// slowGate takes its time to take a control state in.
-type slowGate struct {
-	queueGate
-	wait chan struct{}
-}
-
-func (g slowGate) NoQueues() {
-	<-g.wait
-	g.queueGate.NoQueues()
-}
-
-func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInForce(t *testing.T) {
-	wait := make(chan struct{})
-	w := newWorld(t, setup{wrapGate: func(gate queueGate) queueGate { return slowGate{gate, wait} }}, []*v1.Node{node("n1")})
-	<-w.plugin.engine.gate.Decided()
-	// both get past the comparison with the one in force, if they can
-	var took sync.WaitGroup
-	for _, revision := range []int64{2, 1} {
-		took.Go(func() { w.tells(enforcing(revision, nil), at(1)) })
-		time.Sleep(20 * time.Millisecond)
-	}
-	close(wait)
-	took.Wait()
-
-	if got := w.revision(); got != 2 {
-		t.Errorf("revision %d is in force", got)
-	}
 }
 
 func TestPodsThatTheBrakeKeptAreTriedAgainWhenTheControlStateSaysEnforce(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
@@ -55,7 +55,7 @@ type engine struct {
 	leadership *streams.Leadership
 	memory     *memory.Memory
 	control    *control.Control
-	gate       queueGate
+	gate       line
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
@@ -64,7 +64,6 @@ type engine struct {
 // profiles is what is known of each profile.
 type profiles struct {
 	ownMode   atomic.Pointer[string] // of the one that may do most
-	gating    sync.Map               // by name, the handles (fwk.Handle) of those whose pods the queue gate may hold
 	recorders sync.Map               // by name
 }
 
@@ -103,17 +102,17 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
-		existing.addProfile(handle, args.Mode)
+		existing.addProfile(args.Mode)
 		existing.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
 	identity := natsbus.NewIdentity()
 	denied := &natsbus.Denials{Clock: clock.RealClock{}}
-	bus := natsbus.Connect(ctx, args.natsOptions(identity, func(kind string, err error) {
+	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity, func(kind string, err error) {
 		natsErrors.WithLabelValues(kind).Inc()
 		denied.Note(kind, err)
 	}))
-	e = newEngine(args, handle, clock.RealClock{}, bus, bus, identity)
+	e = newEngine(args, handle, queues.LineOf(ctx, factory), clock.RealClock{}, bus, bus, identity)
 	e.denied = denied
 	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
 	if err != nil {
@@ -136,10 +135,10 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
 // happen while a goroutine of an engine sets one.
-func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
+func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
-	inflight, subjects := orders.NewInFlight(), subjectsOf(args)
+	inflight, subjects := orders.NewInFlight(), args.Subjects()
 	signatures := streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
@@ -164,22 +163,20 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, clock clock.WithTicker, bus
 	e.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock,
 		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
-		Exempt:     args.ExemptNamespaces,
 		Stream:     control.Stream{Records: records, Subjects: subjects, Verify: e.verifyControl, Ignored: e.controlIgnored},
 		ClusterUID: e.clusterUID, ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
 	})
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
-	e.addProfile(handle, args.Mode)
+	e.addProfile(args.Mode)
 	e.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
-	e.gate = queuegate.New(clock, e.cluster.pods, e.control.QueuesHold)
-	e.inflight.Holds = e.gate
+	e.gate, e.inflight.Holds = queues, queues
+	queues.Ask(ordersOf{e})
 	return e
 }
 
 // start registers informer handlers and starts the goroutines.
 func (e *engine) start(ctx context.Context) error {
 	e.life, e.cluster.started = ctx, e.clock.Now()
-	e.control.UseLimits(e.gate)
 	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { e.podChanged(ctx, object) },
@@ -223,7 +220,6 @@ func (e *engine) start(ctx context.Context) error {
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
 		goroutines.KeepRunning(ctx, "control", e.control.Follow)
 		goroutines.KeepRunning(ctx, "control", e.control.Run)
-		e.gate.Run(ctx, gateProcess{e})
 		goroutines.KeepRunning(ctx, "waker", e.runActivator)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
 		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
@@ -242,7 +238,6 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	}
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
-	e.gate.PodChanged(pod)
 	if pod.Spec.NodeName != "" {
 		e.forget(pod.UID)
 		return
@@ -271,7 +266,6 @@ func (e *engine) podDeleted(ctx context.Context, object any) {
 	}
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
-	e.gate.PodDeleted(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
 	e.forget(pod.UID)
 }
@@ -369,20 +363,14 @@ func (e *engine) current(ref wire.PodRef) *v1.Pod {
 }
 
 // pending is the pod as the informer has it, where it waits for a node. Where it is bound or gone it is nil, and what is
-// kept of the pod as a preemptor or in its queue's line is dropped: that may have been noted after the informer had told
+// kept of the pod as a preemptor is dropped: that may have been noted after the informer had told
 // of it. It must not be called under any lock.
 func (e *engine) pending(ref wire.PodRef) *v1.Pod {
-	uid := types.UID(ref.UID)
 	pod := e.current(ref)
-	switch {
-	case pod == nil:
-		e.gate.PodDeleted(uid)
-	case pod.Spec.NodeName != "":
-		e.gate.CycleFailed(uid)
-	default:
+	if pod != nil && pod.Spec.NodeName == "" {
 		return pod
 	}
-	e.forget(uid)
+	e.forget(types.UID(ref.UID))
 	return nil
 }
 
@@ -414,7 +402,6 @@ func (e *engine) controlChanged(policy bool) {
 		e.planner.LateGroups.Outdate()
 		e.memory.Retries.PolicyChanged()
 	}
-	e.gate.Reconsider()
 	e.inflight.Notify()
 }
 

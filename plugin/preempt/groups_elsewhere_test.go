@@ -50,12 +50,11 @@ func rackWorld(t *testing.T) (*world, *gangCycle, *wire.GroupPlan) {
 	t.Helper()
 	var c *gangCycle
 	newShy := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shyRackOf{&c}, nil }
-	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterFilterPlugin("ShyRack", newShy)}, gate: true}
+	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterFilterPlugin("ShyRack", newShy)}, filter: true}
 	member := gangMember("g1")
 	shy := func(name, on string) *v1.Pod { return pod(name, on, low, nil).Label("shy", "yes").Obj() }
 	nodes := []*v1.Node{inRack("n1", "r1"), inRack("n2", "r1"), inRack("n3", "r2")}
 	w := newWorld(t, given, nodes, member, pod("v1", "n1", low, whole).Obj(), shy("v2", "n2"), shy("v3", "n3"), pod("v4", "n2", low, nil).Obj())
-	w.plugin.engine.gate.AssumeNoQueues()
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	plan := gangPlan("n1")
 	plan.Victims = append(plan.Victims, wire.GroupVictim{

@@ -18,7 +18,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
@@ -237,7 +237,7 @@ func (a *groupAttempt) recall() *preemptResult {
 // classify puts the members into classes, each with the nodes that removing pods may help.
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
-	if a.classes, err = ask.Classes(a.group.Waiting, queuegate.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
+	if a.classes, err = ask.Classes(a.group.Waiting, queues.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
 		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
 		return &preemptResult{kind: endTooLarge, message: err.Error()}
 	}
@@ -431,7 +431,7 @@ func (a *groupAttempt) attempted(end preemptResult) {
 	var stale []*v1.Pod
 	for _, pod := range a.group.Waiting {
 		if end.kind != endNominated {
-			e.gate.PreemptionTried(pod.UID)
+			e.gate.Tried(pod.UID)
 			e.memory.Retries.Tried(pod.UID)
 		}
 		if pod.Status.NominatedNodeName != "" && (end.kind == endRefused || end.kind == endHopeless) {

@@ -28,7 +28,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -165,7 +165,7 @@ func gangMember(name string) *v1.Pod {
 // gangWorld is a world of nodes full of pods of low priority, v1 on n1 and so on, and a gang that has not been placed.
 func gangWorld(t *testing.T, given setup, nodes int, minCount int, members ...*v1.Pod) (*world, *gangCycle) {
 	t.Helper()
-	given.gate = true
+	given.filter = true
 	var all []*v1.Node
 	pods := slices.Clone(members)
 	for i := 1; i <= nodes; i++ {
@@ -173,7 +173,6 @@ func gangWorld(t *testing.T, given setup, nodes int, minCount int, members ...*v
 		pods = append(pods, pod(fmt.Sprintf("v%d", i), fmt.Sprintf("n%d", i), low, whole).Obj())
 	}
 	w := newWorld(t, given, all, pods...)
-	w.plugin.engine.gate.AssumeNoQueues()
 	return w, &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: minCount, Waiting: members}}
 }
 
@@ -380,7 +379,7 @@ func TestLabelsThatMembersRulesNameTellClassesApart(t *testing.T) {
 		return p
 	}
 
-	classes, err := ask.Classes([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")}, queuegate.QueueLabels(), byName)
+	classes, err := ask.Classes([]*v1.Pod{spread("a", "1"), spread("b", "1"), spread("c", "2")}, queues.QueueLabels(), byName)
 
 	if err != nil || len(classes) != 2 || len(classes[0].Pods) != 2 {
 		t.Errorf("%d classes, %v", len(classes), err)
@@ -391,7 +390,7 @@ func TestMembersOfDifferentQueuesAreOfDifferentKinds(t *testing.T) {
 	for _, label := range []string{"queue", "yunikorn.apache.org/queue"} {
 		leader, worker := pod("leader", "", high, small).Label(label, "root.a").Obj(), pod("worker", "", high, small).Label(label, "root.b").Obj()
 
-		classes, err := ask.Classes([]*v1.Pod{leader, worker}, queuegate.QueueLabels(), byName)
+		classes, err := ask.Classes([]*v1.Pod{leader, worker}, queues.QueueLabels(), byName)
 
 		if err != nil || len(classes) != 2 {
 			t.Errorf("label %s: %d classes, %v", label, len(classes), err)
@@ -460,7 +459,7 @@ func TestMembersWithClaimsOfTheirOwnAreOfOneKindWhereTheClaimsLeaveThemTheSameNo
 				members = append(members, member)
 			}
 
-			classes, err := ask.Classes(members, queuegate.QueueLabels(), w.plugin.engine.cluster.claims.Reach)
+			classes, err := ask.Classes(members, queues.QueueLabels(), w.plugin.engine.cluster.claims.Reach)
 
 			if err != nil || len(classes) != test.kinds {
 				t.Errorf("%d kinds, %v, want %d", len(classes), err, test.kinds)
@@ -480,7 +479,7 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
 	a := &groupAttempt{MakeWay: w.plugin, cycle: c, group: c.group, mustPlace: 3, mode: wire.ModeEnforce, leftOut: make([]map[string]bool, 3)}
 	var err error
-	if a.classes, err = ask.Classes(c.group.Waiting, queuegate.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
+	if a.classes, err = ask.Classes(c.group.Waiting, queues.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)
 	}
 	two := wire.NodeSelection{Names: []string{"n1", "n2"}}
@@ -552,12 +551,11 @@ func hasShy(node fwk.NodeInfo) bool {
 func TestAVictimOfAFilterThatWasSkippedWithoutItGoes(t *testing.T) {
 	var c *gangCycle
 	newShy := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shyOf{&c}, nil }
-	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, gate: true}
+	given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, filter: true}
 	member := gangMember("g1")
 	shy := pod("v1", "n1", low, nil).Label("shy", "yes").Obj()
 	idle := pod("v2", "n1", low, nil).Obj()
 	w := newWorld(t, given, []*v1.Node{node("n1")}, member, shy, idle)
-	w.plugin.engine.gate.AssumeNoQueues()
 	c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 	w.bus.group = plans(&wire.GroupPlan{
 		Placements: []wire.MemberPlacement{{Node: "n1", Count: 1}},

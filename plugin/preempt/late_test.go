@@ -193,7 +193,7 @@ func TestAPlannerThatIsAwayIsNotWaitedForUntilItAnswersAProbe(t *testing.T) {
 }
 
 func TestACycleWaitsAsLongAsItsFiltersTook(t *testing.T) {
-	w, p, _ := simple(t, setup{leastWait: time.Millisecond, gate: true}, nil)
+	w, p, _ := simple(t, setup{leastWait: time.Millisecond, filter: true}, nil)
 	back := w.bus.plan
 	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
 		time.Sleep(20 * time.Millisecond)

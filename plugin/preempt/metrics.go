@@ -30,7 +30,7 @@ var latency = metrics.ExponentialBuckets(0.001, 2, 15)
 var (
 	attemptsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "attempts_total", StabilityLevel: metrics.ALPHA,
-		Help: "PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, queue_full, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, planner_late, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.",
+		Help: "PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, planner_late, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.",
 	}, []string{"result"})
 
 	unplannedTotal = metrics.NewCounterVec(&metrics.CounterOpts{

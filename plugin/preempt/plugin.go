@@ -85,7 +85,7 @@ func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint
 	return nil, nil
 }
 
-// PreEnqueue holds a pod whose order is in flight, and one that its queue has no room for. It runs under the scheduling queue's lock.
+// PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
 func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
 	if orderID, node, closed := pl.engine.inflight.Gate(pod.UID, pl.engine.clock.Now()); closed {
@@ -98,21 +98,14 @@ func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Sta
 				fmt.Sprintf("makeway: its group waits for pods to leave %d nodes (order %s)", nodes, orderID))
 		}
 	}
-	if rejected := pl.engine.gate.Admit(pod, pl.args.Mode); rejected != nil {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, rejected.Message())
-	}
 	return nil
 }
 
-// Reserve notes that a pod is assumed, which no API object shows, and takes its place in its queue. It
-// rejects where the queue has filled since PreFilter looked, with pods that another scheduler has bound.
+// Reserve notes that a pod is assumed, which no API object shows.
 func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
 	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
 	if verify.PinsOf(ctx) != nil {
 		return nil
-	}
-	if rejected := pl.engine.gate.Reserve(pod, pl.args.Mode); rejected != nil {
-		return fwk.NewStatus(fwk.Unschedulable, rejected.Message())
 	}
 	pl.engine.inflight.Cycled(pod.UID) // its place is reserved, and no longer held
 	pl.engine.placements.Assume(pod, nodeName)
@@ -128,6 +121,5 @@ func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod,
 		return
 	}
 	pl.engine.placements.Unassume(pod.UID)
-	pl.engine.gate.Unreserve(pod.UID)
 	pl.engine.inflight.Deleted(pod.UID, pl.engine.clock.Now())
 }

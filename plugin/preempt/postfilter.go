@@ -16,7 +16,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -26,7 +25,7 @@ import (
 func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
 	start := time.Now()
 	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
-	keptOut, without := queuegate.RejectionOf(state), notFound
+	without, keptOut := notFound, keptOut(statuses, pl.handle.SnapshotSharedLister().NodeInfos())
 	defer func() {
 		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
 		postFilterDuration.Observe(time.Since(start).Seconds())
@@ -34,7 +33,7 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		if result, status = end.statusPair(); status.Code() == fwk.Unschedulable {
 			status = without.status(end)
 		}
-		if keptOut != nil && status.Code() == fwk.Unschedulable {
+		if keptOut && status.Code() == fwk.Unschedulable {
 			// No plugin listed after this one may make room for a pod that its queue has none for.
 			status = end.status(fwk.UnschedulableAndUnresolvable)
 		}
@@ -47,21 +46,20 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
-	keptOut = pl.engine.gate.CheckLate(state, pod, pl.args.Mode)
-	end = pl.preempt(ctx, state, pod, statuses)
+	end = pl.preempt(ctx, state, pod, statuses, keptOut)
 	if _, _, why := pl.engine.memory.Victims.Of(pod.UID); why != "" && end.refuses() {
 		end.message += "; " + why
 	}
 	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
 	}
-	pl.engine.attempted(pod, keptOut != nil, end)
+	pl.engine.attempted(pod, end)
 	return nil, nil // end says it
 }
 
 // preempt decides about one pod that does not fit. It asks the planner and verifies within
 // bounds of time, and writes nothing: the order is committed outside the cycle.
-func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result preemptResult) {
+func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader, keptOut bool) (result preemptResult) {
 	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
 	pod = pl.engine.current(orders.RefOf(pod))
 	if pod == nil {
@@ -75,7 +73,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	// 2) Find the nodes where preemption may help.
-	potential, end := pl.nodesWherePreemptionMayHelp(state, statuses, nodes)
+	potential, end := pl.nodesWherePreemptionMayHelp(statuses, nodes)
 	if end != nil {
 		return *end
 	}
@@ -93,7 +91,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, recalled: known, prefetch: prefetchOf(state)}
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, keptOut: keptOut, recalled: known, prefetch: prefetchOf(state)}
 	planner := pl.engine.planner
 	attempt.inquirer = waitFor(pl.engine, planner.LatePods, planner.Pods, pod.UID, orders.RefOf(pod), planOf(pod, mode), sinceBegan(state), pl.args.PlanTimeout.Duration)
 	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
@@ -114,11 +112,8 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 }
 
 // nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
-func (pl *MakeWay) nodesWherePreemptionMayHelp(state fwk.CycleState, statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (ask.Potential, *preemptResult) {
+func (pl *MakeWay) nodesWherePreemptionMayHelp(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (ask.Potential, *preemptResult) {
 	ended := func(end preemptResult) (ask.Potential, *preemptResult) { return ask.Potential{}, &end }
-	if keptOut := queuegate.RejectionOf(state); keptOut != nil && !keptOut.VictimsMayHelp() {
-		return ended(preemptResult{kind: endQueueFull, message: "no pods that could be evicted would make room in its queue"})
-	}
 	found, total, err := ask.PotentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
 	switch {
 	case err != nil:
@@ -147,6 +142,7 @@ type attempt struct {
 	pod      *v1.Pod
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
+	keptOut  bool          // by its queue
 	recalled               // its failed nodes grow by those of this cycle
 	asked    memory.Moment // when the last question was asked
 	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
@@ -291,18 +287,12 @@ func roomOnItsWay(leaving []*v1.Pod, where string, until time.Time) string {
 }
 
 // attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
-// the next, and the room in its queue that it was activated for too, where it is not the gate that kept it out. What the
-// cycle noted of a pod that was bound or deleted meanwhile came after the informer had told of that.
-func (e *engine) attempted(pod *v1.Pod, keptOut bool, end preemptResult) {
-	switch {
-	case end.kind == endNominated: // the order holds the place from now on
-	case keptOut:
-		e.gate.PreemptionTried(pod.UID)
-	default:
-		e.gate.CycleFailed(pod.UID)
-	}
+// the next, and the room in its queue that it was activated for too. What the cycle noted of a pod that was bound or deleted meanwhile
+// came after the informer had told of that.
+func (e *engine) attempted(pod *v1.Pod, end preemptResult) {
 	e.inflight.Cycled(pod.UID)
-	if end.kind != endNominated {
+	if end.kind != endNominated { // else the order holds the place from now on
+		e.gate.Tried(pod.UID)
 		e.memory.Retries.Tried(pod.UID)
 	}
 	e.pending(orders.RefOf(pod))

@@ -713,10 +713,10 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				}
 				w.cycle(p)
 
-				if waiting, _ := w.queueGate().State(); waiting != 0 || engine.memory.Retries.Count() != 0 {
+				if waiting, _ := w.queues.Gate().State(); waiting != 0 || engine.memory.Retries.Count() != 0 {
 					t.Errorf("%d pods wait for room in a queue, %d to be tried again", waiting, engine.memory.Retries.Count())
 				}
-				if counts := w.queueGate().Counts(p.UID); counts != (name == "bound") {
+				if counts := w.queues.Gate().Counts(p.UID); counts != (name == "bound") {
 					t.Errorf("it counts in its queue: %t", counts)
 				}
 			})
@@ -728,13 +728,13 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	w := queued(t)
 	engine := w.plugin.engine
 	left := func() int {
-		waiting, _ := w.queueGate().State()
+		waiting, _ := w.queues.Gate().State()
 		return waiting + engine.memory.Retries.Count()
 	}
 	gone := []*v1.Pod{
 		queuedPod("root.a", "kept-out", "", high, "400"), queuedPod("root.a", "not-asked-for", "", high, "10"), queuedPod("root.a", "one-too-many", "", high, "10"),
 	}
-	engine.gate.Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
+	w.queues.Gate().Check(framework.NewCycleState(), gone[0], wire.ModeEnforce)
 	engine.memory.Retries.TryAt(orders.RefOf(gone[1]), time.Now())
 	engine.memory.Retries.Refuse(orders.RefOf(gone[2]), engine.memory.Retries.Now(), time.Time{}, []wire.Dependency{{Kind: memory.KindOrders, Name: memory.OrderLimit}})
 	if left() != 3 {
@@ -742,7 +742,7 @@ func TestAPodThatIsGoneIsDroppedWhenItsTurnComes(t *testing.T) {
 	}
 
 	engine.memory.Retries.OrderEnded("")
-	if err := engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
+	if err := w.queues.Gate().SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 500)}); err != nil {
 		t.Fatal(err)
 	}
 

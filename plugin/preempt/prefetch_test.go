@@ -28,7 +28,7 @@ func expecting(t *testing.T, given setup, change func(*st.PodWrapper)) (*world, 
 	for i := range ask.PrefetchAfter {
 		pods = append(pods, pod(fmt.Sprintf("like-p-%d", i), "", high, large).Obj())
 	}
-	given.gate = true
+	given.filter = true
 	w := newWorld(t, given, []*v1.Node{node("n1"), node("n2")},
 		append(pods, p, pod("a1", "n1", mid, large).Obj(), pod("a2", "n2", mid, large).Obj())...)
 	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {

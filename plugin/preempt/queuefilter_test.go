@@ -18,15 +18,15 @@ import (
 
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // queued is a world with a gate and limits: root.a may hold 300 milli-CPU, root.b anything. Node n1 holds 500.
 func queued(t *testing.T, pods ...*v1.Pod) *world {
 	t.Helper()
-	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, pods...)
-	if err := w.plugin.engine.gate.SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 300), limit("root.b")}); err != nil {
+	w := newWorld(t, setup{filter: true, queues: true}, []*v1.Node{node("n1")}, pods...)
+	if err := w.queues.Gate().SetLimits([]wire.QueueLimit{limit("root"), limit("root.a", "cpu", 300), limit("root.b")}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -45,7 +45,7 @@ func TestAPodWhoseQueueIsFullEvictsFromThatQueueAlone(t *testing.T) {
 	expectVictims(t, w.nominated(p, "n1"), "a")
 
 	other := queuedPod("root.a", "other", "", high, "10")
-	if r := w.plugin.engine.gate.Check(framework.NewCycleState(), other, wire.ModeEnforce); r == nil || !strings.Contains(r.Message(), "cpu 400m of 300m used") {
+	if r := w.queues.Gate().Check(framework.NewCycleState(), other, wire.ModeEnforce); r == nil || !strings.Contains(r.Message(), "cpu 400m of 300m used") {
 		t.Errorf("rejection %+v, want that victim and preemptor count", r)
 	}
 }
@@ -100,7 +100,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 			w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 			w.bus.plan = answers() // a refusal that depends on nothing
 			w.cycle(p)
-			if w.plugin.engine.gate.Admit(p, wire.ModeEnforce) == nil {
+			if w.queues.Gate().Admit(p, wire.ModeEnforce) == nil {
 				t.Fatal("it is not held")
 			}
 
@@ -113,7 +113,7 @@ func TestAPodThatTheGateKeepsOutIsTriedAgainWhenANodeComesOrChanges(t *testing.T
 			} else {
 				w.eventually("the pod is activated", func() bool { return w.activator.of(p.UID) > 0 })
 			}
-			if (w.activator.of(p.UID) > 0) != (change.want > 0) || (w.plugin.engine.gate.Admit(p, wire.ModeEnforce) == nil) != (change.want > 0) {
+			if (w.activator.of(p.UID) > 0) != (change.want > 0) || (w.queues.Gate().Admit(p, wire.ModeEnforce) == nil) != (change.want > 0) {
 				t.Errorf("activated %d times", w.activator.of(p.UID))
 			}
 		})
@@ -145,7 +145,7 @@ func TestRoomOnTrialIsEachTrialsOwn(t *testing.T) {
 	a := queuedPod("root.a", "a", "n1", mid, "300")
 	w := queued(t, p, a)
 	state := framework.NewCycleState()
-	_, status := w.plugin.PreFilter(w.ctx, state, p, nil)
+	_, status := w.queues.PreFilter(w.ctx, state, p, nil)
 	if status.Code() != fwk.Unschedulable {
 		t.Fatalf("PreFilter: %v", status)
 	}
@@ -154,16 +154,16 @@ func TestRoomOnTrialIsEachTrialsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	trial := state.Clone()
-	fits := func(state fwk.CycleState) bool { return w.plugin.Filter(w.ctx, state, p, nil).IsSuccess() }
+	fits := func(state fwk.CycleState) bool { return w.queues.Filter(w.ctx, state, p, nil).IsSuccess() }
 
-	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
-	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
+	w.queues.RemovePod(w.ctx, trial, p, info, nil)
+	w.queues.RemovePod(w.ctx, trial, p, info, nil)
 	if !fits(trial) || fits(state) {
 		t.Errorf("without the victim: the trial fits %t, the cycle %t", fits(trial), fits(state))
 	}
-	w.plugin.AddPod(w.ctx, trial, p, info, nil)
-	w.plugin.AddPod(w.ctx, trial, p, info, nil)
-	w.plugin.RemovePod(w.ctx, trial, p, info, nil)
+	w.queues.AddPod(w.ctx, trial, p, info, nil)
+	w.queues.AddPod(w.ctx, trial, p, info, nil)
+	w.queues.RemovePod(w.ctx, trial, p, info, nil)
 	if !fits(trial) {
 		t.Error("adding twice takes more than removing gives")
 	}
@@ -172,7 +172,7 @@ func TestRoomOnTrialIsEachTrialsOwn(t *testing.T) {
 func TestPodsOfOneQueueAreSignedAlike(t *testing.T) {
 	w := queued(t)
 	sign := func(pod *v1.Pod) any {
-		fragments, status := w.plugin.SignPod(w.ctx, pod)
+		fragments, status := w.queues.SignPod(w.ctx, pod)
 		if !status.IsSuccess() || len(fragments) != 1 {
 			t.Fatalf("fragments %v, status %v", fragments, status)
 		}
@@ -184,8 +184,8 @@ func TestPodsOfOneQueueAreSignedAlike(t *testing.T) {
 	if a != like || a == other {
 		t.Errorf("signed %v, %v and %v", a, like, other)
 	}
-	w.plugin.engine.gate.NoQueues()
-	if fragments, status := w.plugin.SignPod(context.Background(), queuedPod("root.a", "a", "", 0, "1")); len(fragments) != 0 || !status.IsSuccess() {
+	w.queues.Gate().NoQueues()
+	if fragments, status := w.queues.SignPod(context.Background(), queuedPod("root.a", "a", "", 0, "1")); len(fragments) != 0 || !status.IsSuccess() {
 		t.Errorf("without queues: fragments %v, status %v", fragments, status)
 	}
 }
@@ -211,7 +211,7 @@ func inQueue(queue string, p *st.PodWrapper) *v1.Pod { return p.Label("queue", q
 func (w *world) rejectedBefore(p *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	statuses := framework.NewDefaultNodeToStatus()
 	statuses.SetAbsentNodesStatus(fwk.NewStatus(fwk.Unschedulable, "rejected by another"))
-	return w.plugin.PostFilter(w.ctx, framework.NewCycleState(), p, statuses)
+	return w.postFilter(framework.NewCycleState(), p, statuses)
 }
 
 func TestAFullQueueIsKnownInPostFilterWhereAnotherPluginRejectedThePodBefore(t *testing.T) {
@@ -230,9 +230,9 @@ func TestAPodThatPassedTheGateInItsCycleIsNotAskedAboutAgainInPostFilter(t *test
 	p := queuedPod("root.a", "p", "", high, "100")
 	w := queued(t, p, queuedPod("root.b", "b", "n1", low, "500"))
 	state := w.state(p)
-	w.plugin.engine.gate.PodChanged(queuedPod("root.a", "late", "n2", high, "300"))
+	w.queues.Gate().PodChanged(queuedPod("root.a", "late", "n2", high, "300"))
 
-	if keptOut := w.plugin.engine.gate.CheckLate(state, p, wire.ModeEnforce); keptOut != nil {
+	if keptOut := w.queues.Gate().CheckLate(state, p, wire.ModeEnforce); keptOut != nil {
 		t.Errorf("kept out: %s", keptOut.Message())
 	}
 }
@@ -242,7 +242,7 @@ func heldAndNominated(t *testing.T) (*world, *v1.Pod) {
 	t.Helper()
 	p := inQueue("root.a", pod("p", "", 100, large))
 	p.Status.NominatedNodeName = "n1"
-	w := newWorld(t, setup{gate: true}, []*v1.Node{node("n1")}, p, inQueue("root.a", pod("q", "n1", 100, small)))
+	w := newWorld(t, setup{filter: true, queues: true}, []*v1.Node{node("n1")}, p, inQueue("root.a", pod("q", "n1", 100, small)))
 	w.tells(enforcing(1, func(s *wire.ControlState) {
 		s.QueuesRevision = "q"
 		s.Queues = []wire.QueueLimit{{Path: "root"}, {Path: "root.a", Max: map[string]int64{"cpu": 100}}}
@@ -278,7 +278,7 @@ func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {
 	w, p := heldAndNominated(t)
 	w.plugin.engine.memory.Reverted.Note(p.UID, "n1")
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+	if !w.held(p) {
 		t.Fatal("not held")
 	}
 
@@ -293,14 +293,14 @@ func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
 	w.eventually("all streams are read, and then none", func() bool {
 		w.bus.mu.Lock()
 		defer w.bus.mu.Unlock()
-		if len(w.bus.follows) < 3 {
+		if len(w.bus.follows) < 4 {
 			return false
 		}
 		w.bus.follows = nil
 		return true
 	})
 	w.bus.put(liveOrder(w, p))
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+	if !w.held(p) {
 		t.Fatal("not held")
 	}
 
@@ -312,7 +312,7 @@ func TestAHeldPodWhoseOrderHasNotBeenReadYetKeepsItsNomination(t *testing.T) {
 
 func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
 	w, p := heldAndNominated(t)
-	if w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+	if !w.held(p) {
 		t.Fatal("not held")
 	}
 
@@ -322,7 +322,7 @@ func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
 	if e := w.entry(p.UID); e == nil || e.OrderID != "ord-other" {
 		t.Errorf("without the order: %+v", e)
 	}
-	if !w.plugin.PreEnqueue(w.ctx, p).IsSuccess() {
+	if w.held(p) {
 		t.Error("it is held, and would not be entered into the nominator")
 	}
 }
@@ -330,7 +330,7 @@ func TestAHeldPodWhoseOrderIsAdoptedIsActivated(t *testing.T) {
 func TestAWokenPreemptorKeepsItsPlaceUntilItsCycleHoweverLongThatTakes(t *testing.T) {
 	for name, placed := range map[string]bool{"it is placed": true, "its cycle fails": false} {
 		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		gate := queuegate.New(testingclock.NewFakeClock(start), corelisters.NewPodLister(store), func(string, int32, string) bool { return true })
+		gate := queues.NewGate(testingclock.NewFakeClock(start), corelisters.NewPodLister(store), func(string, int32, string) bool { return true })
 		enters := func(p *v1.Pod) bool {
 			return gate.Check(framework.NewCycleState(), p, wire.ModeEnforce) == nil && gate.Reserve(p, wire.ModeEnforce) == nil
 		}

@@ -10,7 +10,6 @@ import (
 
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -46,7 +45,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 		message += fmt.Sprintf(" (nodes that were verified with the scheduler's filters: %s)", verify.Summary(a.failed))
 	}
 	dependsOn := refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)]
-	if queuegate.RejectionOf(a.state) != nil {
+	if a.keptOut {
 		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: memory.KindNode})
 	}
 	a.engine.memory.Retries.Refuse(orders.RefOf(a.pod), a.asked, retryAt, dependsOn)

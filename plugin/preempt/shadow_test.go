@@ -17,7 +17,7 @@ import (
 func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.PlanReply {
 	w.t.Helper()
 	shadow := &shadow.Shadow{
-		Identity: "test", Subjects: subjectsOf(w.plugin.args), Filters: w.framework, Bus: w.bus,
+		Identity: "test", Subjects: w.plugin.args.Subjects(), Filters: w.framework, Bus: w.bus,
 		Refresh:    func() error { return nil },
 		Pods:       w.framework.SharedInformerFactory().Core().V1().Pods().Lister(),
 		Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister(),

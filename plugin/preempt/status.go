@@ -19,14 +19,13 @@ const (
 	endAwaiting outcomeKind = "room_on_its_way"
 
 	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
-	// or no rule allows it: the planner refused, the pod's queue is full, every node where preemption may help
+	// or no rule allows it: the planner refused, every node where preemption may help
 	// failed the scheduler's filters, or there is none. Or the planner cannot read the question about the pod, or this plugin the
 	// answer. Or it is of a pod group, and the policy holds those. An old nomination is cleared. The chain stops,
 	// so that no author of pods can have the plan left out.
 	endRefused      outcomeKind = "refused"
 	endUnverifiable outcomeKind = "unverifiable"
 	endHopeless     outcomeKind = "hopeless"
-	endQueueFull    outcomeKind = "queue_full"
 	endGroupHeld    outcomeKind = "pod_group_held"
 	endUnaskable    outcomeKind = "unaskable"
 
@@ -86,7 +85,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
 	case endAwaiting:
 		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
-	case endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable:
+	case endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable:
 		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
 	case endLeaving:
 		if e.node != "" {
@@ -128,7 +127,7 @@ func (e preemptResult) refuses() bool {
 // keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e preemptResult) keepsNomination() bool {
 	switch e.kind {
-	case endNominated, endAwaiting, endRefused, endUnverifiable, endHopeless, endQueueFull, endGroupHeld, endUnaskable, endInFlight, endLeaving:
+	case endNominated, endAwaiting, endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable, endInFlight, endLeaving:
 		return false
 	}
 	return true

@@ -102,13 +102,12 @@ func TestAGangComesBackOnceTheNodesOfItsMembersAreFreeOfAUnit(t *testing.T) {
 			newShy := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 				return nowhereShy{shyOf{&c}}, nil
 			}
-			given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, gate: true}
+			given := setup{filters: []tf.RegisterPluginFunc{tf.RegisterPluginAsExtensions("Shy", newShy, "PreFilter", "Filter")}, filter: true}
 			member, here, there := gangMember("g1"), pod("v1", "n1", low, whole).Obj(), pod("v2", "n2", low, whole).Obj()
 			if needed {
 				there.Labels = map[string]string{"shy": "yes"}
 			}
 			w := newWorld(t, given, []*v1.Node{node("n1"), node("n2")}, member, here, there)
-			w.plugin.engine.gate.AssumeNoQueues()
 			c = &gangCycle{w: w, group: minor.Group{Namespace: "default", Name: "gang", UID: "gang-uid", MinCount: 1, Waiting: []*v1.Pod{member}}}
 			plan := gangPlan("n1", "n2")
 			plan.Placements = plan.Placements[:1]

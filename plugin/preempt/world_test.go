@@ -42,7 +42,7 @@ import (
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/queuegate"
+	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -72,6 +72,7 @@ type world struct {
 	queue     internalqueue.SchedulingQueue
 	bus       *fakeBus
 	plugin    *MakeWay
+	queues    *queues.Plugin // nil: there are none
 	nodes     []fwk.NodeInfo
 }
 
@@ -80,11 +81,10 @@ type setup struct {
 	args      func(*MakeWayArgs)
 	filters   []tf.RegisterPluginFunc
 	extenders []fwk.Extender
-	gate      bool // the queue gate is one of the profile's filters
-	wrapGate  func(queueGate) queueGate
+	filter    bool // the plugin is one of the profile's filters
+	queues    bool // MakeWayQueues is, too
 	gangSize  func(namespace, name string) (there, needed int)
 	leastWait time.Duration // that a cycle waits for an answer; 0: longer than any test
-	findsOut  bool          // whether there are limits is not told, but read from the API server
 	objects   []runtime.Object
 	// configMaps answers reads of ConfigMaps; set before anything reads one.
 	configMaps k8stesting.ReactionFunc
@@ -149,7 +149,12 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		tf.RegisterPluginAsExtensions(podtopologyspread.Name, frameworkruntime.FactoryAdapter(feature.Features{}, podtopologyspread.New), "Filter", "PreFilter"),
 	}, given.filters...)
 	w.plugin = &MakeWay{} // complete before the first cycle
-	if given.gate {
+	if given.queues {
+		w.queues = &queues.Plugin{} // as above
+		own := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.queues, nil }
+		plugins = append(plugins, tf.RegisterPluginAsExtensions(queues.Name, own, "PreFilter", "Filter"))
+	}
+	if given.filter {
 		own := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.plugin, nil }
 		plugins = append(plugins, tf.RegisterPluginAsExtensions(Name, own, "PreFilter", "Filter"))
 	}
@@ -174,14 +179,20 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	if given.args != nil {
 		given.args(&args)
 	}
-	engine := newEngine(&args, w.framework, clock.RealClock{}, w.bus, w.bus, "test")
+	engine := newEngine(&args, w.framework, queues.LineOf(ctx, factory), clock.RealClock{}, w.bus, w.bus, "test")
 	w.plugin.args, w.plugin.handle, w.plugin.engine = &args, w.framework, engine
 	if engine.planner.Least = given.leastWait; given.leastWait == 0 {
 		engine.planner.Least = ask.MaxPlanTimeout
 	}
 	w.bus.commit = storing{bus: w.bus, engine: engine}.commit
-	if given.wrapGate != nil {
-		engine.gate = given.wrapGate(engine.gate)
+	if given.queues {
+		counts := queues.DefaultArgs()
+		counts.Lease, counts.QueuesConfigMap, counts.Mode = args.Lease, args.QueuesConfigMap, args.Mode
+		built, err := queues.NewWith(klog.NewContext(ctx, logger), &counts, w.framework, clock.RealClock{}, w.bus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*w.queues = *built
 	}
 	// The framework of a test knows no pod groups.
 	engine.cluster.gangSize = func(string, string) (there, needed int) { return 0, 0 }
@@ -210,9 +221,6 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 	w.eventually("the nodes are known", func() bool {
 		return engine.memory.Retries.ChangesOf(wire.Dependency{Kind: memory.KindNode}) >= min(len(nodes), memory.MaxChanges/2)
 	})
-	if !given.gate && !given.findsOut {
-		engine.gate.AssumeNoQueues()
-	}
 	if w.nodes, err = snapshot.NodeInfos().List(); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +234,7 @@ func (w *world) cycle(pod *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 	statuses := framework.NewDefaultNodeToStatus()
 	if _, status, _ := w.framework.RunPreFilterPlugins(w.ctx, state, pod); status.IsRejected() {
 		statuses.SetAbsentNodesStatus(status)
-		return w.plugin.PostFilter(w.ctx, state, pod, statuses)
+		return w.postFilter(state, pod, statuses)
 	} else if !status.IsSuccess() {
 		w.t.Fatalf("PreFilter: %v", status)
 	}
@@ -236,6 +244,16 @@ func (w *world) cycle(pod *v1.Pod) (*fwk.PostFilterResult, *fwk.Status) {
 			w.t.Fatalf("the pod fits node %s as it is", n.Node().Name)
 		}
 		statuses.Set(n.Node().Name, status)
+	}
+	return w.postFilter(state, pod, statuses)
+}
+
+// postFilter runs the PostFilter plugins until one ends the chain.
+func (w *world) postFilter(state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if w.queues != nil {
+		if result, status := w.queues.PostFilter(w.ctx, state, pod, statuses); status.Code() != fwk.Unschedulable {
+			return result, status
+		}
 	}
 	return w.plugin.PostFilter(w.ctx, state, pod, statuses)
 }
@@ -282,23 +300,12 @@ func (w *world) delete(pod *v1.Pod) {
 	}
 }
 
-func (w *world) gated(pod *v1.Pod) bool {
-	<-w.plugin.engine.gate.Decided()
-	return !w.plugin.PreEnqueue(w.ctx, pod).IsSuccess()
-}
+func (w *world) gated(pod *v1.Pod) bool { return !w.plugin.PreEnqueue(w.ctx, pod).IsSuccess() }
 
-// queueGate is the gate itself.
-func (w *world) queueGate() *queuegate.Gate {
-	gate, ok := w.plugin.engine.gate.(*queuegate.Gate)
-	if !ok {
-		w.t.Fatal("the gate is a stand-in")
-	}
-	return gate
-}
-
-func (w *world) gateShut() bool {
-	_, shut := w.queueGate().State()
-	return shut
+// held reports whether its queue holds a pod.
+func (w *world) held(pod *v1.Pod) bool {
+	<-w.queues.Gate().Decided()
+	return !w.queues.PreEnqueue(w.ctx, pod).IsSuccess()
 }
 
 func (w *world) eventually(what string, true func() bool) {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/trial"
 )
 
 // pinsKey is where the pins of a trial are in its context.
@@ -22,7 +24,7 @@ type Pins struct {
 }
 
 func WithPins(ctx context.Context, p *Pins) context.Context {
-	return context.WithValue(ctx, pinsKey{}, p)
+	return context.WithValue(trial.With(ctx), pinsKey{}, p)
 }
 
 // PinsOf are those of a trial; nil in a real cycle.

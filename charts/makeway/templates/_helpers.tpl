@@ -73,6 +73,41 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- ternary .Values.scheduler.install "none" (eq (include "makeway.bridge" .) "plugin") -}}
 {{- end }}
 
+{{/* How the scheduler's plugins connect to NATS, as their arguments have it. */}}
+{{- define "makeway.pluginNats" -}}
+natsURL: {{ include "makeway.nearNatsUrl" $ }}
+{{- $files := ternary "/etc/makeway" "/etc/kubernetes/makeway" (eq (include "makeway.scheduler" $) "second") }}
+{{- if include "makeway.trialNats" $ }}
+username: scheduler
+passwordFile: {{ $files }}/nats/password
+{{- if include "makeway.trialTls" $ }}
+tls:
+  caFile: {{ $files }}/nats-client/ca.crt
+  certFile: {{ $files }}/nats-client/tls.crt
+  keyFile: {{ $files }}/nats-client/tls.key
+{{- end }}
+{{- else }}
+{{- if $.Values.nats.credentials.scheduler }}
+credentialsFile: {{ $files }}/nats/nats.creds
+{{- else if $.Values.nats.nkeys.scheduler }}
+nkeySeedFile: {{ $files }}/nats/nats.nk
+{{- end }}
+{{- $tls := $.Values.nats.tls }}
+{{- $clientCert := include "makeway.natsClientCert" (list $ "scheduler") }}
+{{- if or $tls.caSecret $clientCert }}
+tls:
+  {{- if $tls.caSecret }}
+  caFile: {{ $files }}/nats-ca/ca.crt
+  {{- end }}
+  {{- if $clientCert }}
+  certFile: {{ $files }}/nats-client/tls.crt
+  keyFile: {{ $files }}/nats-client/tls.key
+  {{- end }}
+{{- end }}
+{{- end }}
+subjectPrefix: {{ $.Values.subjectPrefix }}
+{{- end }}
+
 {{/* Something can be ordered, so that there are evictors. */}}
 {{- define "makeway.evicts" -}}
 {{- if ne (include "makeway.bridge" .) "none" }}yes{{ end -}}

@@ -19,9 +19,10 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/preempt"
+	"makeway.dev/makeway/plugin/queues"
 )
 
-// New makes the command, with MakeWay, NominatedSort, and further plugins where they are given.
+// New makes the command, with MakeWay, MakeWayQueues, NominatedSort, and further plugins where they are given.
 func New(further ...app.Option) *cobra.Command {
 	var built ask.ProfileArgs // known once the flags are
 	makeWay := func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -29,6 +30,7 @@ func New(further ...app.Option) *cobra.Command {
 	}
 	ours := []app.Option{
 		app.WithPlugin(preempt.Name, makeWay),
+		app.WithPlugin(queues.Name, queues.New),
 		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
 	}
 	plugins := append(ours, further...)
@@ -54,5 +56,5 @@ func profileArgs(command *cobra.Command) (ask.ProfileArgs, error) {
 	if err != nil {
 		return nil, nil
 	}
-	return ask.ProfileArgsOf(configuration, preempt.Name)
+	return ask.ProfileArgsOf(configuration, preempt.Name, queues.Name)
 }

@@ -22,6 +22,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/preempt"
+	"makeway.dev/makeway/plugin/queues"
 )
 
 const kubeconfig = `
@@ -45,6 +46,16 @@ leaderElection: { leaderElect: false }
     plugins: { multiPoint: { enabled: [{ name: MakeWay }] } }
     pluginConfig:
       - name: MakeWay
+        args: { natsURL: "nats://127.0.0.1:1", lease: { name: "" } }
+`
+	both = `
+    plugins:
+      multiPoint: { enabled: [{ name: MakeWayQueues }, { name: MakeWay }, { name: DefaultPreemption }], disabled: [{ name: DefaultPreemption }] }
+      postFilter: { enabled: [{ name: DynamicResources }, { name: MakeWayQueues }, { name: MakeWay }, { name: DefaultPreemption }] }
+    pluginConfig:
+      - name: MakeWay
+        args: { natsURL: "nats://127.0.0.1:1", lease: { name: "" } }
+      - name: MakeWayQueues
         args: { natsURL: "nats://127.0.0.1:1", lease: { name: "" } }
 `
 	ignores = `
@@ -85,7 +96,7 @@ func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[st
 		t.Fatal(err)
 	}
 	plugins = map[string]*preempt.MakeWay{}
-	completed, _, err := app.Setup(ctx, opts, app.WithPlugin(preempt.Name, func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	completed, _, err := app.Setup(ctx, opts, app.WithPlugin(queues.Name, queues.New), app.WithPlugin(preempt.Name, func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := preempt.NewWith(ctx, object, handle, known)
 		if made, ok := plugin.(*preempt.MakeWay); ok {
 			plugins[handle.ProfileName()] = made
@@ -114,6 +125,7 @@ func TestPlanRequestsCarryTheArgumentsThatTheProfilesAreBuiltWith(t *testing.T) 
 	}{
 		"defaults":             {profiles: "profiles:\n  - schedulerName: a" + makeWay, ignored: "null", makeWays: 1},
 		"the file's arguments": {profiles: "profiles:\n  - schedulerName: a" + makeWay + ignores, ignored: `["example.com/of-the-file"]`, makeWays: 1},
+		"queues":               {profiles: "profiles:\n  - schedulerName: a" + both, ignored: "null", makeWays: 1},
 		"resources that extenders have ignored, in each profile": {
 			profiles: "profiles:\n  - schedulerName: a" + makeWay + "  - schedulerName: b" + makeWay + ignores + extenders,
 			ignored:  `["example.com/slice","example.com/share"]`, makeWays: 2,
@@ -137,6 +149,9 @@ func TestPlanRequestsCarryTheArgumentsThatTheProfilesAreBuiltWith(t *testing.T) 
 				t.Fatalf("%d profiles have MakeWay, want %d", len(plugins), test.makeWays)
 			}
 			for _, profile := range profiles {
+				if args, sent := known[profile.SchedulerName][queues.Name]; sent {
+					t.Errorf("planners are told of NATS: %s", args)
+				}
 				compared := 0
 				for _, plugin := range profile.PluginConfig {
 					if !scheme.Scheme.Recognizes(config.SchemeGroupVersion.WithKind(plugin.Name + "Args")) {

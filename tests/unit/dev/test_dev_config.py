@@ -26,7 +26,12 @@ def post_filters(options: ClusterOptions) -> list[str]:
 
 
 def test_makeway_acts_after_idle_claims_are_freed_and_before_default_preemption() -> None:
-    assert post_filters(ClusterOptions()) == ["DynamicResources", "MakeWay", "DefaultPreemption"]
+    assert post_filters(ClusterOptions()) == [
+        "DynamicResources",
+        "MakeWayQueues",
+        "MakeWay",
+        "DefaultPreemption",
+    ]
 
 
 @pytest.mark.parametrize("fallback", [True, False])
@@ -37,8 +42,8 @@ def test_default_preemption_comes_after_makeway_at_every_point_or_not_at_all(fal
 
     after = ["DefaultPreemption"] if fallback else []
     assert everywhere["disabled"] == [{"name": "DefaultPreemption"}]
-    assert [one["name"] for one in everywhere["enabled"]] == ["MakeWay", *after]
-    assert post_filters(options) == ["DynamicResources", "MakeWay", *after]
+    assert [one["name"] for one in everywhere["enabled"]] == ["MakeWayQueues", "MakeWay", *after]
+    assert post_filters(options) == ["DynamicResources", "MakeWayQueues", "MakeWay", *after]
 
 
 @pytest.mark.parametrize("nominated_sort", [True, False])
@@ -85,6 +90,7 @@ def test_third_party_plugins_run_where_a_test_asks_for_them_and_bind_first() -> 
     names = {point: [one["name"] for one in rest["enabled"]] for point, rest in profile["plugins"].items()}
 
     assert names["multiPoint"] == [
+        "MakeWayQueues",
         "MakeWay",
         "DefaultPreemption",
         "TestAloof",

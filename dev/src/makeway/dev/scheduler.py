@@ -2,9 +2,9 @@
 
 The order of PostFilter plugins is what matters. Plugins named under `postFilter` that also come by
 `multiPoint` run first, in the order given there; so DynamicResources frees an idle claim before any pod is
-evicted, MakeWay plans, and DefaultPreemption acts where MakeWay leaves a pod to it: under multiPoint it is
-disabled and enabled again, so that it comes after MakeWay at every point. Source:
-kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
+evicted, MakeWayQueues ends what no eviction helps, MakeWay plans, and DefaultPreemption acts where MakeWay
+leaves a pod to it: under multiPoint it is disabled and enabled again, so that it comes after MakeWay at every
+point. Source: kube-scheduler's pkg/scheduler/framework/runtime/framework.go, expandMultiPointPlugins.
 """
 
 from pathlib import Path
@@ -73,8 +73,11 @@ def configuration(
     if options.plugin or options.test_plugins:
         plugins["plugins"] = _plugins(options)
     if options.plugin:
-        arguments = {**_arguments(options, nats_url, keys), **(identity.arguments() if identity else {})}
-        plugins["pluginConfig"] = [{"name": "MakeWay", "args": arguments}]
+        login = identity.arguments() if identity else {}
+        plugins["pluginConfig"] = [
+            {"name": "MakeWay", "args": {**_arguments(options, nats_url, keys), **login}},
+            {"name": "MakeWayQueues", "args": {**_queue_arguments(options, nats_url, keys), **login}},
+        ]
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -101,7 +104,7 @@ def _encoding(options: ClusterOptions) -> dict[str, Any]:
 
 def _plugins(options: ClusterOptions) -> dict[str, Any]:
     fallback = ["DefaultPreemption"] if options.fallback else []
-    ours = ["MakeWay", *fallback] if options.plugin else []
+    ours = ["MakeWayQueues", "MakeWay", *fallback] if options.plugin else []
     plugins: dict[str, Any] = {
         "multiPoint": _enabled([*ours, *(_TEST_PLUGINS if options.test_plugins else [])])
     }
@@ -120,14 +123,23 @@ def _enabled(names: list[str]) -> dict[str, Any]:
 
 
 def _arguments(options: ClusterOptions, nats_url: str, keys: Path | None) -> dict[str, Any]:
-    signing = {"signatures": options.signatures, "signingKeysDirectory": str(keys)}
+    signs = keys is not None and options.signatures != "off"
+    return {
+        **_queue_arguments(options, nats_url, keys),
+        "planTimeout": f"{options.plan_timeout_seconds:g}s",
+        **({"signingKeysDirectory": str(keys)} if signs else {}),
+        **dict(options.plugin_arguments),
+    }
+
+
+def _queue_arguments(options: ClusterOptions, nats_url: str, keys: Path | None) -> dict[str, Any]:
+    """Build what MakeWayQueues and MakeWay have in common."""
+    verifies = keys is not None and options.signatures != "off"
     return {
         "natsURL": nats_url,
         "subjectPrefix": options.subject_prefix,
-        "planTimeout": f"{options.plan_timeout_seconds:g}s",
         "lease": {"namespace": LEASE_NAMESPACE, "name": LEASE_NAME},
-        **(signing if keys is not None and options.signatures != "off" else {}),
-        **dict(options.plugin_arguments),
+        **({"signatures": options.signatures} if verifies else {}),
     }
 
 

@@ -1,4 +1,4 @@
-package queuegate
+package queues
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func newGateWorld(t testing.TB) *gateWorld {
 	w := &gateWorld{t: t, clock: testingclock.NewFakeClock(start)}
 	w.exempt.Store(&[]string{"kube-system"})
 	w.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	w.gate = New(w.clock, corelisters.NewPodLister(w.store), func(profileMode string, priority int32, namespace string) bool {
+	w.gate = NewGate(w.clock, corelisters.NewPodLister(w.store), func(profileMode string, priority int32, namespace string) bool {
 		return profileMode == wire.ModeEnforce && priority < systemPriority && !slices.Contains(*w.exempt.Load(), namespace)
 	})
 	return w
@@ -954,7 +954,7 @@ func TestAPodThatWasTriedIsTriedAgainWhenLimitsOrUsageChange(t *testing.T) {
 		if !w.admits(p) || w.rejected(p).reason != rejectedMayHelp {
 			t.Fatal("it may not preempt")
 		}
-		w.gate.PreemptionTried(p.UID)
+		w.gate.Tried(p.UID)
 		if w.admits(p) {
 			t.Fatal("not held")
 		}

@@ -1,4 +1,4 @@
-package queuegate
+package queues
 
 import (
 	v1 "k8s.io/api/core/v1"

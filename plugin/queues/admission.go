@@ -1,4 +1,4 @@
-package queuegate
+package queues
 
 import (
 	"strings"
@@ -113,11 +113,19 @@ func limits(leaf *queue, needs []need) bool {
 	return false
 }
 
-// PreemptionTried notes that a cycle has found no victims whose eviction makes room in a pod's queue.
-func (g *Gate) PreemptionTried(uid types.UID) {
+// Tried notes that a pod's cycle has come to nothing. Where the gate kept the pod out, no eviction has made room in its queue, and the
+// pod is held until something changes; where it passed, others may have the room that it was activated for.
+func (g *Gate) Tried(uid types.UID) {
+	if g.none.Load() {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if w := g.waiting.pods[uid]; w != nil && !w.promised {
+	switch w := g.waiting.pods[uid]; {
+	case w == nil:
+	case w.promised:
+		g.removeWaiting(uid)
+	default:
 		w.tried = true
 		g.waiting.holdBack(w)
 	}

@@ -1,4 +1,4 @@
-package queuegate
+package queues
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package queuegate
+package queues
 
 import (
 	"context"
@@ -121,7 +121,7 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 		t.Fatal("it may not preempt")
 	}
 
-	w.gate.PreemptionTried(p.UID)
+	w.gate.Tried(p.UID)
 
 	if w.admits(p) {
 		t.Error("it comes to another cycle")
@@ -131,7 +131,7 @@ func TestAPodThatMayPreemptInItsQueueComesToOneCycleUntilSomethingChanges(t *tes
 		t.Error("it does not come to a cycle though something has changed")
 	}
 	w.rejected(p)
-	w.gate.PreemptionTried(p.UID)
+	w.gate.Tried(p.UID)
 	w.clock.Step(heldFlush)
 	if got := w.activated(); !slices.Equal(got, []string{"p"}) || !w.admits(p) {
 		t.Errorf("activated %v after five minutes", got)

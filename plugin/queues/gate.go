@@ -1,9 +1,9 @@
-// Package queuegate keeps queues at or below their max: it holds pods whose queue has no room before and in their
+// Package queues is the scheduler plugin MakeWayQueues, which keeps queues at or below their max: it holds pods whose queue has no room before and in their
 // scheduling cycle, activates them when there is room, and says so in their condition.
 //
 // It knows pods from the informer and from the scheduling cycle, and the limits from SetLimits. It calls nothing of the
 // scheduler but in Run.
-package queuegate
+package queues
 
 import (
 	"slices"
@@ -73,8 +73,8 @@ type counts struct {
 // ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
 type ModeApplies func(profileMode string, priority int32, namespace string) bool
 
-// New makes a gate that is undecided: Run, the informer and a control state do the rest.
-func New(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
+// NewGate makes a gate that is undecided: Run, the informer and a control state do the rest.
+func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
 	registerMetrics()
 	updates := newConditionUpdates(clock)
 	return &Gate{

@@ -1,0 +1,325 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/control"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/streams"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Records is what the streams hold.
+type Records = streams.Records
+
+// scheduler is what the profiles of one scheduler share. Its goroutines end with the context of New.
+type scheduler struct {
+	args       *MakeWayQueuesArgs
+	handle     fwk.Handle // the first profile's; queue and nominator are the same for all
+	pods       corelisters.PodLister
+	gate       *Gate
+	line       *Line
+	control    *control.Control
+	signatures *streams.Signatures
+	leadership *streams.Leadership
+	recorders  *sync.Map // by profile
+}
+
+// schedulers finds that of an informer factory.
+var schedulers = struct {
+	sync.Mutex
+	of map[informers.SharedInformerFactory]*scheduler
+}{of: map[informers.SharedInformerFactory]*scheduler{}}
+
+// schedulerFor returns what a scheduler's profiles share, made and started where this is its first profile.
+func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle) (*scheduler, error) {
+	schedulers.Lock()
+	defer schedulers.Unlock()
+	factory := handle.SharedInformerFactory()
+	if existing := schedulers.of[factory]; existing != nil {
+		if field := existing.args.differs(args); field != "" {
+			return nil, fmt.Errorf("MakeWayQueuesArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
+				field, handle.ProfileName(), existing.handle.ProfileName())
+		}
+		return existing, nil
+	}
+	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity(), func(kind string, err error) {
+		klog.FromContext(ctx).Error(err, "nats_error", "kind", kind)
+	}))
+	shared := newScheduler(ctx, args, handle, clock.RealClock{}, bus)
+	if err := shared.start(ctx); err != nil {
+		return nil, err
+	}
+	schedulers.of[factory] = shared
+	context.AfterFunc(ctx, func() {
+		schedulers.Lock()
+		defer schedulers.Unlock()
+		delete(schedulers.of, factory)
+	})
+	return shared, nil
+}
+
+// newScheduler puts the parts together. It starts nothing.
+func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records Records) *scheduler {
+	goroutines.RegisterMetrics()
+	streams.RegisterMetrics()
+	core := handle.SharedInformerFactory().Core().V1()
+	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
+	s := &scheduler{
+		args: args, handle: handle, pods: core.Pods().Lister(), recorders: &sync.Map{},
+		line:       LineOf(ctx, handle.SharedInformerFactory()),
+		signatures: streams.NewSignatures(args.Signatures, "", types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
+		leadership: &streams.Leadership{Fence: fence, Clock: clock},
+	}
+	namespaces := core.Namespaces().Lister()
+	s.control = control.New(control.Options{
+		Client: handle.ClientSet(), Clock: clock, Exempt: args.ExemptNamespaces,
+		BrakeAt: types.NamespacedName(args.BrakeConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
+		Stream: control.Stream{Records: records, Subjects: args.Subjects(), Verify: s.verifyControl, Ignored: s.ignored},
+		ClusterUID: func() (string, error) {
+			namespace, err := namespaces.Get(metav1.NamespaceSystem)
+			if err != nil {
+				return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
+			}
+			return string(namespace.UID), nil
+		},
+		ClassesSynced: func() bool { return true }, // what restricts preemption is not asked here
+		Changed:       func(bool) { s.gate.Reconsider() },
+	})
+	s.gate = NewGate(clock, s.pods, s.control.QueuesHold)
+	s.control.UseLimits(limitsOf{s.gate, args.WhenUnknown == whenUnknownPass})
+	s.line.gate.Store(s.gate)
+	return s
+}
+
+// limitsOf is where the limits of queues become effective. passes: pods pass while they are not known.
+type limitsOf struct {
+	*Gate
+	passes bool
+}
+
+// AssumeLimits implements control.Limits.
+func (l limitsOf) AssumeLimits(why string) bool {
+	if l.passes {
+		return l.AssumeNoQueues()
+	}
+	return l.Gate.AssumeLimits(why)
+}
+
+// profile takes in one more profile.
+func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
+	s.recorders.Store(handle.ProfileName(), handle.EventRecorder())
+	if mode == wire.ModeEnforce {
+		s.line.addProfile(handle.ProfileName())
+	}
+	return &Plugin{scheduler: s, mode: mode}
+}
+
+// verifyControl returns an error where the signature of a control state does not hold.
+func (s *scheduler) verifyControl(envelope *wire.Envelope) error {
+	return s.signatures.Verify(envelope, wire.SigningControl, s.control.Subjects.Control)
+}
+
+// ignored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
+func (s *scheduler) ignored(ctx context.Context, r natsbus.Record, err error) {
+	if streams.Unverified(err) {
+		s.signatures.Refused.Store(&r)
+	}
+	klog.FromContext(ctx).Error(err, "control_not_understood", "subject", r.Subject, "sequence", r.Sequence)
+}
+
+// start registers informer handlers and starts the goroutines.
+func (s *scheduler) start(ctx context.Context) error {
+	registration, err := s.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { s.podChanged(ctx, object) },
+		UpdateFunc: func(old, object any) {
+			before, okBefore := old.(*v1.Pod)
+			if after, ok := object.(*v1.Pod); ok && okBefore && before.UID != after.UID {
+				s.podDeleted(ctx, before) // made anew under its name while the watch was broken
+			}
+			s.podChanged(ctx, object)
+		},
+		DeleteFunc: func(object any) { s.podDeleted(ctx, object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if err := s.control.Watch(ctx); err != nil {
+		return err
+	}
+	namespaces := s.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
+	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
+		// Until namespaces are known, one cluster's messages cannot be told from another's. The scheduler has also given its queue to
+		// the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, namespaces.HasSynced) {
+			return
+		}
+		s.signatures.Read(ctx)
+		goroutines.KeepRunning(ctx, "keys", s.keepKeys)
+		goroutines.KeepRunning(ctx, "control", s.control.Follow)
+		goroutines.KeepRunning(ctx, "control", s.control.Run)
+		s.gate.Run(ctx, s)
+	})
+	return nil
+}
+
+// keepKeys reads the keys again and again, and a control state that could not be verified before, until the context ends.
+func (s *scheduler) keepKeys(ctx context.Context) {
+	for ctx.Err() == nil {
+		goroutines.Sleep(ctx, streams.KeysPoll)
+		s.signatures.Read(ctx)
+		if waiting := s.signatures.Refused.Swap(nil); waiting != nil {
+			s.control.Take(ctx, *waiting)
+		}
+	}
+}
+
+// podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing of the scheduler.
+func (s *scheduler) podChanged(ctx context.Context, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	if pod, ok := object.(*v1.Pod); ok {
+		s.gate.PodChanged(pod)
+	}
+}
+
+func (s *scheduler) podDeleted(ctx context.Context, object any) {
+	defer goroutines.RecoverPanic(ctx, "informer", nil)
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if pod, ok := object.(*v1.Pod); ok {
+		s.gate.PodDeleted(pod.UID)
+	}
+}
+
+// Handle implements Process.
+func (s *scheduler) Handle() fwk.Handle { return s.handle }
+
+// Leads implements Process.
+func (s *scheduler) Leads(ctx context.Context) bool { return s.leadership.Now(ctx) }
+
+// Pending implements Process. What is kept of a pod that is bound or gone in its queue's line is dropped: that may have been noted
+// after the informer had told of it.
+func (s *scheduler) Pending(ref wire.PodRef) *v1.Pod {
+	uid := types.UID(ref.UID)
+	switch pod, err := s.pods.Pods(ref.Namespace).Get(ref.Name); {
+	case err != nil || pod.UID != uid:
+		s.gate.PodDeleted(uid)
+		return nil
+	case pod.Spec.NodeName != "":
+		s.gate.CycleFailed(uid)
+		return nil
+	default:
+		return pod
+	}
+}
+
+// Recorder implements Process.
+func (s *scheduler) Recorder(pod *v1.Pod) events.EventRecorder {
+	if found, ok := s.recorders.Load(pod.Spec.SchedulerName); ok {
+		if recorder, ok := found.(events.EventRecorder); ok {
+			return recorder
+		}
+	}
+	return s.handle.EventRecorder()
+}
+
+// InFlight implements Process.
+func (s *scheduler) InFlight(uid types.UID) bool { return s.line.inFlight(uid) }
+
+// StoredOrderLives implements Process.
+func (s *scheduler) StoredOrderLives(ctx context.Context, uid types.UID) bool {
+	return s.line.storedOrderLives(ctx, uid)
+}
+
+// Process is what the gate asks of the process that it runs in. None of it may be called under the gate's lock.
+type Process interface {
+	// Handle is the scheduler's. Its queue and nominator are the same for all profiles.
+	Handle() fwk.Handle
+	// Leads reports whether this process schedules pods, or waits for a Lease to do so.
+	Leads(ctx context.Context) bool
+	// Pending is the pod as the informer has it, where it waits for a node; nil where it is bound or gone.
+	Pending(ref wire.PodRef) *v1.Pod
+	// Recorder writes Events as the profile of a pod does.
+	Recorder(pod *v1.Pod) events.EventRecorder
+	// InFlight reports whether a pod has an order in flight.
+	InFlight(uid types.UID) bool
+	// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes
+	// room or keeps it. In doubt it does.
+	StoredOrderLives(ctx context.Context, uid types.UID) bool
+}
+
+// gatePause is the least time between two checks of the waiting pods.
+const gatePause = 50 * time.Millisecond
+
+// standbyPause is how often a standby checks whether it leads by now.
+const standbyPause = time.Second
+
+// Run activates pods that were kept out and now fit, and lets the conditions of those that are held say so, until the
+// context ends.
+func (g *Gate) Run(ctx context.Context, process Process) {
+	goroutines.KeepRunning(ctx, "gate", func(ctx context.Context) { g.runActivations(ctx, process) })
+	goroutines.KeepRunning(ctx, "queue_conditions", func(ctx context.Context) { g.runConditionUpdates(ctx, process) })
+}
+
+// runActivations activates pods that were kept out and now fit. Between two checks it pauses, so that a queue
+// that empties is checked a few times and not once a pod.
+func (g *Gate) runActivations(ctx context.Context, process Process) {
+	for ctx.Err() == nil {
+		g.activateDue(ctx, process)
+		goroutines.Sleep(ctx, gatePause)
+	}
+}
+
+// activateDue checks once, waits where nothing is due, and activates.
+func (g *Gate) activateDue(ctx context.Context, process Process) {
+	defer goroutines.RecoverPanic(ctx, "gate", nil)
+	leads := process.Leads(ctx)
+	refs, next := g.due(leads)
+	if at := g.clock.Now().Add(standbyPause); !leads && (next.IsZero() || at.Before(next)) {
+		next = at
+	}
+	waiting, shut := g.State()
+	gateWaiting.Set(float64(waiting))
+	gateShut.Set(0)
+	if shut {
+		gateShut.Set(1)
+	}
+	if len(refs) > 0 {
+		gateActivated.Add(float64(len(refs)))
+		pods := make(map[string]*v1.Pod, len(refs))
+		for _, ref := range refs {
+			if pod := process.Pending(ref); pod != nil {
+				pods[ref.Namespace+"/"+ref.Name] = pod
+			}
+		}
+		logger := klog.FromContext(ctx)
+		logger.V(2).Info("queue_gate_opened", "pods", len(refs), "waiting", waiting)
+		process.Handle().Activate(logger, pods)
+		return
+	}
+	var timer <-chan time.Time
+	if !next.IsZero() {
+		timer = g.clock.After(max(next.Sub(g.clock.Now()), time.Millisecond))
+	}
+	select {
+	case <-ctx.Done():
+	case <-g.changed:
+	case <-timer:
+	}
+}
