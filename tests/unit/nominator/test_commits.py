@@ -69,7 +69,6 @@ class World:
         pod = a_pod()
         pod["status"]["nominatedNodeName"] = node
         self.pods.put(view(pod))
-        self.commits.changed("p-uid")
 
     async def clear(self, namespace: str, name: str, uid: str, reason: str) -> bool:
         self.cleared.append(name)

@@ -124,3 +124,19 @@ async def test_an_order_loses_its_place_only_to_a_pod_that_is_bound_there(
         lower = world.nominator.in_flight.of("lower")
         assert lower is not None
         assert lower.lost == lost
+
+
+async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None:
+    world = World()
+    world.pods.changed = world.nominator.changed
+    async with world.leading():
+        higher = world.nominator.in_flight.of("higher")
+        assert higher is not None
+        world.pods.put(a_pod("higher"))
+        await asyncio.sleep(0.3)
+        assert higher.lost == "", "the API has not shown it yet"
+
+        world.pods.put(a_pod("higher", nominated="n1"))
+        world.pods.put(a_pod("higher", nominated="n2"))
+
+        await world.until(lambda: higher.lost == "changed")

@@ -7,7 +7,6 @@ in which the planner answers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -27,9 +26,6 @@ from makeway.nominator.nominations import Nominations
 from makeway.nominator.parts import NominatorParts
 from makeway.runtime.failpoints import failpoint
 from makeway.runtime.kube import ApiError, ApiUnavailable
-
-NOMINATION_SHOWS: Final = timedelta(seconds=2)
-"""How long a nomination may take to come back through the watch; the plugin waits as long."""
 
 ANSWER_SECONDS: Final = 2.0
 """How long one question waits for its answer, before it is asked again."""
@@ -59,13 +55,11 @@ class Commits:
     ) -> None:
         self._bus = parts.bus
         self._cluster = parts.cluster
-        self._pods = parts.pods
         self._metrics = parts.metrics
         self._in_flight = in_flight
         self._failed = failed
         self._nominations = nominations
         self._wake = wake
-        self._shown: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(
@@ -81,11 +75,6 @@ class Commits:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return begun
-
-    def changed(self, uid: str) -> None:
-        """Take note that a pod has changed: its nomination may show."""
-        if (shown := self._shown.get(uid)) is not None:
-            shown.set()
 
     async def stop(self) -> None:
         """End what is under way, as it is."""
@@ -107,28 +96,18 @@ class Commits:
             if isinstance(last, Last) and await self._is_live(last.message):
                 self._give_up(one, "changed", "another order for this pod is in the stream")
                 return
-            shown = self._shown.setdefault(one.uid, asyncio.Event())
             await failpoint("nominator.before-nominate", commit.order_id)
             await self._cluster.nominate(stored.pod, commit.node)
             _log.info("preemptor_nominated", order_id=commit.order_id, pod_uid=one.uid, node=commit.node)
             await failpoint("nominator.after-nominate", commit.order_id)
-            if not one.waits and not await self._is_stored(
-                one, structs.replace(commit, after=last.sequence if last is not None else 0)
-            ):
-                return
-            # What the planner has seen this watch may not show yet.
-            if not await self._shows(one, shown) and one.waits:
-                await self._take_back(one, "not_stored", "the nomination did not show in the API")
-                return
-            one.stored = True
+            after = last.sequence if last is not None else 0
+            one.stored = one.waits or await self._is_stored(one, structs.replace(commit, after=after))
         except Changed as changed:
             self._give_up(one, "changed", str(changed))
         except Malformed as error:
             self._give_up(one, "not_stored", f"the pod's last order cannot be read: {error}")
         except (ApiError, ApiUnavailable, BusError) as error:
             await self._take_back(one, "not_stored", str(error))
-        finally:
-            self._shown.pop(one.uid, None)
 
     async def _is_stored(self, one: OrderInFlight, commit: CommitRequest) -> bool:
         """Have the planner store an order; report whether it is stored, or the room is there without it."""
@@ -173,20 +152,6 @@ class Commits:
             await asyncio.sleep(ASKS_AGAIN_SECONDS)
         return None
 
-    async def _shows(self, one: OrderInFlight, shown: asyncio.Event) -> bool:
-        """Wait until the watch shows the nomination."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(NOMINATION_SHOWS.total_seconds()):
-                while True:
-                    pod = self._pods.by_uid.get(one.uid)
-                    if pod is None or pod.leaving:
-                        return False
-                    if pod.nominated == one.order.node:
-                        return True
-                    shown.clear()
-                    await shown.wait()
-        return False
-
     async def _is_live(self, order: EvictionOrder) -> bool:
         if order.void is not None or datetime.now(UTC) >= order.not_after + PAST_DEADLINE:
             return False
@@ -195,7 +160,7 @@ class Commits:
     def _give_up(self, one: OrderInFlight, result: str, why: str) -> None:
         """Forget an order that is not stored, of which nothing is left."""
         self._metrics.orders.labels(result).inc()
-        self._in_flight.end(one.order.order_id)
+        self._in_flight.end(one)
         one.preemption.end(why, result=result)
         self._failed(one.uid)
         _log.info("order_dropped", order_id=one.order.order_id, pod_uid=one.uid, reason=why)

@@ -16,9 +16,9 @@ class OrderInFlight:
 
     `order`: as it is stored, and before that as it was asked for. `stored`: it is in its stream. `outcome`:
     as it was heard; `made`: it says that the room was made. `since`: when the pod was first seen to wait;
-    None where another nominator saw it. `lost`: its nomination is
-    gone, and so it makes room for no pod any more: "cleared" or "changed" by others, or
-    "yielded" to a pod of higher priority; empty while it stands.
+    None where another nominator saw it. `shown`: the pod has been seen nominated by it. `lost`: that
+    nomination is gone, and so the order makes room for no pod any more: "cleared" or "changed" by others, or
+    "yielded" to a pod of higher priority; else empty.
     `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
     trace, until its outcome.
     """
@@ -29,6 +29,7 @@ class OrderInFlight:
     outcome: Outcome | None = None
     made: bool = False
     since: datetime | None = None
+    shown: bool = False
     lost: str = ""
     waits: bool = False
     preemption: OpenSpan = field(default_factory=OpenSpan)
@@ -53,7 +54,6 @@ class OrdersInFlight:
 
     def __init__(self) -> None:
         self._by_uid: dict[str, OrderInFlight] = {}
-        self._by_id: dict[str, OrderInFlight] = {}
 
     def __len__(self) -> int:
         """How many there are, with those whose pods are about to be bound."""
@@ -74,7 +74,7 @@ class OrdersInFlight:
         begun = OrderInFlight(order, order.not_after + PAST_DEADLINE, stored)
         if waits_until is not None:
             begun.wait(waits_until)
-        self._by_uid[begun.uid] = self._by_id[order.order_id] = begun
+        self._by_uid[begun.uid] = begun
         return begun
 
     def of(self, uid: str) -> OrderInFlight | None:
@@ -82,15 +82,13 @@ class OrdersInFlight:
         return self._by_uid.get(uid)
 
     def get(self, order_id: str) -> OrderInFlight | None:
-        """Return an order by its id."""
-        return self._by_id.get(order_id)
+        """Return an order by its id. O(orders)."""
+        return next((one for one in self._by_uid.values() if one.order.order_id == order_id), None)
 
-    def end(self, order_id: str) -> OrderInFlight | None:
+    def end(self, one: OrderInFlight) -> None:
         """Forget an order."""
-        ended = self._by_id.pop(order_id, None)
-        if ended is not None and self._by_uid.get(ended.uid) is ended:
-            del self._by_uid[ended.uid]
-        return ended
+        if self._by_uid.get(one.uid) is one:
+            del self._by_uid[one.uid]
 
     def clears(self, uid: str) -> bool:
         """Report whether one of them takes a place from a pod of lower priority that is nominated to it."""

@@ -101,9 +101,10 @@ class Nominations:
             outcome = await self._bus.outcome(order.order_id)
         except Malformed:
             return False
+        one.shown = True
         one.outcome = one.outcome or (outcome.message if outcome is not None else None)
         if decide.is_over(order, one.outcome, datetime.now(UTC)):
-            self._in_flight.end(order.order_id)
+            self._in_flight.end(one)
             return False
         _log.info("order_adopted", order_id=order.order_id, pod_uid=pod.uid, node=order.node)
         return True

@@ -85,12 +85,11 @@ class Nominator:
 
     def changed(self, uid: str) -> None:
         """Take note that a pod came, changed or left."""
-        self._commits.changed(uid)
-        if uid in self._attempts or uid in self._nominations or self.in_flight.of(uid) is not None:
-            self._wake.set()
-            return
-        pod = self._pods.by_uid.get(uid)
-        if pod is not None and pod.class_name in self._classes.external:
+        one, pod = self.in_flight.of(uid), self._pods.by_uid.get(uid)
+        if one is not None and pod is not None and pod.nominated == one.order.node:
+            one.shown = True
+        known = uid in self._attempts or uid in self._nominations or one is not None
+        if known or (pod is not None and pod.class_name in self._classes.external):
             self._wake.set()
 
     def ended(self, outcome: Outcome) -> None:
@@ -309,7 +308,7 @@ class Nominator:
         if pod is None:
             await self._left(one, now)
             return
-        if not one.lost and pod.nominated != order.node:
+        if one.shown and not one.lost and pod.nominated != order.node:
             by_others = "changed" if pod.nominated else "cleared"
             one.lost = "yielded" if self.in_flight.clears(one.uid) else by_others
         if outcome is not None and not one.made:
@@ -330,7 +329,7 @@ class Nominator:
     async def _left(self, one: OrderInFlight, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
         await self._nominations.yield_to(one.order)
-        self.in_flight.end(one.order.order_id)
+        self.in_flight.end(one)
         one.preemption.end(result=one.outcome.result if one.outcome is not None else "bound")
         self._metrics.orders.labels("bound").inc()
         if one.since is not None and one.outcome is not None:
@@ -339,7 +338,7 @@ class Nominator:
 
     def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
         """End an order after which its pod is not bound; the planner knows why."""
-        self.in_flight.end(one.order.order_id)
+        self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
         self._count_loss(one, now)
