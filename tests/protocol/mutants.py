@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 331),
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 855),
     Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 11),
-    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 11),
+    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 103),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 3),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 3),
     Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 10),
