@@ -263,6 +263,8 @@ func TestAGangMakesRoomWithOneOrderForAllMembers(t *testing.T) {
 	}
 	w.end(order, wire.ResultSucceeded)
 	w.eventually("the gate is open", func() bool { return !w.groupGated(g1) && !w.groupGated(late) })
+	// They were held, and are activated once by another goroutine after the gate has opened.
+	w.eventually("it is activated", func() bool { return w.activator.of("g1") > 0 })
 	before := w.activator.of("g1")
 	w.delete(pod("v2", "n2", low, whole).Obj())
 	time.Sleep(10 * orders.Settle)
