@@ -77,6 +77,20 @@ _BOTH = ["MakeWay", "DefaultPreemption"]
         (["MakeWay"], ["DynamicResources", "DefaultPreemption", "MakeWay"], [], "wrong", "is before"),
         ([], ["DynamicResources", "MakeWay", "DefaultPreemption"], [], "wrong", "postFilter alone"),
         (["MakeWay"], ["MakeWay", "DefaultPreemption"], [], "warning", "idle claims"),
+        (
+            ["MakeWayQueues", *_BOTH],
+            ["DynamicResources", "MakeWayQueues", *_BOTH],
+            ["DefaultPreemption"],
+            "ok",
+            "MakeWayQueues → MakeWay → DefaultPreemption",
+        ),
+        (
+            ["MakeWayQueues", *_BOTH],
+            ["DynamicResources", *_BOTH],
+            ["DefaultPreemption"],
+            "warning",
+            "ends nothing",
+        ),
         ([], ["DefaultPreemption"], [], "wrong", "no profile has MakeWay"),
     ],
 )

@@ -19,10 +19,12 @@ _KIND: Final = "KubeSchedulerConfiguration"
 _PLUGIN: Final = "MakeWay"
 _DEFAULT: Final = "DefaultPreemption"
 _CLAIMS: Final = "DynamicResources"
+_QUEUES: Final = "MakeWayQueues"
 _MULTI: Final = "enable MakeWay under multiPoint: its gates act outside postFilter"
 _ORDER: Final = (
     "under postFilter.enabled write [DynamicResources, MakeWay, DefaultPreemption], or without the last"
 )
+_QUEUES_FIRST: Final = "write MakeWayQueues before MakeWay under multiPoint.enabled and postFilter.enabled"
 _EVERYWHERE: Final = (
     "under multiPoint.disabled write [DefaultPreemption], and under multiPoint.enabled [MakeWay, "
     "DefaultPreemption], or without the last"
@@ -68,6 +70,11 @@ def _profile(where: str, profile: Mapping[str, Any]) -> CheckResult:
             f"{about}: MakeWay is before DynamicResources, which frees idle claims",
             _ORDER,
         )
+    if _QUEUES in multi and not _is_before(_QUEUES, after):
+        trouble = (
+            "MakeWayQueues is after MakeWay, and ends nothing for pods whose full queue no eviction helps"
+        )
+        return CheckResult(NAME, "warning", f"{about}: {trouble}", _QUEUES_FIRST)
     kept = not off & {_DEFAULT, "*"}
     if _DEFAULT in after and not kept and _DEFAULT not in multi:
         trouble = (
