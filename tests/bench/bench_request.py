@@ -101,6 +101,7 @@ def _request(snapshot: Snapshot) -> bytes:
                 for first in range(0, len(bound), VICTIMS)
             ),
             seen={"pods": 1, "nodes": 1},
+            commits=True,
         )
     )
 
