@@ -279,8 +279,8 @@ async def set_up(server: NatsServer) -> None:
     async with bus_of(server, "evictor") as evictor:
         await make_consumer(evictor)
         await evictor.publish_outcome(make_outcome(order))
-    async with bus_of(server, "scheduler") as scheduler:
-        await scheduler.publish_order(order, 0)
+    async with bus_of(server, "planner") as planner:
+        await planner.publish_order(order, 0)
 
 
 async def make_consumer(evictor: Bus) -> None:
@@ -394,10 +394,14 @@ def questions(user: str) -> Iterator[str]:
 async def test_no_login_but_two_has_a_consumer_deliver_into_a_stream(server: NatsServer) -> None:
     await set_up(server)
     reached = set()
-    async with bus_of(server, "viewer") as viewer, bus_of(server, "scheduler") as scheduler:
+    async with (
+        bus_of(server, "viewer") as viewer,
+        bus_of(server, "planner") as planner,
+        bus_of(server, "scheduler") as scheduler,
+    ):
         for user in USERS:
             # One that no stream has yet: the same message is stored once.
-            await scheduler.publish_order(make_order(f"uid-{user}"), 0)
+            await planner.publish_order(make_order(f"uid-{user}"), 0)
             before = await stored(viewer)
             async with login(server, user) as asker:
                 for number, (stream, filter_) in enumerate(
