@@ -27,11 +27,6 @@ async def test_a_victim_takes_two_requests_and_its_preemptor_and_node_one_each(
         for event in audit.events(about=(evictor,), user=evictor)
         if event.resource in ("pods", "nodes") and event.namespace in ("", space.namespace)
     )
-    assert asked == Counter(
-        {
-            ("patch", "pods", "status"): VICTIMS,
-            ("delete", "pods", ""): VICTIMS,
-            ("get", "pods", ""): 1,
-            ("get", "nodes", ""): 1,
-        }
-    )
+    looks = asked.pop(("get", "pods", "")), asked.pop(("get", "nodes", ""))
+    assert looks in ((1, 1), (2, 2)), "a second look, where the last delete comes a second after the first"
+    assert asked == Counter({("patch", "pods", "status"): VICTIMS, ("delete", "pods", ""): VICTIMS})

@@ -256,14 +256,14 @@ MUTANTS = (
     Mutant(
         "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 148
     ),
-    Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 331),
+    Mutant("no-read-back", "an unanswered publish counts as not stored", _no_read_back, 1260),
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 855),
-    Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 11),
+    Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 103),
     Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 103),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 3),
     Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 3),
     Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 10),
-    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 669),
+    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 864),
     Mutant(
         "lost-revert",
         "a revert that failed is not tried again",
