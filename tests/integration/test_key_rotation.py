@@ -192,7 +192,7 @@ async def test_replaced_keys_open_no_breaker_and_nothing_is_signed_until_the_new
     subject = bus.subjects.order(order)
     late = bus.signatures.wrap(order, "makeway/scheduler/late", subject)
     before = len(await parked(cluster))
-    await keys(cluster, "new", "--replace", "--kind=order", "--kind=outcome", "--yes")
+    await keys(cluster, "new", "--replace", "--kind=quota-order", "--kind=outcome", "--yes")
     await asyncio.sleep(POLL_SECONDS)
 
     async with cluster.jetstream() as jetstream:
