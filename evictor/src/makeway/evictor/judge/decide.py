@@ -24,7 +24,6 @@ from makeway.core.k8s.pod_groups import Membership, group_of
 from makeway.core.policy import external
 from makeway.core.policy.document import Protection
 from makeway.core.policy.facts import (
-    NOT_SCHEDULED,
     SYSTEM_CRITICAL_PRIORITY,
     PodFacts,
     at_priority_of,
@@ -288,24 +287,20 @@ def judge(
 def judge_as_written(
     order: EvictionOrder, victim: Victim, *, preemptor: PreemptorFacts, rules: Sequence[Rule], now: datetime
 ) -> Delete | None:
-    """Judge a victim by what its order says of it, for a mark; the answer to that is judged as any pod.
-
-    `preemptor`, `rules`: as for `judge`, by the order's word. None: the pod has to be read first.
-    """
+    """Judge a victim by its order's word, for a mark, whose answer is judged anew; None: read it first."""
     told = victim.facts
-    named = order.preemptor is not None and victim.uid == order.preemptor.uid
+    named = victim.uid == order.preemptor_uid
     if told is None or named or victim.unit or victim.assumed or victim.node != order.node:
         return None
     facts = PodFacts(
         namespace=victim.namespace,
         priority=victim.priority,
         priority_class=told.priority_class,
-        scheduled_micros=NOT_SCHEDULED if told.scheduled_at is None else microseconds(told.scheduled_at),
+        scheduled_micros=microseconds(told.scheduled_at),
         never_evict=told.never_evict,
     )
-    if not ask(rules, PreemptionPair(preemptor, facts, now)).removable:
-        return None
-    return Delete(True, told.resource_version, victim.grace_period_seconds)
+    allowed = ask(rules, PreemptionPair(preemptor, facts, now))
+    return Delete(True, told.resource_version, victim.grace_period_seconds) if allowed.removable else None
 
 
 def _goes_by_group(order: EvictionOrder, preemptor: PreemptorFacts, pod: Pod) -> bool:
