@@ -147,9 +147,10 @@ def outcome(result: OutcomeResult) -> Outcome:
     return replace(make_outcome(order()), result=result, finished_at=datetime.now(UTC))
 
 
-@pytest.mark.parametrize("ended", [None, outcome("succeeded")], ids=["live", "made room"])
-async def test_the_order_of_a_nominator_before_goes_on(ended: Outcome | None) -> None:
+@pytest.mark.parametrize("made_room", [False, True], ids=["live", "made room"])
+async def test_the_order_of_a_nominator_before_goes_on(*, made_room: bool) -> None:
     stored, in_flight = Stored(), OrdersInFlight()
+    ended = outcome("succeeded") if made_room else None
     stored.order, stored.outcome_of_it = order(), ended
     nominations = watching(stored, in_flight, ours=NOMINATOR)
 
