@@ -70,13 +70,13 @@ class BusReader:
 
 @asynccontextmanager
 async def read_bus(
-    url: str, prefix: str = "makeway", tls: ssl.SSLContext | None = None
+    url: str, prefix: str = "makeway", tls: ssl.SSLContext | None = None, api: str = "$JS.API"
 ) -> AsyncIterator[BusReader]:
-    """Connect a reader."""
+    """Connect a reader. `api`: prefix of JetStream's API for this login."""
     connection = await nats.connect(
         url, connect_timeout=5, max_reconnect_attempts=-1, inbox_prefix=inbox("tests"), tls=tls
     )
     try:
-        yield BusReader(connection.jetstream(timeout=5), prefix)
+        yield BusReader(connection.jetstream(prefix=api, timeout=5), prefix)
     finally:
         await connection.close()

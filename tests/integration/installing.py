@@ -13,6 +13,7 @@ from integration.cluster import RunningCluster
 from integration.space import Space, open_space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.messages import EvictionOrder
+from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent, AuditLog
 from makeway.dev.processes import Process
 
@@ -46,7 +47,8 @@ class Installed:
     @asynccontextmanager
     async def bus(self) -> AsyncIterator[BusReader]:
         """What was said on the chart's NATS, read as the viewer."""
-        async with read_bus(self.release.url("viewer"), tls=self.release.tls("viewer")) as reader:
+        url, tls = self.release.url("viewer"), self.release.tls("viewer")
+        async with read_bus(url, tls=tls, api=Subjects().viewers_api) as reader:
             yield reader
 
     def events(self, account: str = "") -> list[AuditEvent]:
