@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/tracing"
 )
 
 // How long a cycle waits for an answer, and how long one is of use that came later.
@@ -79,6 +81,7 @@ type lateOne[Reply any] struct {
 	*Asked[Reply]
 	of   string
 	told bool
+	span tracing.Span // of the attempt that asked, with which the next one goes on
 }
 
 // NewLate keeps so many questions at most.
@@ -86,15 +89,28 @@ func NewLate[Reply any](most int) *Late[Reply] {
 	return &Late[Reply]{most: most, of: map[types.UID]lateOne[Reply]{}}
 }
 
-// Keep keeps a preemptor's question, and reports whether there is room for it.
-func (l *Late[Reply]) Keep(uid types.UID, asked *Asked[Reply], of string) bool {
+// Keep keeps a preemptor's question with the span of its attempt, and reports whether there is room for it.
+func (l *Late[Reply]) Keep(uid types.UID, asked *Asked[Reply], of string, span tracing.Span) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, there := l.of[uid]; !there && len(l.of) >= l.most {
 		return false
 	}
-	l.of[uid] = lateOne[Reply]{Asked: asked, of: of}
+	l.of[uid] = lateOne[Reply]{Asked: asked, of: of, span: span}
 	return true
+}
+
+// Span is that of the attempt whose question is kept; zero where none is.
+func (l *Late[Reply]) Span(uid types.UID) tracing.Span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[uid].span
+}
+
+// drop keeps a question no longer: no attempt goes on with its span. The caller holds the lock.
+func (l *Late[Reply]) drop(uid types.UID) {
+	l.of[uid].span.End(nil, "result", "late")
+	delete(l.of, uid)
 }
 
 // Take returns a preemptor's question, and keeps it no longer; nil where there is none. useless: there was one, of something else.
@@ -102,10 +118,11 @@ func (l *Late[Reply]) Take(uid types.UID, of string) (asked *Asked[Reply], usele
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one, there := l.of[uid]
-	delete(l.of, uid)
 	if there && one.of != of {
+		l.drop(uid)
 		return nil, true
 	}
+	delete(l.of, uid)
 	return one.Asked, false
 }
 
@@ -136,7 +153,7 @@ func (l *Late[Reply]) End(uid types.UID, asked *Asked[Reply]) bool {
 	if l.of[uid].Asked != asked {
 		return false
 	}
-	delete(l.of, uid)
+	l.drop(uid)
 	return true
 }
 
@@ -144,7 +161,7 @@ func (l *Late[Reply]) End(uid types.UID, asked *Asked[Reply]) bool {
 func (l *Late[Reply]) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.of, uid)
+	l.drop(uid)
 }
 
 // Outdate makes the answers to all questions useless. Their preemptors are still tried again when they come.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -14,20 +15,20 @@ func TestNoMoreLateQuestionsAreKeptThanTheBoundAndEachPreemptorHasOne(t *testing
 	late := NewLate[wire.PlanReply](2)
 	first, again := NewAsked[wire.PlanReply](1), NewAsked[wire.PlanReply](2)
 	for _, uid := range []types.UID{"a", "b"} {
-		if !late.Keep(uid, first, "") {
+		if !late.Keep(uid, first, "", tracing.Span{}) {
 			t.Errorf("%s is not kept", uid)
 		}
 	}
-	if late.Keep("c", first, "") {
+	if late.Keep("c", first, "", tracing.Span{}) {
 		t.Error("more are kept than the bound")
 	}
-	if !late.Keep("a", again, "") || late.Tell("a", first) || late.End("a", first) {
+	if !late.Keep("a", again, "", tracing.Span{}) || late.Tell("a", first) || late.End("a", first) {
 		t.Error("a preemptor's newer question does not take the place of the older")
 	}
 	if !late.Tell("a", again) || late.Tell("a", again) {
 		t.Error("it is told of not once")
 	}
-	if late.Forget("a"); late.Keeps("a") || !late.Keep("c", first, "") {
+	if late.Forget("a"); late.Keeps("a") || !late.Keep("c", first, "", tracing.Span{}) {
 		t.Error("no room after one was forgotten")
 	}
 }

@@ -112,16 +112,17 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 		return *end, nil
 	}
 
-	ctx, a.span = a.engine.beginSpan(ctx, klog.KRef(a.group.Namespace, a.group.Name), a.group.UID)
-	defer func() { endAttempt(a.span, result) }()
+	planner := a.engine.planner
+	ctx, a.span = a.engine.goOn(ctx, planner.LateGroups.Span(a.group.UID), klog.KRef(a.group.Namespace, a.group.Name), a.group.UID)
+	defer func() { endAttempt(a.span, result, a.inquirer != nil && a.inquirer.kept) }()
 
 	if a.mode == wire.ModeObserve {
 		return a.observe(), nil
 	}
 
-	planner := a.engine.planner
 	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.group.UID, a.one(), groupPlanOf(a.classes, a.mode),
 		a.groupBegan.since(a.group.Namespace+"/"+a.group.Name), min(ask.MostGroupWait, a.args.GroupPlanTimeout.Duration))
+	a.inquirer.span = a.span
 
 	// 4) Ask for a plan, and have the scheduler place the group by it; once more without the node where that fails.
 	verified, reply, end := a.find(ctx)

@@ -16,6 +16,7 @@ import (
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -45,7 +46,9 @@ type inquirer[Reply any] struct {
 	pod      wire.PodRef // by which it is tried again
 	of       string      // what an answer has to be of to be of use
 	patience time.Duration
-	away     bool // the planner has not answered recently
+	away     bool         // the planner has not answered recently
+	span     tracing.Span // of the attempt
+	kept     bool         // the attempt's question is kept, and its span goes on
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
@@ -95,7 +98,7 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 
 // keep keeps a question for the preemptor's next cycle.
 func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
-	if !w.late.Keep(w.uid, asked, w.of) {
+	if w.kept = w.late.Keep(w.uid, asked, w.of, w.span); !w.kept {
 		latePlans.WithLabelValues(lateDropped).Inc()
 		w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
 		return

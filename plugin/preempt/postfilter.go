@@ -95,7 +95,8 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	planner := pl.engine.planner
 	attempt.inquirer = waitFor(pl.engine, planner.LatePods, planner.Pods, pod.UID, orders.RefOf(pod), planOf(pod, mode), sinceBegan(state), pl.args.PlanTimeout.Duration)
 	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
-	defer func() { endAttempt(attempt.span, result) }()
+	attempt.inquirer.span = attempt.span
+	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()
 	candidates, reply, end := attempt.find(ctx)
 	if end != nil {
 		return *end

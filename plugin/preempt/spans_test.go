@@ -148,3 +148,35 @@ func TestTheTraceIsThatOfTheCallersContext(t *testing.T) {
 		}
 	}
 }
+
+func TestTheAttemptThatUsesALateAnswerGoesOnWithTheSpanOfTheOneThatAsked(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	recorder := traced(w)
+	w.isLate(p)
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.end(w.order(1), wire.ResultSucceeded)
+
+	w.eventually("the span ends", func() bool { return ended(recorder, "preemption") != nil })
+	root, request := ended(recorder, "preemption"), ended(recorder, "request")
+	if said(root, "result") != "succeeded" || request.Parent().SpanID() != root.SpanContext().SpanID() {
+		t.Errorf("%v, %v", root.Attributes(), request)
+	}
+}
+
+func TestTheSpanOfAnAttemptWhoseLateAnswerIsNotUsedEnds(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	defer close(answer)
+	recorder := traced(w)
+	w.isLate(p)
+
+	w.plugin.engine.planner.LatePods.Forget(p.UID)
+
+	if root := ended(recorder, "preemption"); root == nil || said(root, "result") != "late" {
+		t.Errorf("%v", root)
+	}
+}
