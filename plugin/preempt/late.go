@@ -49,6 +49,7 @@ type inquirer[Reply any] struct {
 	away     bool         // the planner has not answered recently
 	span     tracing.Span // of the attempt
 	kept     bool         // the attempt's question is kept, and its span goes on
+	before   bool         // the last answer is to a question of a cycle before
 }
 
 // waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
@@ -82,6 +83,7 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 		})
 	}
 	start := time.Now()
+	w.before = asked == kept
 	reply, err := asked.Await(ctx, w.patience)
 	w.patience = max(0, w.patience-time.Since(start))
 	switch {
@@ -90,7 +92,7 @@ func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], b
 		if w.away {
 			err = errAway
 		}
-	case asked == kept && err == nil:
+	case w.before && err == nil:
 		latePlans.WithLabelValues(lateUsed).Inc()
 	}
 	return reply, memory.Moment(asked.At), err

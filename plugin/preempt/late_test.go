@@ -243,3 +243,32 @@ func TestALateAnswerAboutAGangOfOtherMembersIsNotUsed(t *testing.T) {
 		t.Errorf("status %v, asked %d times", status, len(w.bus.asked))
 	}
 }
+
+func TestALateAnswerThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	plan, asked := w.bus.plan, 0
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		made, err := plan(request)
+		if err != nil {
+			return nil, err
+		}
+		reply := *made
+		if asked++; asked == 1 {
+			reply.Candidates = []wire.Candidate{{Node: reply.Candidates[0].Node}} // the pod does not fit without a victim
+		}
+		return &reply, nil
+	}
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	var status *fwk.Status
+	w.eventually("the fresh answer is used", func() bool {
+		_, status = w.cycle(p)
+		return status.Code() != fwk.UnschedulableAndUnresolvable
+	})
+
+	if status.Code() != fwk.Success || asked != 2 {
+		t.Errorf("asked %d times, status %v", asked, status)
+	}
+}

@@ -180,6 +180,13 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 		return nil, nil, end
 	}
 	passed, judged := a.verify(ctx, reply, piece)
+	if len(passed) == 0 && a.inquirer.before {
+		// Others have been nominated since a cycle before asked: that says nothing of the nodes.
+		if reply, end = a.plan(ctx, piece); end != nil {
+			return nil, nil, end
+		}
+		passed, judged = a.verify(ctx, reply, piece)
+	}
 	pay := sync.OnceFunc(func() { budget.Spent(a.engine.clock.Now(), a.engine.clock.Since(start)) })
 	if len(passed) == 0 {
 		defer pay()
