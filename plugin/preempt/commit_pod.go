@@ -150,7 +150,9 @@ func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void
 			return &streams.OrderLivesError{Stored: last}
 		}
 	case voidPreemptorGone, voidPreemptorBound:
-		return orders.ErrPodGone
+		if e.pending(orders.RefOf(order.pod)) == nil {
+			return orders.ErrPodGone
+		}
 	case voidNotAcknowledged, voidNotTaken:
 		return streams.Unstored(&voidError{void})
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/natsbus"
@@ -129,7 +130,14 @@ func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testi
 
 func TestAPodThatIsGoneNeedsNoOrder(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	w.bus.commit = voiding("preemptor-gone")
+	void := voiding("preemptor-gone")
+	w.bus.commit = func(ctx context.Context, commit *wire.CommitRequest) (*wire.CommitReply, error) {
+		if err := w.client.CoreV1().Pods(p.Namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		w.eventually("it is gone", func() bool { return w.plugin.engine.current(orders.RefOf(p)) == nil })
+		return void(ctx, commit)
+	}
 
 	w.nominated(p, "n1")
 
@@ -137,6 +145,15 @@ func TestAPodThatIsGoneNeedsNoOrder(t *testing.T) {
 	if w.activator.of("p") != 0 {
 		t.Error("it was activated")
 	}
+}
+
+func TestAPodThatThePlannerAloneTakesForGoneIsTriedAgain(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.commit = voiding("preemptor-gone")
+
+	w.nominated(p, "n1")
+
+	w.eventually("it is tried again", func() bool { return w.activator.of("p") > 0 })
 }
 
 func TestACommitThatIsNotDeliveredIsGivenUpAtOnce(t *testing.T) {

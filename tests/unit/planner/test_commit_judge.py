@@ -138,7 +138,6 @@ def test_no_facts_are_written_of_a_pod_that_an_evictor_has_to_read_more_of(facts
 @pytest.mark.parametrize(
     ("expected", "found"),
     [
-        ("preemptor-gone", judged(commit("a"), snapshot(urgent=None))),
         ("preemptor-gone", judged(commit("a", preemptor=PodRef(namespace="x", name="y", uid="urgent")))),
         ("preemptor-bound", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, node="n2")))),
         ("preemptor-terminating", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, terminating=True)))),
@@ -167,6 +166,13 @@ def test_no_facts_are_written_of_a_pod_that_an_evictor_has_to_read_more_of(facts
 )
 def test_what_no_rule_allows_any_more_is_void(expected: str, found: Accepted | Void) -> None:
     assert reason(found) == expected
+
+
+def test_a_pod_that_its_bridge_has_seen_first_is_waited_for() -> None:
+    found = judged(commit("a"), snapshot(urgent=None))
+
+    assert isinstance(found, Accepted)
+    assert found.waits_for == "pod default/urgent to be seen"
 
 
 def test_a_victim_that_another_order_removes_or_that_leaves_is_awaited() -> None:

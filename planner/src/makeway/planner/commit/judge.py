@@ -115,10 +115,11 @@ def judge(
 ) -> Accepted | Void:
     """Return the order that a commit comes to, or why there is none. Costs a plan for one node."""
     preemptor = snapshot.pods.get(commit.preemptor.uid)
-    if preemptor is None or (preemptor.namespace, preemptor.name) != (
-        commit.preemptor.namespace,
-        commit.preemptor.name,
-    ):
+    name = f"{commit.preemptor.namespace}/{commit.preemptor.name}"
+    if preemptor is None:
+        # Its bridge may have seen it first: a pod that has just been created.
+        return Accepted(draft(commit, offer.decision_id, None, around.now), f"pod {name} to be seen")
+    if _name(preemptor) != name:
         return Void(reason="preemptor-gone", message="no pod of that name and UID is there")
     if (why := _unwanted(preemptor, commit, snapshot, around)) is not None:
         return why
