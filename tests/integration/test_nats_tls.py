@@ -112,10 +112,10 @@ class Strangers:
     def _scheduler(self, program: Program, name: str, identity: NatsIdentity, host: str) -> str:
         config = next(Path(one.partition("=")[2]) for one in program.argv if one.startswith("--config="))
         written: dict[str, Any] = yaml.safe_load(config.read_text())
-        (plugin,) = written["profiles"][0]["pluginConfig"]
         arguments = identity.arguments()
         arguments["tls"] = {key: file for key, file in arguments["tls"].items() if file != _NOTHING}  # type: ignore[attr-defined] # it is a dict
-        plugin["args"] |= {**arguments, "natsURL": self._url(host)}
+        for plugin in written["profiles"][0]["pluginConfig"]:
+            plugin["args"] |= {**arguments, "natsURL": self._url(host)}
         file = self._directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump(written))
         return str(file)
