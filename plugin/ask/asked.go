@@ -13,8 +13,9 @@ import (
 
 // How long a cycle waits for an answer, and how long one is of use that came later.
 const (
-	// LeastWait is how long a cycle waits however short its filters took.
-	LeastWait = 10 * time.Millisecond
+	// LeastWait is how long a cycle waits however short its filters took. Of many preemptors at once an answer that is used a cycle
+	// later often fails verification.
+	LeastWait = 100 * time.Millisecond
 	// MostGroupWait is how long a cycle of a group waits however long its filters took.
 	MostGroupWait = time.Second
 	// AnsweredWithin is how long an answer may take, at the least, before it counts as lost.
