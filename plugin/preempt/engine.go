@@ -14,7 +14,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -63,8 +62,7 @@ type engine struct {
 
 // profiles is what is known of each profile.
 type profiles struct {
-	ownMode   atomic.Pointer[string] // of the one that may do most
-	recorders sync.Map               // by name
+	ownMode atomic.Pointer[string] // of the one that may do most
 }
 
 // cluster is the scheduler's informers.
@@ -103,7 +101,6 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 				field, handle.ProfileName(), existing.handle.ProfileName())
 		}
 		existing.addProfile(args.Mode)
-		existing.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 		return existing, nil
 	}
 	identity := natsbus.NewIdentity()
@@ -168,7 +165,6 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	})
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
 	e.addProfile(args.Mode)
-	e.profiles.recorders.Store(handle.ProfileName(), handle.EventRecorder())
 	e.gate, e.inflight.Holds = queues, queues
 	queues.Ask(ordersOf{e})
 	return e
@@ -342,16 +338,6 @@ func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
 	if len(byName) > 0 {
 		e.handle.Activate(klog.FromContext(ctx), byName)
 	}
-}
-
-// recorder writes Events as the profile of a pod does.
-func (e *engine) recorder(pod *v1.Pod) events.EventRecorder {
-	if found, ok := e.profiles.recorders.Load(pod.Spec.SchedulerName); ok {
-		if recorder, ok := found.(events.EventRecorder); ok {
-			return recorder
-		}
-	}
-	return e.handle.EventRecorder()
 }
 
 // current is the pod as the informer has it, nil where it is gone.
