@@ -3,14 +3,12 @@ package preempt
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
 	"k8s.io/client-go/tools/cache"
@@ -23,6 +21,8 @@ import (
 	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/internal/perscheduler"
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -84,32 +84,32 @@ type verified struct {
 	samples  *verify.Samples
 }
 
-// engines finds the engine of a scheduler by its informer factory, which all its profiles share.
-var engines = struct {
-	sync.Mutex
-	of map[informers.SharedInformerFactory]*engine
-}{of: map[informers.SharedInformerFactory]*engine{}}
+var engines perscheduler.Registry[*engine]
 
 // engineFor returns the scheduler's engine, made and started where this is its first profile.
-func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
-	engines.Lock()
-	defer engines.Unlock()
-	factory := handle.SharedInformerFactory()
-	if existing := engines.of[factory]; existing != nil {
-		if field := existing.args.sharedDiffers(args); field != "" {
-			return nil, fmt.Errorf("MakeWayArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
-				field, handle.ProfileName(), existing.handle.ProfileName())
-		}
-		existing.addProfile(args.Mode)
-		return existing, nil
+func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
+	e, existed, err := engines.Of(ctx, handle.SharedInformerFactory(), func() (*engine, error) { return startEngine(ctx, args, handle) })
+	if err != nil {
+		return nil, err
 	}
+	if existed {
+		if field := e.args.sharedDiffers(args); field != "" {
+			return nil, pluginargs.Differs("MakeWayArgs", field, handle.ProfileName(), e.handle.ProfileName())
+		}
+		e.addProfile(args.Mode)
+	}
+	return e, nil
+}
+
+// startEngine makes the engine of a scheduler, with its connection to NATS, and starts it.
+func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
 	identity := natsbus.NewIdentity()
 	denied := &natsbus.Denials{Clock: clock.RealClock{}}
 	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity, func(kind string, err error) {
 		natsErrors.WithLabelValues(kind).Inc()
 		denied.Note(kind, err)
 	}))
-	e = newEngine(args, handle, queues.LineOf(ctx, factory), clock.RealClock{}, bus, bus, identity)
+	e = newEngine(args, handle, queues.LineOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
 	e.denied = denied
 	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
 	if err != nil {
@@ -120,12 +120,6 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *en
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
 		bus.Answer(ctx, e.store.Subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) }, repliesRefused.Inc)
-	})
-	engines.of[factory] = e
-	context.AfterFunc(ctx, func() {
-		engines.Lock()
-		defer engines.Unlock()
-		delete(engines.of, factory)
 	})
 	return e, nil
 }
@@ -160,7 +154,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	e.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock,
 		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
-		Stream:     control.Stream{Records: records, Subjects: subjects, Verify: e.verifyControl, Ignored: e.controlIgnored},
+		Stream:     control.Stream{Records: records, Subjects: subjects, Verify: e.store.Signatures.OfControl(subjects.Control), Ignored: e.controlIgnored},
 		ClusterUID: e.clusterUID, ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
 	})
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
@@ -211,8 +205,8 @@ func (e *engine) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced, groupsSynced) {
 			return
 		}
-		e.awaitKeys(ctx)
-		goroutines.KeepRunning(ctx, "keys", e.keepKeys)
+		e.store.Signatures.Await(ctx, e.clock, e.control.Take)
+		goroutines.KeepRunning(ctx, "keys", func(ctx context.Context) { e.store.Signatures.Keep(ctx, e.control.Take) })
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
 		goroutines.KeepRunning(ctx, "control", e.control.Follow)
 		goroutines.KeepRunning(ctx, "control", e.control.Run)
@@ -368,16 +362,9 @@ func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
 }
 
-// verifyControl returns an error where the signature of a control state does not hold.
-func (e *engine) verifyControl(envelope *wire.Envelope) error {
-	return e.store.Signatures.Verify(envelope, wire.SigningControl, e.store.Subjects.Control)
-}
-
 // controlIgnored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
 func (e *engine) controlIgnored(ctx context.Context, r natsbus.Record, err error) {
-	if streams.Unverified(err) {
-		e.store.Signatures.Refused.Store(&r)
-	}
+	e.store.Signatures.SetAside(r, err)
 	e.reportIgnored(ctx, "control_not_understood", r, err)
 }
 

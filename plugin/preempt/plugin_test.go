@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
@@ -45,9 +46,8 @@ func TestAllProfilesOfASchedulerShareOneEngineThatEndsWithTheContext(t *testing.
 	cancel()
 
 	w.eventually("the engine is forgotten", func() bool {
-		engines.Lock()
-		defer engines.Unlock()
-		return engines.of[w.framework.SharedInformerFactory()] == nil
+		_, existed, _ := engines.Of(w.ctx, w.framework.SharedInformerFactory(), func() (*engine, error) { return nil, errors.New("none is made") })
+		return !existed
 	})
 	// The listeners of three informers stay, two goroutines each: they end with their factory.
 	w.eventually("its goroutines have ended", func() bool { return runtime.NumGoroutine() <= before+6 })

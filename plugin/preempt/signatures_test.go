@@ -188,7 +188,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.plugin.engine.readKeys(w.ctx)
+	w.plugin.engine.store.Signatures.Renew(w.ctx, w.plugin.engine.control.Take)
 
 	if w.revision() != 5 {
 		t.Errorf("revision %d is in force", w.revision())

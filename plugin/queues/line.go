@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 
+	"makeway.dev/makeway/plugin/internal/perscheduler"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -31,26 +32,11 @@ type Line struct {
 	profiles []string // whose pods queues may hold
 }
 
-// lines finds the line of a scheduler by its informer factory, which all its plugins share.
-var lines = struct {
-	sync.Mutex
-	of map[informers.SharedInformerFactory]*Line
-}{of: map[informers.SharedInformerFactory]*Line{}}
+var lines perscheduler.Registry[*Line]
 
 // LineOf is the line of a scheduler until the context ends.
 func LineOf(ctx context.Context, factory informers.SharedInformerFactory) *Line {
-	lines.Lock()
-	defer lines.Unlock()
-	line := lines.of[factory]
-	if line == nil {
-		line = &Line{}
-		lines.of[factory] = line
-		context.AfterFunc(ctx, func() {
-			lines.Lock()
-			defer lines.Unlock()
-			delete(lines.of, factory)
-		})
-	}
+	line, _, _ := lines.Of(ctx, factory, func() (*Line, error) { return &Line{}, nil })
 	return line
 }
 

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -19,6 +18,8 @@ import (
 
 	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/perscheduler"
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
@@ -40,37 +41,23 @@ type scheduler struct {
 	recorders  *sync.Map // by profile
 }
 
-// schedulers finds that of an informer factory.
-var schedulers = struct {
-	sync.Mutex
-	of map[informers.SharedInformerFactory]*scheduler
-}{of: map[informers.SharedInformerFactory]*scheduler{}}
+var schedulers perscheduler.Registry[*scheduler]
 
 // schedulerFor returns what a scheduler's profiles share, made and started where this is its first profile.
 func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle) (*scheduler, error) {
-	schedulers.Lock()
-	defer schedulers.Unlock()
-	factory := handle.SharedInformerFactory()
-	if existing := schedulers.of[factory]; existing != nil {
-		if field := existing.args.differs(args); field != "" {
-			return nil, fmt.Errorf("MakeWayQueuesArgs: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it",
-				field, handle.ProfileName(), existing.handle.ProfileName())
-		}
-		return existing, nil
-	}
-	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity(), func(kind string, err error) {
-		klog.FromContext(ctx).Error(err, "nats_error", "kind", kind)
-	}))
-	shared := newScheduler(ctx, args, handle, clock.RealClock{}, bus)
-	if err := shared.start(ctx); err != nil {
+	shared, existed, err := schedulers.Of(ctx, handle.SharedInformerFactory(), func() (*scheduler, error) {
+		bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity(), func(kind string, err error) {
+			klog.FromContext(ctx).Error(err, "nats_error", "kind", kind)
+		}))
+		shared := newScheduler(ctx, args, handle, clock.RealClock{}, bus)
+		return shared, shared.start(ctx)
+	})
+	if err != nil {
 		return nil, err
 	}
-	schedulers.of[factory] = shared
-	context.AfterFunc(ctx, func() {
-		schedulers.Lock()
-		defer schedulers.Unlock()
-		delete(schedulers.of, factory)
-	})
+	if field := shared.args.differs(args); existed && field != "" {
+		return nil, pluginargs.Differs("MakeWayQueuesArgs", field, handle.ProfileName(), shared.handle.ProfileName())
+	}
 	return shared, nil
 }
 
@@ -90,7 +77,7 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 	s.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock, Exempt: args.ExemptNamespaces,
 		BrakeAt: types.NamespacedName(args.BrakeConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
-		Stream: control.Stream{Records: records, Subjects: args.Subjects(), Verify: s.verifyControl, Ignored: s.ignored},
+		Stream: control.Stream{Records: records, Subjects: args.Subjects(), Verify: s.signatures.OfControl(args.Subjects().Control), Ignored: s.ignored},
 		ClusterUID: func() (string, error) {
 			namespace, err := namespaces.Get(metav1.NamespaceSystem)
 			if err != nil {
@@ -130,16 +117,9 @@ func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
 	return &Plugin{scheduler: s, mode: mode}
 }
 
-// verifyControl returns an error where the signature of a control state does not hold.
-func (s *scheduler) verifyControl(envelope *wire.Envelope) error {
-	return s.signatures.Verify(envelope, wire.SigningControl, s.control.Subjects.Control)
-}
-
 // ignored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
 func (s *scheduler) ignored(ctx context.Context, r natsbus.Record, err error) {
-	if streams.Unverified(err) {
-		s.signatures.Refused.Store(&r)
-	}
+	s.signatures.SetAside(r, err)
 	klog.FromContext(ctx).Error(err, "control_not_understood", "subject", r.Subject, "sequence", r.Sequence)
 }
 
@@ -170,23 +150,12 @@ func (s *scheduler) start(ctx context.Context) error {
 			return
 		}
 		s.signatures.Read(ctx)
-		goroutines.KeepRunning(ctx, "keys", s.keepKeys)
+		goroutines.KeepRunning(ctx, "keys", func(ctx context.Context) { s.signatures.Keep(ctx, s.control.Take) })
 		goroutines.KeepRunning(ctx, "control", s.control.Follow)
 		goroutines.KeepRunning(ctx, "control", s.control.Run)
 		s.gate.Run(ctx, s)
 	})
 	return nil
-}
-
-// keepKeys reads the keys again and again, and a control state that could not be verified before, until the context ends.
-func (s *scheduler) keepKeys(ctx context.Context) {
-	for ctx.Err() == nil {
-		goroutines.Sleep(ctx, streams.KeysPoll)
-		s.signatures.Read(ctx)
-		if waiting := s.signatures.Refused.Swap(nil); waiting != nil {
-			s.control.Take(ctx, *waiting)
-		}
-	}
 }
 
 // podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing of the scheduler.

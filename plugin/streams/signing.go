@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -35,10 +37,10 @@ const (
 	KeysKnown = 3
 	// KeysReplaced is the same where the public key of the other one is gone: nothing is signed meanwhile.
 	KeysReplaced = 2
-	// KeysWait is how long the streams are not read at the start for want of keys.
-	KeysWait = 10 * time.Second
-	// KeysRetry is between two reads while there are none.
-	KeysRetry = 250 * time.Millisecond
+	// keysWait is how long the streams are not read at the start for want of keys.
+	keysWait = 10 * time.Second
+	// keysRetry is between two reads while there are none.
+	keysRetry = 250 * time.Millisecond
 	// keysLook bounds one read of the ConfigMap.
 	keysLook = 5 * time.Second
 )
@@ -56,7 +58,7 @@ type Signatures struct {
 	public  atomic.Pointer[wire.PublicKeys] // nil: not read yet
 	trouble atomic.Pointer[string]          // what is wrong with the keys
 	failed  atomic.Int64
-	Refused atomic.Pointer[natsbus.Record] // the last control state, where no key verified it
+	refused atomic.Pointer[natsbus.Record] // the last control state, where no key verified it
 
 	// Of the goroutine that keeps the keys.
 	file  []byte
@@ -127,8 +129,8 @@ type SignatureError struct{ Reason, detail string }
 
 func (s *SignatureError) Error() string { return s.Reason + ": " + s.detail }
 
-// Unverified reports whether an error is for a signature.
-func Unverified(err error) bool {
+// unverified reports whether an error is for a signature.
+func unverified(err error) bool {
 	var failure *SignatureError
 	return errors.As(err, &failure)
 }
@@ -200,6 +202,43 @@ func (s *Signatures) Read(ctx context.Context) {
 	}
 	if before := s.trouble.Swap(&text); text != "" && (before == nil || *before != text) {
 		klog.FromContext(ctx).Info("keys_unreadable", "reason", text)
+	}
+}
+
+// OfControl returns what is an error where the signature of a control state on a subject does not hold.
+func (s *Signatures) OfControl(subject string) func(*wire.Envelope) error {
+	return func(envelope *wire.Envelope) error { return s.Verify(envelope, wire.SigningControl, subject) }
+}
+
+// SetAside keeps a control state that was refused for its signature, until the keys are read again.
+func (s *Signatures) SetAside(r natsbus.Record, err error) {
+	if unverified(err) {
+		s.refused.Store(&r)
+	}
+}
+
+// Renew takes the keys that have changed, and has a control state taken again that was set aside.
+func (s *Signatures) Renew(ctx context.Context, take func(context.Context, natsbus.Record)) {
+	s.Read(ctx)
+	if waiting := s.refused.Swap(nil); waiting != nil {
+		take(ctx, *waiting)
+	}
+}
+
+// Await does so, and again for a while where signatures are required and there are no keys: what is read from the streams before counts
+// for nothing.
+func (s *Signatures) Await(ctx context.Context, clock clock.PassiveClock, take func(context.Context, natsbus.Record)) {
+	end := clock.Now().Add(keysWait)
+	for s.Renew(ctx, take); ctx.Err() == nil && s.Incomplete() && clock.Now().Before(end); s.Renew(ctx, take) {
+		goroutines.Sleep(ctx, keysRetry)
+	}
+}
+
+// Keep renews them again and again, until the context ends.
+func (s *Signatures) Keep(ctx context.Context, take func(context.Context, natsbus.Record)) {
+	for ctx.Err() == nil {
+		goroutines.Sleep(ctx, KeysPoll)
+		s.Renew(ctx, take)
 	}
 }
 

@@ -126,7 +126,7 @@ func (s *Store) readBack(ctx context.Context, order *wire.EvictionOrder, subject
 			switch {
 			case err == nil && stored.OrderID == order.OrderID:
 				return last.Sequence, nil
-			case Unverified(err):
+			case unverified(err):
 				return 0, Unstored(err)
 			}
 			return 0, &OrderLivesError{Stored: last}
@@ -172,7 +172,7 @@ func (s *Store) StoredOrderLives(ctx context.Context, uid types.UID) bool {
 	}
 	order, err := s.Signatures.UnwrapOrder(stored.Data, subject)
 	if err != nil {
-		return !Unverified(err)
+		return !unverified(err)
 	}
 	outcome, found, err := s.lastOutcome(ctx, order.OrderID)
 	switch {
@@ -194,7 +194,7 @@ func (s *Store) lastOutcome(ctx context.Context, orderID string) (outcome *wire.
 		return nil, false, err
 	}
 	outcome, err = s.Signatures.UnwrapOutcome(stored.Data, subject)
-	if Unverified(err) {
+	if unverified(err) {
 		return nil, false, nil
 	}
 	return outcome, true, err

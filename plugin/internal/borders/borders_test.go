@@ -22,20 +22,21 @@ type border struct {
 }
 
 // leaves import nothing of this module but one another, and everything may import them.
-var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "internal/telemetry", "internal/trial", "wire"}
+var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "internal/perscheduler", "internal/telemetry", "internal/trial", "wire"}
 
 // without has a package be pure over what it is given: it asks no API server, no NATS and no clock.
 var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nats-io", "makeway.dev/makeway/plugin/natsbus"}
 
 var borders = map[string]border{
-	"wire":                {never: []string{"k8s.io", "github.com/nats-io"}},
-	"tracing":             {},
-	"internal/failpoints": {},
-	"internal/goroutines": {},
-	"internal/minor":      {},
-	"internal/pluginargs": {own: []string{"natsbus"}},
-	"internal/trial":      {},
-	"natsbus":             {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
+	"wire":                  {never: []string{"k8s.io", "github.com/nats-io"}},
+	"tracing":               {},
+	"internal/failpoints":   {},
+	"internal/goroutines":   {},
+	"internal/minor":        {},
+	"internal/perscheduler": {},
+	"internal/pluginargs":   {own: []string{"natsbus"}},
+	"internal/trial":        {},
+	"natsbus":               {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
 	// Quota is another feature than preemption, with another failure: it is enabled without it, too.
 	"queues":  {own: []string{"control", "internal/pluginargs", "natsbus", "streams"}},
 	"ask":     {own: []string{"natsbus", "tracing"}},

@@ -179,6 +179,12 @@ func (n *NATS) Differs(other *NATS) string {
 	return ""
 }
 
+// Differs is the error of a profile whose arguments give a field that profiles share another value than the first profile's do. kind is
+// what the arguments are called.
+func Differs(kind, field, profile, first string) error {
+	return fmt.Errorf("%s: %s: profile %q gives another value than profile %q: all profiles of one scheduler share it", kind, field, profile, first)
+}
+
 // Options are how the arguments ask to connect, under a name that the server lists.
 func (n *NATS) Options(name string, failed func(kind string, err error)) natsbus.Options {
 	return natsbus.Options{
