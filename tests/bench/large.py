@@ -37,8 +37,8 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan
+from makeway.planner.service.feeds import Feed, PodFeed
 from makeway.planner.service.warmup import warm_up
-from makeway.planner.service.watch import NodeFeed, PodFeed
 from makeway.planner.snapshot.pending_updates import CHUNK
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime import garbage
@@ -184,7 +184,8 @@ class _Loader:
         metrics = PlannerMetrics(CollectorRegistry())
         self.snapshot = Snapshot(chunk=CHUNK)
         self.seconds = 0.0
-        self._nodes, self._pods = NodeFeed(self.snapshot, metrics), PodFeed(self.snapshot, metrics)
+        self._nodes = Feed[Node](self.snapshot, metrics, "nodes")
+        self._pods = PodFeed(self.snapshot, metrics)
 
     def load(self, widths: list[int], *, own: bool = False) -> None:
         """Read full nodes with so many pods each. `own`: every pod has a label of its own."""

@@ -10,7 +10,6 @@ import msgspec
 
 from makeway.bus import codec
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
-from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import (
     Namespace,
     Node,
@@ -19,21 +18,13 @@ from makeway.core.k8s.objects import (
     Pod,
     PodDisruptionBudget,
 )
-from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup, group_record
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.core.policy.document import Groups, Policy, PolicyLimits
 from makeway.planner.plan.request import question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.service.watch import ClaimFeed, volume_feed
-from makeway.planner.snapshot.changes import (
-    Enforce,
-    KnowPodGroups,
-    PutBudget,
-    PutNamespace,
-    PutNode,
-    PutPod,
-    PutPodGroup,
-)
-from makeway.planner.snapshot.records import node_record, pod_record
+from makeway.planner.snapshot.changes import Enforce, KnowPodGroups, KnowVolumes
+from makeway.planner.snapshot.objects import change_of
+from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.caching import plan
 
@@ -109,26 +100,18 @@ def snapshot_of(case: Case) -> Snapshot:
     """Put the cluster into a snapshot, object by object, as the watch does."""
     snapshot = Snapshot()
     snapshot.apply(Enforce(UPSTREAM, "upstream"))
-    for namespace in case.namespaces:
-        snapshot.apply(PutNamespace(namespace))
-    for node in case.nodes:
-        snapshot.apply(PutNode(node_record(node)))
-    for budget in case.budgets:
-        snapshot.apply(PutBudget(budget_of(budget)))
-    claims = ClaimFeed(snapshot)
-    for claim in case.claims:
-        claims.put(claim)
-    volumes = volume_feed(snapshot)
-    for volume in case.volumes:
-        volumes.put(volume)
-    volumes.retain({volume.metadata.uid for volume in case.volumes})
+    records = PodRecords()
+
+    def put(*items: Any) -> None:
+        for item in items:
+            change = change_of(item, records)
+            assert change is not None
+            snapshot.apply(change)
+
+    put(*case.namespaces, *case.nodes, *case.budgets, *case.claims, *case.volumes)
+    snapshot.apply(KnowVolumes(True))
     snapshot.apply(KnowPodGroups(True, True, True))
-    for group in case.composite_pod_groups:
-        snapshot.apply(PutPodGroup(group_record(group, composite=True)))
-    for pod_group in case.pod_groups:
-        snapshot.apply(PutPodGroup(group_record(pod_group)))
-    for pod in case.pods:
-        snapshot.apply(PutPod(pod_record(pod)))
+    put(*case.composite_pod_groups, *case.pod_groups, *case.pods)
     return snapshot
 
 

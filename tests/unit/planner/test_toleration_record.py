@@ -16,8 +16,8 @@ from makeway.core.policy import toleration_record
 from makeway.core.policy.toleration_record import entry_of
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service import tolerations
+from makeway.planner.service.feeds import Feed, HandlerGroup
 from makeway.planner.service.tolerations import TolerationKeeper, revised
-from makeway.planner.service.watch import HandlerGroup, PriorityClassFeed
 from makeway.planner.snapshot.changes import PutPod
 from makeway.runtime.kube import ApiError
 from typed_calls import FakeApis
@@ -95,7 +95,9 @@ class World:
         self.snapshot = make_snapshot(["a", "b"], pods)
         observer = PlannerMetrics(CollectorRegistry())
         self.keeper = TolerationKeeper(self.api, self.snapshot, self, observer, namespace="mw")
-        self.classes = HandlerGroup(PriorityClassFeed(self.snapshot), self.keeper)
+        self.classes = HandlerGroup(
+            Feed[PriorityClass](self.snapshot, observer, "priorityclasses"), self.keeper
+        )
 
     def record(self, about: Regarding, event_type: EventType, reason: str, action: str, note: str) -> None:
         assert (about.kind, about.namespace, about.name) == ("ConfigMap", "mw", "makeway-tolerations")

@@ -25,21 +25,15 @@ from makeway.core.k8s.objects import (
 )
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.constraints.budgets import debits
-from makeway.planner.service.watch import (
-    DEVICE_CLASSES,
-    STORAGE_CLASSES,
-    VOLUMES,
+from makeway.planner.service.feeds import (
     BudgetFeed,
-    ClaimFeed,
     DeviceClassFeed,
+    Feed,
     NamespaceFeed,
-    NodeFeed,
     PodFeed,
-    PriorityClassFeed,
-    Watch,
-    storage_class_feed,
     volume_feed,
 )
+from makeway.planner.service.watch import DEVICE_CLASSES, STORAGE_CLASSES, VOLUMES, Watch
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
 from makeway.runtime.connections import OtherClusterError
@@ -134,7 +128,7 @@ def test_a_pod_with_an_unreadable_quantity_is_counted_as_an_error_and_passed_ove
 
 def test_nodes_come_change_and_go() -> None:
     snapshot = Snapshot()
-    feed = NodeFeed(snapshot, metrics())
+    feed = Feed[Node](snapshot, metrics(), "nodes")
 
     feed.put(make(Node, "n1", status={"allocatable": {"cpu": "2"}}))
     feed.put(make(Node, "n2", status={"allocatable": {"cpu": "bad!"}}))
@@ -150,7 +144,7 @@ def test_nodes_come_change_and_go() -> None:
 
 def test_budgets_come_and_go() -> None:
     snapshot = Snapshot()
-    feed = BudgetFeed(snapshot)
+    feed = BudgetFeed(snapshot, metrics(), "poddisruptionbudgets")
     budget = make(PodDisruptionBudget, "b", spec={"selector": {"matchLabels": {"app": "a"}}})
 
     feed.put(budget)
@@ -164,7 +158,8 @@ def test_budgets_come_and_go() -> None:
 
 def test_a_budget_that_is_listed_again_as_it_was_still_owes_what_has_left() -> None:
     snapshot = Snapshot()
-    feed, pods = BudgetFeed(snapshot), PodFeed(snapshot, metrics())
+    feed = BudgetFeed(snapshot, metrics(), "poddisruptionbudgets")
+    pods = PodFeed(snapshot, metrics())
     selector = {"matchLabels": {"app": "a"}}
 
     def listed(version: str, uid: str = "b") -> PodDisruptionBudget:
@@ -185,7 +180,8 @@ def test_a_budget_that_is_listed_again_as_it_was_still_owes_what_has_left() -> N
 
 def test_priority_classes_and_namespaces_come_and_go() -> None:
     snapshot = Snapshot()
-    classes, namespaces = PriorityClassFeed(snapshot), NamespaceFeed(snapshot, "cluster-1")
+    classes = Feed[PriorityClass](snapshot, metrics(), "priorityclasses")
+    namespaces = NamespaceFeed(snapshot, metrics(), "cluster-1")
 
     classes.put(make(PriorityClass, "high", value=1000))
     namespaces.put(make(Namespace, "shop"))
@@ -197,7 +193,7 @@ def test_priority_classes_and_namespaces_come_and_go() -> None:
 
 
 def test_another_cluster_behind_the_same_address_ends_the_process() -> None:
-    feed = NamespaceFeed(Snapshot(), "cluster-1")
+    feed = NamespaceFeed(Snapshot(), metrics(), "cluster-1")
 
     feed.put(make(Namespace, "kube-system", "cluster-1"))
     with pytest.raises(OtherClusterError):
@@ -206,7 +202,7 @@ def test_another_cluster_behind_the_same_address_ends_the_process() -> None:
 
 def test_claims_for_a_single_pod_are_told_from_others() -> None:
     snapshot = Snapshot()
-    claims = ClaimFeed(snapshot)
+    claims = Feed[PersistentVolumeClaim](snapshot, metrics(), "persistentvolumeclaims")
 
     def claim(name: str, mode: str, uid: str = "") -> PersistentVolumeClaim:
         manifest = {
@@ -230,7 +226,7 @@ def test_claims_for_a_single_pod_are_told_from_others() -> None:
 
 def test_of_every_claim_its_volume_is_kept_until_it_is_gone() -> None:
     snapshot = Snapshot()
-    claims = ClaimFeed(snapshot)
+    claims = Feed[PersistentVolumeClaim](snapshot, metrics(), "persistentvolumeclaims")
 
     claims.put(make(PersistentVolumeClaim, "data", spec={"volumeName": "pv", "storageClassName": "disk"}))
     assert snapshot.volumes.claims == {("ns", "data"): ClaimRecord("pv", "disk")}
@@ -242,9 +238,9 @@ def test_of_every_claim_its_volume_is_kept_until_it_is_gone() -> None:
 def test_volumes_and_classes_are_kept_by_name_and_forgotten() -> None:
     snapshot = Snapshot()
     volumes, classes, devices = (
-        volume_feed(snapshot),
-        storage_class_feed(snapshot),
-        DeviceClassFeed(snapshot).feed(),
+        volume_feed(snapshot, metrics()),
+        Feed[StorageClass](snapshot, metrics(), "storageclasses"),
+        DeviceClassFeed(snapshot),
     )
     topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
     waits: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies}

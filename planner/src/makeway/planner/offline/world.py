@@ -8,55 +8,36 @@ from typing import Any, Final
 import msgspec
 
 from makeway.bus.messages import Placement
-from makeway.core.k8s.budget import budget_of
-from makeway.core.k8s.daemonset_owner import daemonset_owner
 from makeway.core.k8s.objects import (
     ENDED_PHASES,
     DaemonSet,
     DeviceClass,
     Metadata,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Pod,
-    PodDisruptionBudget,
     PriorityClass,
     StorageClass,
 )
-from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup, group_record
+from makeway.core.k8s.pod_groups import PodGroup
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline.admission import stand_in_uid
-from makeway.planner.offline.admission_objects import (
-    AdmissionObjects,
-    LimitRange,
-    RuntimeClass,
-)
+from makeway.planner.offline.admission_objects import AdmissionObjects, LimitRange, RuntimeClass
 from makeway.planner.offline.written_budgets import WrittenBudgets
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
     KnowDaemonSets,
     KnowPodGroups,
-    PutBudget,
-    PutClaim,
-    PutDaemonSet,
     PutDevices,
-    PutNamespace,
-    PutNode,
     PutPod,
-    PutPodGroup,
     PutPriorityClass,
-    PutStorageClass,
-    PutVolume,
 )
 from makeway.planner.snapshot.exemptions import Source
-from makeway.planner.snapshot.records import PodRecords, node_record
+from makeway.planner.snapshot.objects import change_of
+from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
-from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
 
 _IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 
@@ -115,54 +96,31 @@ class World:
 
     def put(self, item: Any) -> None:
         """Take one object; one of a kind that no plan looks at is passed over. O(slots) for a pod."""
-        kind = type(item).__name__
+        kind, meta = type(item).__name__, item.metadata
         self.seen[kind] += 1
         if not isinstance(item, Pod):
-            self.known.add((kind, item.metadata.namespace, item.metadata.name))
+            self.known.add((kind, meta.namespace, meta.name))
         try:
             match item:
                 case Pod():
                     self._put_pod(item)
-                case Node():
-                    self._put_node(item)
-                case PriorityClass():
-                    self.snapshot.apply(PutPriorityClass(item))
-                case PodDisruptionBudget():
-                    self.snapshot.apply(PutBudget(budget_of(item)))
-                case Namespace():
-                    self.snapshot.apply(PutNamespace(item))
-                case PersistentVolumeClaim():
-                    key = (item.metadata.namespace, item.metadata.name)
-                    self.snapshot.apply(PutClaim.of(key, claim_record(item)))
-                case PersistentVolume():
-                    self.snapshot.apply(PutVolume(item.metadata.name, volume_record(item)))
-                case StorageClass():
-                    self.snapshot.apply(PutStorageClass(item.metadata.name, class_nodes(item), waits(item)))
-                    if (item.metadata.annotations or {}).get(_IS_DEFAULT) == "true":
-                        self.default_class = item.metadata.name
-                case DaemonSet():
-                    self._put_daemonset(item)
-                case CompositePodGroup():
-                    self._put_group(item, composite=True)
+                    return
                 case PodGroup():
-                    self._put_group(item, composite=False)
+                    self.snapshot.apply(KnowPodGroups(True, True, True))
+                case DaemonSet():
+                    self.snapshot.apply(KnowDaemonSets(True))
+                case StorageClass() if (meta.annotations or {}).get(_IS_DEFAULT) == "true":
+                    self.default_class = meta.name
                 case RuntimeClass() | LimitRange():
-                    key3 = type(item).__name__, item.metadata.namespace, item.metadata.name
-                    self.admission[key3] = item
+                    self.admission[kind, meta.namespace, meta.name] = item
                 case DeviceClass():
                     self._devices |= served_by(item)
                     self.snapshot.apply(PutDevices(self._devices))
+            if (change := change_of(item, self._records)) is not None:
+                self.snapshot.apply(change)
         except QuantityError as error:
-            name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
-            self.warnings.append(f"{type(item).__name__} {name} is left out: {error}")
-
-    def _put_daemonset(self, item: DaemonSet) -> None:
-        self.snapshot.apply(PutDaemonSet(daemonset_owner(item)))
-        self.snapshot.apply(KnowDaemonSets(True))
-
-    def _put_group(self, group: PodGroup, *, composite: bool) -> None:
-        self.snapshot.apply(KnowPodGroups(True, True, True))
-        self.snapshot.apply(PutPodGroup(group_record(group, composite=composite)))
+            name = "/".join(part for part in (meta.namespace, meta.name) if part)
+            self.warnings.append(f"{kind} {name} is left out: {error}")
 
     def _put_pod(self, pod: Pod) -> None:
         meta = pod.metadata
@@ -180,6 +138,3 @@ class World:
             self.nominations[meta.uid] = Placement(
                 namespace=meta.namespace, name=meta.name, uid=meta.uid, node=nominated
             )
-
-    def _put_node(self, node: Node) -> None:
-        self.snapshot.apply(PutNode(node_record(node)))

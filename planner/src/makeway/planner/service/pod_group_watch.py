@@ -8,13 +8,15 @@ read, pods that name one stay.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NoReturn
+from functools import partial
+from typing import Final, NoReturn
 
 import structlog
 
-from makeway.core.k8s.pod_groups import GroupKey, PodGroup, group_record
+from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.snapshot.changes import KnowPodGroups, PutPodGroup, RemovePodGroup
+from makeway.planner.service.feeds import Feed
+from makeway.planner.snapshot.changes import KnowPodGroups
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Resource
@@ -29,40 +31,11 @@ RETRY_SECONDS = 5.0
 """How long to wait where discovery does not answer."""
 
 
+_NAMES: Final[dict[type[PodGroup], str]] = {PodGroup: POD_GROUPS, CompositePodGroup: COMPOSITES}
+
+
 class _ServedAnew(Exception):  # noqa: N818 - not an error, a turn that the loop takes
     """Other groups are served than before."""
-
-
-class PodGroupFeed:
-    """PodGroups, or CompositePodGroups, by namespace and name. `listed`: a list has been complete."""
-
-    def __init__(self, snapshot: Snapshot, following: PodGroupWatch, *, composite: bool) -> None:
-        self.listed = False
-        self._snapshot = snapshot
-        self._following = following
-        self._composite = composite
-
-    def put(self, item: PodGroup) -> None:
-        """Keep the group."""
-        self._snapshot.apply(PutPodGroup(group_record(item, composite=self._composite)))
-
-    def drop(self, item: PodGroup) -> None:
-        """Forget the group; its pods stay."""
-        key = GroupKey(item.metadata.namespace, item.metadata.name, self._composite)
-        record = self._snapshot.groups.records.get(key)
-        if record is not None and record.uid == item.metadata.uid:
-            self._snapshot.apply(RemovePodGroup(key))
-
-    def retain(self, uids: set[str]) -> None:
-        """Forget groups that a complete list does not have."""
-        records = self._snapshot.groups.records
-        gone = [
-            key for key, one in records.items() if key.composite == self._composite and one.uid not in uids
-        ]
-        for key in gone:
-            self._snapshot.apply(RemovePodGroup(key))
-        self.listed = True
-        self._following.tell()
 
 
 class PodGroupWatch:
@@ -76,7 +49,11 @@ class PodGroupWatch:
         self._metrics = metrics
         self._timings = timings
         self._served = PodGroupApi()
-        self._feeds: tuple[PodGroupFeed, ...] = ()
+        self._listed: set[type[PodGroup]] = set()
+        self._feeds = {
+            kind: Feed[PodGroup](snapshot, metrics, name, partial(self._has_listed, kind))
+            for kind, name in _NAMES.items()
+        }
         snapshot.apply(KnowPodGroups(True, False))
 
     async def run(self) -> NoReturn:
@@ -92,26 +69,32 @@ class PodGroupWatch:
             except* _ServedAnew:
                 served = await self._discover()
 
-    def tell(self) -> None:
-        """Tell the snapshot what is known of groups."""
-        listed = all(feed.listed for feed in self._feeds)
+    def _kinds(self) -> list[type[PodGroup]]:
+        """Return what is served."""
+        served = self._served
+        return [kind for kind in _NAMES if served.version and (served.composites or kind is PodGroup)]
+
+    def _has_listed(self, kind: type[PodGroup]) -> None:
+        self._listed.add(kind)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Let the snapshot have what is known of groups."""
+        listed = self._listed.issuperset(self._kinds())
         self._snapshot.apply(KnowPodGroups(bool(self._served.version), listed, self._served.composites))
 
-    def _parts(self, served: PodGroupApi) -> list[ListWatch[Any]]:
-        kinds = [False] if served.version else []
-        if served.version and served.composites:
-            kinds.append(True)
-        self._feeds = tuple(PodGroupFeed(self._snapshot, self, composite=composite) for composite in kinds)
-        self.tell()
+    def _parts(self, served: PodGroupApi) -> list[ListWatch[PodGroup]]:
+        self._listed.clear()
+        self._tell()
         return [
             ListWatch(
                 self._api,
-                Resource(COMPOSITES if composite else POD_GROUPS, served.path(composite=composite), PodGroup),
-                feed,
+                Resource(_NAMES[kind], served.path(composite=kind is CompositePodGroup), kind),
+                self._feeds[kind],
                 self._metrics,
                 self._timings,
             )
-            for composite, feed in zip(kinds, self._feeds, strict=True)
+            for kind in self._kinds()
         ]
 
     async def _discover(self) -> PodGroupApi:
