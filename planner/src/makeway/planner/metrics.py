@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -44,42 +44,45 @@ class PlannerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self.attempts = Counter(
-            "makeway_planner_plan_requests",
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"makeway_planner_{name}", about, labels, registry=registry)
+
+        def gauge(name: str, about: str, *labels: str) -> Gauge:
+            return Gauge(f"makeway_planner_{name}", about, labels, registry=registry)
+
+        def histogram(name: str, about: str, *labels: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(f"makeway_planner_{name}", about, labels, buckets=buckets, registry=registry)
+
+        self.attempts = counter(
+            "plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
             "refused, notSynced, braked, malformed, otherCluster, oldBridge (a plugin that writes its orders "
             "itself), tooLate (waited or took longer than its time-out).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.group_attempts = Counter(
-            "makeway_planner_group_plan_requests",
+        self.group_attempts = counter(
+            "group_plan_requests",
             "Plan requests for pod groups. result: plan, and as of makeway_planner_plan_requests_total.",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.group_plan_seconds = Histogram(
-            "makeway_planner_group_plan_duration_seconds",
+        self.group_plan_seconds = histogram(
+            "group_plan_duration_seconds",
             "Time of a plan for a pod group, with the pauses in which others were served. result: plan, "
             "refused.",
-            ["result"],
+            "result",
             buckets=_GROUP_PLAN_SECONDS,
-            registry=registry,
         )
-        self.group_members = Histogram(
-            "makeway_planner_group_members",
-            "Members that a plan for a pod group places.",
-            buckets=_GROUP_MEMBERS,
-            registry=registry,
+        self.group_members = histogram(
+            "group_members", "Members that a plan for a pod group places.", buckets=_GROUP_MEMBERS
         )
-        self.group_victims = Histogram(
-            "makeway_planner_group_victims",
+        self.group_victims = histogram(
+            "group_victims",
             "Victims of a plan for a pod group, awaited ones not counted.",
             buckets=_GROUP_VICTIMS,
-            registry=registry,
         )
-        self.refusals = Counter(
-            "makeway_planner_refusals",
+        self.refusals = counter(
+            "refusals",
             "Plans that found nothing. reason: PreemptionPolicyNever, NoPotentialNodes, "
             "ResourceNotOffered, NoLowerPriorityPods, PodsSpared (by rules about the pod), "
             "ForbiddenByPolicy (victims against a hard budget, or too many), NotEnoughRoom, "
@@ -87,172 +90,136 @@ class PlannerMetrics:
             "QueueRoomOnItsWay (terminating pods make it), "
             "DaemonSetStartDelay, DaemonSetNoVictims, PreemptionLoop, "
             "MemberNotSeen (a pod of the group that is asked about).",
-            ["reason"],
-            registry=registry,
+            "reason",
         )
-        self.left_out = Counter(
-            "makeway_planner_constraints_left_out",
+        self.left_out = counter(
+            "constraints_left_out",
             "Plans that left a constraint to the scheduler's filters: it is larger than the planner looks "
             "at, or pods are still being grouped by a label that it asks for. constraint: "
             f"{', '.join(LEFT_OUT)}.",
-            ["constraint"],
-            registry=registry,
+            "constraint",
         )
-        self.plan_seconds = Histogram(
-            "makeway_planner_plan_duration_seconds",
+        self.plan_seconds = histogram(
+            "plan_duration_seconds",
             "Time of a plan, without decoding and replying. result: candidates, unmodelled, refused.",
-            ["result"],
+            "result",
             buckets=_PLAN_SECONDS,
-            registry=registry,
         )
-        self.victims = Histogram(
-            "makeway_planner_victims",
-            "Victims on the best candidate of a plan, awaited ones not counted.",
-            buckets=_VICTIMS,
-            registry=registry,
+        self.victims = histogram(
+            "victims", "Victims on the best candidate of a plan, awaited ones not counted.", buckets=_VICTIMS
         )
-        self.commits = Counter(
-            "makeway_planner_commits",
+        self.commits = counter(
+            "commits",
             "Orders that bridges asked for. result: stored, void (there is no such order).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.recordings = Counter(
-            "makeway_planner_recordings",
+        self.recordings = counter(
+            "recordings",
             "Recordings for `makeway replay` that ended. result: complete, failed (NATS took no part), "
             "overflowed (changes came faster than they could be written).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.recorded_bytes = Counter(
-            "makeway_planner_recorded_bytes",
-            "Bytes written into recordings, compressed.",
-            registry=registry,
-        )
-        self.lists = Counter(
-            "makeway_planner_lists",
+        self.recorded_bytes = counter("recorded_bytes", "Bytes written into recordings, compressed.")
+        self.lists = counter(
+            "lists",
             "Complete lists read. resource: nodes, pods, priorityclasses, poddisruptionbudgets, namespaces. "
             "reason: initial, expired, error.",
-            ["resource", "reason"],
-            registry=registry,
+            "resource",
+            "reason",
         )
-        self.watch_restarts = Counter(
-            "makeway_planner_watch_restarts",
+        self.watch_restarts = counter(
+            "watch_restarts",
             "Watches that ended. resource: as of makeway_planner_lists_total. reason: ended, "
             "silent-or-cut, throttled, refused, expired, error.",
-            ["resource", "reason"],
-            registry=registry,
+            "resource",
+            "reason",
         )
-        self.decode_errors = Counter(
-            "makeway_planner_decode_errors",
+        self.decode_errors = counter(
+            "decode_errors",
             "Objects and messages that could not be read. source: the resources of "
             "makeway_planner_lists_total, plan, orders, outcomes.",
-            ["source"],
-            registry=registry,
+            "source",
         )
-        self.decisions = Counter(
-            "makeway_planner_decision_records",
+        self.decisions = counter(
+            "decision_records",
             "Decision records. result: written, dropped (the queue was full), failed (NATS did not take it).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.comparisons = Counter(
-            "makeway_planner_comparisons",
+        self.comparisons = counter(
+            "comparisons",
             "Plans of mode observe compared with what DefaultPreemption did. result: same, equal (another "
             "choice, as good), better, worse (makeway's would have been), makewayOnly (no pod was evicted), "
             "defaultOnly (makeway refused), undetermined.",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.compared_victims = Counter(
-            "makeway_planner_compared_victims",
+        self.compared_victims = counter(
+            "compared_victims",
             "Victims of both choices, where there are both. choice: makeway, default.",
-            ["choice"],
-            registry=registry,
+            "choice",
         )
-        self.compared_violations = Counter(
-            "makeway_planner_compared_pdb_violations",
+        self.compared_violations = counter(
+            "compared_pdb_violations",
             "Victims beyond what disruption budgets allowed, where there are both choices. choice: makeway, "
             "default.",
-            ["choice"],
-            registry=registry,
+            "choice",
         )
-        self.compared_groups = Counter(
-            "makeway_planner_compared_groups_broken",
+        self.compared_groups = counter(
+            "compared_groups_broken",
             "Pod groups of which some pods went and others stayed, where there are both choices. choice: "
             "makeway, default.",
-            ["choice"],
-            registry=registry,
+            "choice",
         )
-        self.comparison_records = Counter(
-            "makeway_planner_comparison_records",
+        self.comparison_records = counter(
+            "comparison_records",
             "Comparisons on their way to the bus. result: written, dropped (a queue was full), failed "
             "(NATS did not take it, or it could not be planned).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.proposals = Counter(
-            "makeway_planner_repair_proposals",
-            "Repairs of marks left behind that were proposed to the evictors.",
-            registry=registry,
+        self.proposals = counter(
+            "repair_proposals", "Repairs of marks left behind that were proposed to the evictors."
         )
-        self.control = Counter(
-            "makeway_planner_control_states",
+        self.control = counter(
+            "control_states",
             "Control states published to plugin and evictors. result: published, failed (it is tried again).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.control_revision = Gauge(
-            "makeway_planner_control_revision",
+        self.control_revision = gauge(
+            "control_revision",
             "Revision of the control state that stands, as this planner said or found it while leading; 0 "
             "for none.",
-            registry=registry,
         )
-        self.control_mode = Gauge(
-            "makeway_planner_control_mode",
+        self.control_mode = gauge(
+            "control_mode",
             "1 for the mode of that control state, 0 for the others: off, observe, enforce. Namespaces and "
             "components may be held to less.",
-            ["mode"],
-            registry=registry,
+            "mode",
         )
-        self.quota_processes = Counter(
-            "makeway_planner_quota_processes",
+        self.quota_processes = counter(
+            "quota_processes",
             "Processes that enforce a lowered quota, ended. result: notNeeded (usage was not above it), "
             "success, bestEffort (some of it is left over), unsuccessful (no pod was evicted), observed "
             "(the mode is observe), cancelled (max was raised, or the quota switched off, before it was "
             "done), undone (a minute after a success usage was above it again; that success counts as well).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.quota_waiting = Gauge(
-            "makeway_planner_quota_waiting_processes",
+        self.quota_waiting = gauge(
+            "quota_waiting_processes",
             "Processes that enforce a lowered quota and wait for something that may pass. reason: "
             f"{', '.join(sorted(QUOTA_WAITS))}.",
-            ["reason"],
-            registry=registry,
+            "reason",
         )
-        self.quota_victims = Counter(
-            "makeway_planner_quota_victims",
-            "Pods that quota orders removed.",
-            registry=registry,
-        )
-        self.quota_orders = Counter(
-            "makeway_planner_quota_orders",
+        self.quota_victims = counter("quota_victims", "Pods that quota orders removed.")
+        self.quota_orders = counter(
+            "quota_orders",
             "Quota orders. result: committed, adopted (one was live already), failed (NATS did not take it).",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.quota_plan_seconds = Histogram(
-            "makeway_planner_quota_plan_duration_seconds",
+        self.quota_plan_seconds = histogram(
+            "quota_plan_duration_seconds",
             "Time to choose the victims of one lowered quota.",
             buckets=_PLAN_SECONDS,
-            registry=registry,
         )
-        self.leading = Gauge(
-            "makeway_planner_leading",
-            "1 while this planner answers plan requests, else 0.",
-            registry=registry,
-        )
+        self.leading = gauge("leading", "1 while this planner answers plan requests, else 0.")
 
     def watch_state(
         self,
@@ -269,50 +236,44 @@ class PlannerMetrics:
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
         """Add the gauges that are read from the planner's state when they are asked for."""
-        Gauge(
-            "makeway_planner_snapshot_age_seconds",
+
+        def gauge(name: str, read: Callable[[], float], about: str) -> None:
+            Gauge(f"makeway_planner_{name}", about, registry=self.registry).set_function(read)
+
+        gauge(
+            "snapshot_age_seconds",
+            age,
             "How long ago the quietest of the watches was heard; bookmarks come about every minute.",
-            registry=self.registry,
-        ).set_function(age)
-        Gauge(
-            "makeway_planner_snapshot_revision",
-            "Changes to the snapshot since the process began.",
-            registry=self.registry,
-        ).set_function(revision)
-        Gauge(
-            "makeway_planner_orders_in_flight",
-            "Orders without an outcome, as read from the streams.",
-            registry=self.registry,
-        ).set_function(in_flight)
+        )
+        gauge("snapshot_revision", revision, "Changes to the snapshot since the process began.")
+        gauge("orders_in_flight", in_flight, "Orders without an outcome, as read from the streams.")
         self.registry.register(NamespaceOrders(by_namespace))
-        Gauge(
-            "makeway_planner_marked_pods",
-            "Pods that carry preemption's DisruptionTarget and are not being deleted.",
-            registry=self.registry,
-        ).set_function(marks)
-        Gauge(
-            "makeway_planner_comparisons_waiting",
+        gauge(
+            "marked_pods", marks, "Pods that carry preemption's DisruptionTarget and are not being deleted."
+        )
+        gauge(
+            "comparisons_waiting",
+            comparing,
             "Plans of mode observe of which it is not known yet what DefaultPreemption does.",
-            registry=self.registry,
-        ).set_function(comparing)
-        Gauge(
-            "makeway_planner_preemption_loops",
+        )
+        gauge(
+            "preemption_loops",
+            loops,
             "Pairs of owners of which one's replaced pods were preempted five times for the other within ten "
             "minutes, by makeway or by others, and those that makeway holds back since.",
-            registry=self.registry,
-        ).set_function(loops)
-        Gauge(
-            "makeway_planner_preemptors_paused",
+        )
+        gauge(
+            "preemptors_paused",
+            paused,
             "Pods and pod groups that wait, since room was made for them three times or more and they were "
             "not bound.",
-            registry=self.registry,
-        ).set_function(paused)
-        Gauge(
-            "makeway_planner_pods_left_out",
+        )
+        gauge(
+            "pods_left_out",
+            left_out,
             "Pods whose required anti-affinity or host ports are beyond the planner's bounds, so that "
             "only the scheduler's filters know them.",
-            registry=self.registry,
-        ).set_function(left_out)
+        )
         objects = Gauge(
             "makeway_planner_snapshot_objects",
             "Objects in the snapshot. resource: as of makeway_planner_lists_total.",
