@@ -9,10 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from makeway.core.comparison import RemovedPod
-from makeway.planner.observe import gang_marks
-from makeway.planner.observe.gang_marks import ExpectedGang, GangMarks
-from makeway.planner.observe.gang_pairing import ComparedGang, GangPairing
-from makeway.planner.observe.pairing import QUIET, WINDOW, Evicted
+from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, Marks, Waiting
+from makeway.planner.observe.pairing import QUIET, WINDOW, ComparedPair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 from unit.planner.test_observing import pod_object
 
@@ -25,14 +23,14 @@ def after(seconds: float) -> datetime:
 
 def plan(
     group: str, seconds: float = 0, *, takes: str = "", priority: int = HIGH, scheduler: str = SCHEDULER
-) -> ExpectedGang:
-    return ExpectedGang(
+) -> Expected:
+    return Expected(
         decision_id=f"dec-{group}-{seconds}",
-        group=group,
+        key=group,
         priority=priority,
         scheduler=scheduler,
         at=after(seconds),
-        victims=frozenset(takes),
+        victims={ANYWHERE: frozenset(takes)},
     )
 
 
@@ -42,17 +40,17 @@ def mark(
     return Evicted(make_pod(uid, node, priority), RemovedPod(uid, priority, 0), scheduler, after(seconds))
 
 
-def nominate(pairing: GangPairing, group: str, node: str, seconds: float = 1) -> None:
+def nominate(pairing: Pairing, group: str, node: str, seconds: float = 1) -> None:
     pod = pod_object(f"{group}-{node}", status={"nominatedNodeName": node})
     pairing.put(group, pod, after(seconds))
 
 
-def victims(pairs: list[ComparedGang]) -> Mapping[str, list[str]]:
-    return {pair.expected.group: [one.gone.uid for one in pair.evicted] for pair in pairs}
+def victims(pairs: list[ComparedPair]) -> Mapping[str, list[str]]:
+    return {pair.expected.key: [one.gone.uid for one in pair.evicted] for pair in pairs}
 
 
 def test_a_mark_belongs_to_the_first_plan_that_takes_the_pod() -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     for seconds, group in enumerate(("first", "second", "last")):
         pairing.expect(plan(group, seconds / 10, takes="" if group == "first" else "a"))
     nominate(pairing, "last", "n2")
@@ -63,7 +61,7 @@ def test_a_mark_belongs_to_the_first_plan_that_takes_the_pod() -> None:
 
 
 def test_a_mark_that_no_plan_takes_belongs_to_the_last_with_a_member_there_else_to_the_last() -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     for seconds, group in enumerate(("first", "second", "last")):
         pairing.expect(plan(group, seconds / 10))
     nominate(pairing, "first", "n1")
@@ -76,7 +74,7 @@ def test_a_mark_that_no_plan_takes_belongs_to_the_last_with_a_member_there_else_
 
 
 def test_groups_that_end_together_are_all_said_to_share_what_each_may_be_behind() -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     pairing.expect(plan("one", takes="a"))
     pairing.expect(plan("two", takes="b"))
 
@@ -89,7 +87,7 @@ def test_groups_that_end_together_are_all_said_to_share_what_each_may_be_behind(
 
 
 def test_what_a_group_that_has_ended_did_not_take_is_left_to_the_others() -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     pairing.expect(plan("last", 0.2))
     pairing.expect(plan("first", 0.1))
     pairing.evicted(mark("a", seconds=3))
@@ -101,7 +99,7 @@ def test_what_a_group_that_has_ended_did_not_take_is_left_to_the_others() -> Non
 
 
 def test_a_plan_that_is_replaced_takes_its_marks_with_it() -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     pairing.expect(plan("one", takes="a"))
     pairing.evicted(mark("a"))
 
@@ -110,14 +108,14 @@ def test_a_plan_that_is_replaced_takes_its_marks_with_it() -> None:
 
 
 def test_looks_compare_no_mark_with_a_plan_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairing = GangPairing()
+    pairing = Pairing(anywhere=True)
     for number in range(4):
         pairing.expect(plan(f"g{number}", number / 10))
     for number in range(100):
         pairing.evicted(mark(f"v{number}"))
-    monkeypatch.setattr(gang_marks._Plan, "may_be_behind", None)
+    monkeypatch.setattr(Waiting, "may_be_behind", None)
 
-    assert pairing.unasked(after(2), lambda _: HIGH, lambda _: 0) == []
+    assert pairing.unasked(after(2), lambda _: (HIGH, 0)) == []
     assert pairing.due(after(2)) == []
     assert sum(len(found) for found in victims(pairing.due(after(1) + QUIET)).values()) == 100
 
@@ -125,8 +123,8 @@ def test_looks_compare_no_mark_with_a_plan_again(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_kept_is_what_comparing_all_marks_with_all_plans_finds(seed: int) -> None:
     random_ = random.Random(seed)
-    marks, kept = dict[str, Evicted](), GangMarks()
-    plans = dict[str, ExpectedGang]()
+    marks, kept = dict[str, Evicted](), Marks(ANYWHERE)
+    plans = dict[str, Expected]()
     for number in range(200):
         seconds = number / 10
         group = f"g{random_.randrange(6)}"
@@ -138,7 +136,7 @@ def test_what_is_kept_is_what_comparing_all_marks_with_all_plans_finds(seed: int
                 plans[group] = plan(
                     group, at, takes=takes, priority=random_.choice([MID, HIGH]), scheduler=of
                 )
-                kept.expect(plans[group])
+                kept.expect(Waiting(plans[group]))
             case 1 if plans:
                 ended = random_.sample(sorted(plans), random_.randint(1, len(plans)))
                 kept.end(ended)
@@ -160,22 +158,28 @@ def test_what_is_kept_is_what_comparing_all_marks_with_all_plans_finds(seed: int
             for one in owned
         }
         assert found == {uid: owner for uid, one in marks.items() if (owner := owner_of(one, plans, nodes))}
-        assert {one.gone.uid for one in kept.unowned()} == marks.keys() - found.keys()
+        assert {one.gone.uid for one in kept.unclaimed()} == {
+            uid for uid, one in marks.items() if not any(_takes(plan, one) for plan in plans.values())
+        }
+
+
+def _takes(plan: Expected, mark: Evicted) -> bool:
+    return _is_able(plan, mark) and mark.gone.uid in plan.victims[ANYWHERE]
+
+
+def _is_able(one: Expected, mark: Evicted) -> bool:
+    return one.at <= mark.at and one.priority > mark.gone.priority and one.scheduler == mark.scheduler
 
 
 def owner_of(
-    mark: Evicted, plans: Mapping[str, ExpectedGang], nodes: Mapping[str, set[str]]
+    mark: Evicted, plans: Mapping[str, Expected], nodes: Mapping[str, set[str]]
 ) -> tuple[str, bool] | None:
     """Return whose a mark is, and whether it may be another's, by the rule; None where it is no group's."""
 
-    def rank(one: ExpectedGang) -> tuple[bool, bool, float, str]:
-        taken, since = mark.gone.uid in one.victims, one.at.timestamp()
-        elsewhere = one.group not in nodes.get(mark.pod.node, set())
+    def rank(one: Expected) -> tuple[bool, bool, float, str]:
+        taken, since = mark.gone.uid in one.victims[ANYWHERE], one.at.timestamp()
+        elsewhere = one.key not in nodes.get(mark.pod.node, set())
         return not taken, elsewhere, since if taken else -since, one.decision_id
 
-    able = [
-        one
-        for one in plans.values()
-        if one.at <= mark.at and one.priority > mark.gone.priority and one.scheduler == mark.scheduler
-    ]
-    return (min(able, key=rank).group, len(able) > 1) if able else None
+    able = [one for one in plans.values() if _is_able(one, mark)]
+    return (min(able, key=rank).key, len(able) > 1) if able else None

@@ -115,7 +115,9 @@ class Bench:
     def decide(self, pod: PodRecord = P, *, nominated: str = "", nodes: list[str] | None = None) -> None:
         self.decisions += 1
         question = ask(pod, nodes=nodes)
-        raw = msgspec.json.encode({"metadata": {}, "status": {"nominatedNodeName": nominated}})
+        raw = msgspec.json.encode(
+            {"metadata": {"uid": pod.uid}, "spec": {}, "status": {"nominatedNodeName": nominated}}
+        )
         request = PlanRequest(
             api_version=API_VERSION,
             request_id="req-1",

@@ -14,11 +14,11 @@ from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION, Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
-from makeway.planner.observe import gang_unasked
 from makeway.planner.observe import loop as module
+from makeway.planner.observe import unasked
 from makeway.planner.observe.comparing import UNSEEN
-from makeway.planner.observe.gang_unasked import MEMBERS_A_TURN, reading_members
 from makeway.planner.observe.pairing import WINDOW
+from makeway.planner.observe.unasked import MEMBERS_A_TURN, reading_members
 from makeway.planner.plan.gang.decision import gang_decision
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -70,7 +70,7 @@ class Groups(Bench):
             classes=(),
             must_place=must,
         )
-        self.observing.expect_group(
+        self.observing.expect(
             gang_decision(
                 self.snapshot,
                 request,
@@ -314,7 +314,7 @@ def test_members_are_read_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
         read[-1] += 1
         return question_of(*args)
 
-    monkeypatch.setattr(gang_unasked, "question_of", count)
+    monkeypatch.setattr(unasked, "question_of", count)
     spec = {"schedulerName": SCHEDULER, "containers": [{"name": "c"}]}
     pods = (pod_object(f"g{n}", spec=spec) for n in range(3 * MEMBERS_A_TURN + 1))
     steps = reading_members(pods, cluster_uid="cluster-1", request_id="req-1")
@@ -329,7 +329,7 @@ def test_members_are_read_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_what_changes_while_members_are_read_is_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gang_unasked, "MEMBERS_A_TURN", 1)
+    monkeypatch.setattr(unasked, "MEMBERS_A_TURN", 1)
     bench = Groups(cluster())
     bench.observing.following = True
     bench.mark_for_group("a", "b")

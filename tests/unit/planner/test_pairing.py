@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.core.comparison import RemovedPod
-from makeway.planner.observe.pairing import (
-    MOST_WAITING,
-    QUIET,
-    WINDOW,
-    ComparedPair,
-    Evicted,
-    Expected,
-    Pairing,
-)
+from makeway.planner.observe.marks import Evicted, Expected
+from makeway.planner.observe.pairing import MOST_WAITING, QUIET, WINDOW, ComparedPair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
+from unit.planner.test_observing import pod_object
 
 SCHEDULER = "default-scheduler"
 
@@ -26,18 +20,23 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def plan(
-    uid: str, seconds: float = 0, *, node: str = "", takes: tuple[str, ...] = (), nominated: str = ""
-) -> Expected:
+def plan(uid: str, seconds: float = 0, *, node: str = "", takes: tuple[str, ...] = ()) -> Expected:
     return Expected(
         decision_id=f"dec-{uid}-{seconds}",
-        uid=uid,
+        key=uid,
         priority=HIGH,
         scheduler=SCHEDULER,
         at=after(seconds),
-        candidates={node: frozenset(takes)} if node else {},
-        nominated=nominated,
+        victims={node: frozenset(takes)} if node else {},
     )
+
+
+def nominate(pairing: Pairing, uid: str, node: str, seconds: float) -> None:
+    pairing.put(uid, pod_object(uid, status={"nominatedNodeName": node}), after(seconds))
+
+
+def bind(pairing: Pairing, uid: str, node: str, seconds: float) -> None:
+    pairing.put(uid, pod_object(uid, spec={"nodeName": node}), after(seconds))
 
 
 def mark(uid: str, node: str, seconds: float, *, priority: int = LOW, scheduler: str = SCHEDULER) -> Evicted:
@@ -53,13 +52,18 @@ def test_marks_on_the_node_that_the_pod_is_nominated_to_are_its_victims() -> Non
     pairing.expect(plan("P"))
 
     pairing.evicted(mark("a", "n1", 0.1))
-    pairing.nominated("P", "n1", after(0.2))
+    nominate(pairing, "P", "n1", 0.2)
     pairing.evicted(mark("b", "n1", 0.3))
     pairing.evicted(mark("c", "n2", 0.3))
 
     assert pairing.due(after(0.3) + QUIET / 2) == []
     (pair,) = pairing.due(after(0.3) + QUIET)
-    assert (pair.node, victims(pair), pair.nominated_at, pair.shared) == ("n1", ["a", "b"], after(0.2), False)
+    assert (pair.nodes, victims(pair), pair.nominated_at, pair.shared) == (
+        ("n1",),
+        ["a", "b"],
+        after(0.2),
+        False,
+    )
     assert len(pairing) == 0
 
 
@@ -69,27 +73,30 @@ def test_a_plan_that_nothing_is_done_about_has_no_counterpart_in_the_end() -> No
 
     assert pairing.due(after(0) + WINDOW / 2) == []
     (pair,) = pairing.due(after(0) + WINDOW)
-    assert (pair.node, pair.evicted, pair.bound) == ("", (), False)
+    assert (pair.nodes, pair.evicted, pair.bound) == ((), (), False)
 
 
 def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
     pairing = Pairing()
-    pairing.expect(plan("P", nominated="n1"))
+    nominate(pairing, "P", "n1", 0)
+    nominate(pairing, "Q", "n2", 0)
+    pairing.expect(plan("P"))
+    pairing.expect(plan("Q"))
     pairing.evicted(mark("a", "n1", 0.1))
     pairing.evicted(mark("b", "n2", 0.1))
 
     pairing.withdrawn("a", "n1")
     pairing.withdrawn("a", "n2")
 
-    assert pairing.nodes() == ["n2"]
-    (pair,) = pairing.due(after(60))
-    assert (pair.node, pair.evicted) == ("", ())
+    first, second = pairing.due(after(60))
+    assert (first.nodes, first.evicted) == ((), ())
+    assert (second.nodes, victims(second)) == (("n2",), ["b"])
 
 
 def test_marks_of_another_scheduler_of_higher_priority_or_of_before_the_plan_belong_to_no_plan() -> None:
     pairing = Pairing()
     pairing.expect(plan("P", 1))
-    pairing.nominated("P", "n1", after(1.1))
+    nominate(pairing, "P", "n1", 1.1)
 
     pairing.evicted(mark("a", "n1", 1.2, scheduler="another"))
     pairing.evicted(mark("b", "n1", 1.2, priority=HIGH))
@@ -103,13 +110,13 @@ def test_of_two_on_one_node_each_gets_whom_its_own_plan_would_take_there_and_bot
     pairing = Pairing()
     pairing.expect(plan("P", 0, node="n1", takes=("a",)))
     pairing.expect(plan("Q", 0.01, node="n1", takes=("a", "b")))
-    pairing.nominated("P", "n1", after(0.02))
-    pairing.nominated("Q", "n1", after(0.03))
+    nominate(pairing, "P", "n1", 0.02)
+    nominate(pairing, "Q", "n1", 0.03)
 
     for uid in ("b", "a", "c"):
         pairing.evicted(mark(uid, "n1", 0.1))
 
-    pairs = {pair.expected.uid: pair for pair in pairing.due(after(60))}
+    pairs = {pair.expected.key: pair for pair in pairing.due(after(60))}
     assert victims(pairs["P"]) == ["a"]
     assert victims(pairs["Q"]) == ["b", "c"]
     assert pairs["P"].shared
@@ -119,15 +126,15 @@ def test_of_two_on_one_node_each_gets_whom_its_own_plan_would_take_there_and_bot
 def test_the_next_plan_for_the_pod_ends_the_last_one_and_its_old_nomination_is_no_sign() -> None:
     pairing = Pairing()
     pairing.expect(plan("P"))
-    pairing.nominated("P", "n1", after(0.1))
+    nominate(pairing, "P", "n1", 0.1)
     pairing.evicted(mark("a", "n1", 0.1))
 
-    (first,) = pairing.expect(plan("P", 1, nominated="n1"))
-    pairing.nominated("P", "n1", after(1.1))
+    (first,) = pairing.expect(plan("P", 1))
+    nominate(pairing, "P", "n1", 1.1)
 
     assert victims(first) == ["a"]
     (second,) = pairing.due(after(60))
-    assert (second.node, second.evicted) == ("", ())
+    assert (second.nodes, second.evicted) == ((), ())
 
 
 def test_a_pod_whose_nomination_first_shows_in_its_next_request_was_nominated_by_the_last_cycle() -> None:
@@ -135,9 +142,10 @@ def test_a_pod_whose_nomination_first_shows_in_its_next_request_was_nominated_by
     pairing.expect(plan("P"))
     pairing.evicted(mark("a", "n1", 0.1))
 
-    (first,) = pairing.expect(plan("P", 1, nominated="n1"))
+    nominate(pairing, "P", "n1", 1)
+    (first,) = pairing.expect(plan("P", 1))
 
-    assert (first.node, victims(first)) == ("n1", ["a"])
+    assert (first.nodes, victims(first)) == (("n1",), ["a"])
 
 
 def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_not_seen() -> None:
@@ -145,20 +153,20 @@ def test_a_pod_that_is_bound_is_done_with_at_once_also_where_its_nomination_was_
     pairing.expect(plan("P"))
     pairing.evicted(mark("a", "n1", 0.1))
 
-    pairing.ended("P", "n1", after(0.2))
+    bind(pairing, "P", "n1", 0.2)
 
     assert len(pairing) == 0
     (pair,) = pairing.due(after(0.2))
-    assert (pair.node, victims(pair), pair.bound) == ("n1", ["a"], True)
-    pairing.ended("P", "n1", after(0.3))
+    assert (pair.nodes, victims(pair), pair.bound) == (("n1",), ["a"], True)
+    bind(pairing, "P", "n1", 0.3)
     assert pairing.due(after(60)) == []
 
 
 def test_a_mark_that_was_made_while_the_pod_waited_is_its_victims_however_late_it_is_known() -> None:
     pairing = Pairing()
     pairing.expect(plan("P"))
-    pairing.nominated("P", "n1", after(0.1))
-    pairing.ended("P", "n1", after(0.2))
+    nominate(pairing, "P", "n1", 0.1)
+    bind(pairing, "P", "n1", 0.2)
 
     pairing.evicted(mark("held", "n1", 0.15))
     pairing.evicted(mark("later", "n1", 0.25))
@@ -200,11 +208,11 @@ def test_every_mark_stands_in_at_most_one_pair_and_only_with_a_pod_of_higher_pri
             case "plan":
                 pairs += pairing.expect(plan(uid, now, node=node, takes=(f"v{number + 1}",)))
             case "nominate":
-                pairing.nominated(uid, node, after(now))
+                nominate(pairing, uid, node, now)
             case "mark":
                 pairing.evicted(mark(f"v{number}", node, now, priority=LOW if pause < 4 else MID))
             case "end":
-                pairing.ended(uid, node, after(now))
+                bind(pairing, uid, node, now)
             case _:
                 pairs += pairing.due(after(now))
     pairs += pairing.due(after(now + 60))
@@ -212,6 +220,6 @@ def test_every_mark_stands_in_at_most_one_pair_and_only_with_a_pod_of_higher_pri
     taken = [one.gone.uid for pair in pairs for one in pair.evicted]
     assert len(taken) == len(set(taken))
     for pair in pairs:
-        assert all(one.pod.node == pair.node and one.at >= pair.expected.at for one in pair.evicted)
+        assert all((one.pod.node,) == pair.nodes and one.at >= pair.expected.at for one in pair.evicted)
     assert len(pairing) == 0
     assert len(pairs) == sum(what == "plan" for what, *_ in steps)

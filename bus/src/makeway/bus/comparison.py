@@ -57,8 +57,8 @@ class Comparison(Message, frozen=True):
     `undetermined` (`note` says why the two cannot be told apart).
     `planned_at`, `plan_duration_microseconds`: of the plan. `nominated_after_microseconds`,
     `evicted_after_microseconds`: from then until the planner saw the nomination, and the last victim marked;
-    0 where it saw none. `shared`: other preemptors had the same node at that time, so that a victim may
-    stand with the wrong one of them; it never stands with two.
+    0 where it saw none. `shared`: another preemptor may be behind one of the marks, so that a victim may
+    be counted for the wrong one of them; it is never counted twice.
     `asked`: a scheduler had asked for the plan. Where none had, the planner saw the preemption in its watch
     and planned `planned_after_microseconds` after the first mark as of before it, `planned_at`:
     `restored_pods` that had left by then were put back, and `past_complete` says whether all changes since

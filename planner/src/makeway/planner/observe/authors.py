@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from makeway.core.k8s.authorship import EVICTOR
-from makeway.planner.observe.pairing import Evicted
+from makeway.planner.observe.marks import Evicted
 
 MOST_HELD: Final = 10_000
 """Marks that are held; one more is passed over."""

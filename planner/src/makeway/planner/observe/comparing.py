@@ -1,27 +1,28 @@
 """From a pair to a comparison: both choices judged, and what that comes to. Pure.
 
-`comparison` is the one place that does it; what pods and groups tell each in their own way are its
-`BothChoices`.
+The choices for a pod are ranked by kube-scheduler's rules, those for a group by the terms of its plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
 from makeway.core.comparison import Judgement, RelativeRank, RemovedPod, compare, judge
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
+from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.rules import LOWER_PRIORITY
-from makeway.planner.observe.gang_pairing import ComparedGang
-from makeway.planner.observe.pairing import ComparedPair, Expected
-from makeway.planner.plan.constraints.budgets import debits
-from makeway.planner.plan.decision import Decision, preemptor_of, refusal_of
+from makeway.planner.observe.marks import ANYWHERE, Expected
+from makeway.planner.observe.pairing import ComparedPair
+from makeway.planner.plan.constraints.budgets import debits_before
+from makeway.planner.plan.decision import Decision, refusal_of
 from makeway.planner.plan.gang.decision import GangDecision
-from makeway.planner.plan.result import Plan, PlanRefusal
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -44,40 +45,39 @@ class Certainty:
     after: timedelta = timedelta()
 
 
-_D = TypeVar("_D", bound=Decision | GangDecision)
+AnyDecision: TypeAlias = Decision | GangDecision
 
-_Pair: TypeAlias = ComparedPair | ComparedGang
+RULE_OF: Final[Mapping[GroupTerm, str]] = {
+    "budgets": "fewest-pdb-violations",
+    "highestPriority": "lowest-highest-priority",
+    "groups": "fewest-groups-broken",
+    "highestVictims": "fewest-highest-priority-victims",
+    "prioritySum": "lowest-priority-sum",
+    "victims": "fewest-victims",
+}
+"""What decides between two choices for a group, as comparisons of pods name it."""
+
+_TERMS: Final[Mapping[GroupTerm, Callable[[Judgement], int]]] = {
+    "budgets": lambda one: len(one.violating),
+    "highestPriority": lambda one: one.highest_priority,
+    "groups": lambda one: one.groups_broken,
+    "highestVictims": lambda one: one.highest_victims,
+    "prioritySum": lambda one: one.priority_sum,
+    "victims": lambda one: one.victims,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Observed(Generic[_D]):
+class Observed:
     """A decision in mode `observe`, as it is kept until it is known what others did.
 
     `own`: the victims of its plan, of a pod's of the best candidate, with the budgets that cover them; None
     where there is none. `certainty`: of a plan that no scheduler asked for.
     """
 
-    decision: _D
+    decision: AnyDecision
     own: tuple[RemovedPod, ...] | None
     certainty: Certainty | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BothChoices:
-    """Both choices about a preemptor, as pods and groups tell them.
-
-    `own_nodes`, `own_victims`: where makeway would have placed it, and who goes by which rule; empty where it
-    has no plan. `nodes`: where others nominated it to. `rank`: how one choice stands beside another, and the
-    rule that decides. `refusal`: makeway's. `group`: of a group.
-    """
-
-    preemptor: messages.Preemptor
-    own_nodes: tuple[str, ...]
-    own_victims: tuple[tuple[PodRecord, str], ...]
-    nodes: tuple[str, ...]
-    rank: Callable[[Judgement, Judgement], tuple[RelativeRank, str]]
-    refusal: messages.Refusal | None = None
-    group: ComparedGroup | None = None
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
@@ -87,60 +87,53 @@ def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys, share)
 
 
-def observed(
-    snapshot: Snapshot, decision: Decision, certainty: Certainty | None = None
-) -> Observed[Decision]:
+def _chosen(decision: AnyDecision) -> tuple[RemovablePod, ...] | None:
+    result = decision.result
+    if isinstance(result, PlanRefusal | GangRefusal):
+        return None
+    return result.chosen if isinstance(result, Plan) else result.victims
+
+
+def observed(snapshot: Snapshot, decision: AnyDecision, certainty: Certainty | None = None) -> Observed:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
-    result, own = decision.result, None
-    if isinstance(result, Plan) and result.candidates:
-        own = tuple(gone(snapshot, one.pod) for one in result.candidates[0].victims)
+    chosen = _chosen(decision)
+    own = None if chosen is None else tuple(gone(snapshot, one.pod) for one in chosen)
     return Observed(decision, own, certainty)
 
 
-def expected(snapshot: Snapshot, decision: Decision, nominated: str) -> Expected:
+def expected(snapshot: Snapshot, decision: AnyDecision) -> Expected:
     """Return what pairing needs to know of a decision. O(budgets + candidates)."""
-    question, result = decision.question, decision.result
-    taken = debits(snapshot, question.leaving | question.in_flight.keys())
+    asked, result = decision.asked, decision.result
+    taken = debits_before(snapshot, asked.leaving | asked.in_flight.keys(), asked.allowed_before)
     budgets = (snapshot.budgets.get(key) for key in snapshot.budgets.keys())  # noqa: SIM118 - no mapping
+    victims: dict[str, frozenset[str]] = {}
+    if isinstance(result, GangPlan):
+        victims[ANYWHERE] = frozenset(one.pod.uid for one in result.victims)
+    for candidate in result.candidates if isinstance(result, Plan) else ():
+        victims[candidate.node] = frozenset(one.pod.uid for one in candidate.victims)
     return Expected(
         decision_id=decision.decision_id,
-        uid=question.preemptor.uid,
-        priority=question.preemptor.priority,
-        scheduler=question.scheduler_name,
+        key=decision.key,
+        priority=asked.preemptor.priority,
+        scheduler=asked.scheduler_name,
         at=decision.at,
-        candidates={
-            candidate.node: frozenset(one.pod.uid for one in candidate.victims)
-            for candidate in (result.candidates if isinstance(result, Plan) else ())
-        },
-        allowed={
-            b.key: question.allowed_before.get(b.key, b.allowed) - taken.get(b.key, 0)
-            for b in budgets
-            if b is not None
-        },
-        nominated=nominated,
+        victims=victims,
+        allowed={one.key: one.allowed - taken.get(one.key, 0) for one in budgets if one is not None},
     )
 
 
-def comparison_of(
-    seen: Observed[Decision], pair: ComparedPair, planner: str, now: datetime
-) -> Comparison | None:
-    """Return what the pair of a pod comes to; None where there is nothing to compare."""
-    decision, result = seen.decision, seen.decision.result
-    best = result.candidates[0] if isinstance(result, Plan) and result.candidates else None
-    sides = BothChoices(
-        preemptor=preemptor_of(decision.question),
-        own_nodes=(best.node,) if best is not None else (),
-        own_victims=tuple((one.pod, one.rule) for one in best.victims) if best is not None else (),
-        nodes=(pair.node,) if pair.node else (),
-        rank=compare,
-        refusal=refusal_of(result) if isinstance(result, PlanRefusal) else None,
-    )
-    return comparison(seen, pair, sides, planner, now)
+def compare_gangs(
+    one: Judgement, other: Judgement, objective: Iterable[GroupTerm]
+) -> tuple[RelativeRank, str]:
+    """Return how one choice for a group stands beside another, and the rule that decides; equal by none."""
+    for term in objective:
+        own, others = _TERMS[term](one), _TERMS[term](other)
+        if own != others:
+            return ("better" if own < others else "worse"), RULE_OF[term]
+    return "equal", ""
 
 
-def comparison(
-    seen: Observed[_D], pair: _Pair, sides: BothChoices, planner: str, now: datetime
-) -> Comparison | None:
+def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) -> Comparison | None:
     """Return what a pair comes to; None where there is nothing to compare. O(victims · log victims).
 
     That is: neither found a way, or a place was found without any eviction.
@@ -152,50 +145,62 @@ def comparison(
     theirs = judge((mark.gone for mark in pair.evicted), allowed) if pair.evicted else None
     if theirs is None and (pair.bound or (ours is None and pair.nominated_at is None)):
         return None
-    result, decided_by, note = _verdict(pair, sides, ours, theirs)
-    evicted = tuple((mark.pod, LOWER_PRIORITY) for mark in pair.evicted)
+    result, decided_by, note = _verdict(pair, decision, ours, theirs)
     last = max((mark.at for mark in pair.evicted), default=None)
-    of_group = sides.group is not None
+    planned, group = decision.result, None
+    if isinstance(decision, GangDecision):
+        question = decision.question
+        group = ComparedGroup(
+            members=question.total, must_place=question.must_place, objective=decision.objective
+        )
+    refusal = planned if isinstance(planned, PlanRefusal | GangRefusal) else None
+    own_nodes = () if isinstance(planned, PlanRefusal | GangRefusal) else planned.nodes
+    own = tuple((one.pod, one.rule) for one in _chosen(decision) or ())
+    evicted = tuple((mark.pod, LOWER_PRIORITY) for mark in pair.evicted)
     return Comparison(
         decision_id=decision.decision_id,
         cluster_uid=decision.request.cluster_uid,
         planner=planner,
         at=now,
         planned_at=decision.at,
-        preemptor=sides.preemptor,
+        preemptor=decision.preemptor,
         result=result,
         queue=decision.queue,
         decided_by=decided_by,
-        makeway=_choice(sides.own_nodes, sides.own_victims, ours, of_group=of_group),
-        default_preemption=_choice(sides.nodes, evicted, theirs, of_group=of_group),
-        refusal=sides.refusal,
+        makeway=_choice(own_nodes, own, ours, of_group=group is not None),
+        default_preemption=_choice(pair.nodes, evicted, theirs, of_group=group is not None),
+        refusal=refusal_of(refusal) if refusal is not None else None,
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         nominated_after_microseconds=_since(decision.at, pair.nominated_at),
         evicted_after_microseconds=_since(decision.at, last),
         shared=pair.shared,
         note=note,
         asked=certainty is None,
-        left_to_verification=certainty.left_out if certainty else decision.result.left_out,
+        left_to_verification=certainty.left_out if certainty else planned.left_out,
         restored_pods=certainty.restored if certainty else 0,
         past_complete=certainty.complete if certainty else True,
         planned_after_microseconds=round(certainty.after.total_seconds() * 1_000_000) if certainty else 0,
-        group=sides.group,
+        group=group,
     )
 
 
 def _verdict(
-    pair: _Pair, sides: BothChoices, ours: Judgement | None, theirs: Judgement | None
+    pair: ComparedPair, decision: AnyDecision, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
     """Return the result, the rule that decides it, and what there is to say besides."""
+    result = decision.result
     if theirs is None:
         return ("makewayOnly", "", "") if pair.nominated_at is None else ("undetermined", "", UNSEEN)
+    if isinstance(result, PlanRefusal | GangRefusal):
+        return "defaultOnly", "", ""
     if ours is None:
-        return ("undetermined", "", UNMODELLED) if sides.refusal is None else ("defaultOnly", "", "")
-    victims = {pod.uid for pod, _ in sides.own_victims}
-    if sides.own_nodes == sides.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
+        return "undetermined", "", UNMODELLED
+    victims = {one.pod.uid for one in _chosen(decision) or ()}
+    if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    result, rule = sides.rank(ours, theirs)
-    return result, rule, ""
+    if isinstance(decision, GangDecision):
+        return *compare_gangs(ours, theirs, decision.objective), ""
+    return *compare(ours, theirs), ""
 
 
 def _choice(

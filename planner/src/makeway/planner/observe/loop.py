@@ -20,24 +20,19 @@ import structlog
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
-from makeway.bus.ids import decision_id
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.authorship import writers_of_mark
 from makeway.core.k8s.disruption import preempted_by, preempted_for_group
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.quantity import QuantityError
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.observe import comparing
 from makeway.planner.observe.authors import Authors, SeenMark
-from makeway.planner.observe.detecting import UnaskedPreemption
-from makeway.planner.observe.gang_loop import GangComparer
-from makeway.planner.observe.gang_pairing import UnaskedGang
+from makeway.planner.observe.comparer import Comparer
+from makeway.planner.observe.comparing import AnyDecision, gone
 from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
-from makeway.planner.observe.pairing import Evicted
+from makeway.planner.observe.marks import Evicted
+from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
-from makeway.planner.observe.pod_loop import PodComparer
-from makeway.planner.observe.unasked import Surroundings
-from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord, pod_record
@@ -112,22 +107,26 @@ class ObserveLoop:
         past = past or ShortPast()
         self._unsynced = unsynced
         self._loops = PreemptionLoops()
-        self._unasked: asyncio.Queue[UnaskedPreemption | UnaskedGang] = asyncio.Queue(QUEUE_LIMIT)
+        self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
         self._bus = bus
         self._metrics = metrics
         self._now = now
         self._authors = Authors(orders.name, orders.read_until)
-        self._pods = PodComparer(
-            identity,
-            snapshot=snapshot,
-            past=past,
-            cluster_uid=cluster_uid,
-            served=orders.serve,
-            preempted=self._preempted,
-        )
-        self._gangs = GangComparer(
-            identity, snapshot=snapshot, past=past, cluster_uid=cluster_uid, preempted=self._preempted
-        )
+
+        def comparer(served: Callable[[str], bool], *, of_groups: bool) -> Comparer:
+            return Comparer(
+                identity,
+                of_groups=of_groups,
+                snapshot=snapshot,
+                past=past,
+                cluster_uid=cluster_uid,
+                preempted=self._preempted,
+                unsynced=unsynced,
+                served=served,
+            )
+
+        self._pods = comparer(orders.serve, of_groups=False)
+        self._gangs = comparer(lambda _: False, of_groups=True)
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
@@ -148,13 +147,10 @@ class ObserveLoop:
         """Leave out of a plan what goes on with a loop; see `makeway.planner.observe.loops`."""
         return hold_back(self._loops, preemptor, plan, now)
 
-    def expect(self, decision: Decision) -> None:
+    def expect(self, decision: AnyDecision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
-        self._say_all(self._pods.expect(decision, self._now()))
-
-    def expect_group(self, decision: GangDecision) -> None:
-        """Take a decision about a group that was made in mode `observe`, as `expect`."""
-        self._say_all(self._gangs.expect(decision, self._now()))
+        comparer = self._gangs if isinstance(decision, GangDecision) else self._pods
+        self._say_all(comparer.expect(decision, self._now()))
 
     # What the list-watch calls.
 
@@ -172,21 +168,21 @@ class ObserveLoop:
             if item.metadata.deletion_timestamp is None:
                 self._authors.withdraw(uid)
                 self._pods.withdrawn(uid, item.spec.node_name or "")
-                self._gangs.withdrawn(uid)
-        self._plan_for(self._pods.newly_unasked(now))
+                self._gangs.withdrawn(uid, item.spec.node_name or "")
+        self._plan_for(self._pods.unasked(now, anew=True))
 
     def drop(self, item: Pod) -> None:
         """Note that a pod is gone."""
         uid = item.metadata.uid
         self._pods.drop(uid, self._now())
-        self._gangs.drop(uid)
+        self._gangs.drop(uid, self._now())
         self._marked.discard(uid)
         self._told.pop(uid, None)
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
         self._pods.retain(uids, self._now())
-        self._gangs.retain(uids)
+        self._gangs.retain(uids, self._now())
         self._marked &= uids
         for uid in self._told.keys() - uids:
             del self._told[uid]
@@ -207,7 +203,7 @@ class ObserveLoop:
             return
         for mark in self._authors.of_others():
             (self._gangs if mark.for_group else self._pods).mark(mark.evicted)
-        self._plan_for(self._pods.newly_unasked(self._now()))
+        self._plan_for(self._pods.unasked(self._now(), anew=True))
 
     # What runs.
 
@@ -261,9 +257,9 @@ class ObserveLoop:
             pod = pod_record(item)
         except QuantityError:
             return  # the snapshot's own feed says so
-        gone, revision = comparing.gone(self._snapshot, pod), self._snapshot.revision
+        gone_now, revision = gone(self._snapshot, pod), self._snapshot.revision
         mark = SeenMark(
-            Evicted(pod, gone, scheduler, self._now(), revision),
+            Evicted(pod, gone_now, scheduler, self._now(), revision),
             for_group=preempted_for_group(item),
             writers=writers_of_mark(item),
             seen=time.monotonic(),
@@ -272,7 +268,7 @@ class ObserveLoop:
             self._metrics.comparison_records.labels("dropped").inc()
         self.orders_read()
 
-    def _plan_for(self, found: Iterable[UnaskedPreemption | UnaskedGang]) -> None:
+    def _plan_for(self, found: Iterable[UnaskedPreemption]) -> None:
         """Have a plan made for each preemption that shows now."""
         for seen in found if self.following else ():
             try:
@@ -280,19 +276,14 @@ class ObserveLoop:
             except asyncio.QueueFull:
                 self._metrics.comparison_records.labels("dropped").inc()
 
-    async def _plan(self, seen: UnaskedPreemption | UnaskedGang) -> None:
-        now = self._now()
-        around = Surroundings(
-            name=decision_id(now),
-            nominated=self._pods.nominated,
-            in_flight=lambda uid: self._orders.in_flight(uid, self._now()),
-            unsynced=self._unsynced,
+    async def _plan(self, seen: UnaskedPreemption) -> None:
+        found = await (self._gangs if seen.of_group else self._pods).plan(
+            seen,
+            self._now(),
+            self._pods.nominated,
+            lambda uid: self._orders.in_flight(uid, self._now()),
         )
-        self._say_all(
-            await self._gangs.plan(seen, now, around)
-            if isinstance(seen, UnaskedGang)
-            else await self._pods.plan(seen, now, around)
-        )
+        self._say_all(found)
 
     def _known(self, uid: str) -> PodRecord | None:
         """Return a pod that is there, or has left lately."""

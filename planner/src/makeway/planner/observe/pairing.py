@@ -1,265 +1,392 @@
-"""Which of the pods that DefaultPreemption evicts belong to which plan made in mode `observe`.
+"""Which of the pods that others evict belong to which plan made in mode `observe`, and to which without one.
 
-The API does not say so; it shows the preemptor's nomination, and marks (DisruptionTarget) on pods that go. A
-mark belongs to a preemptor that is nominated to that node, that is of higher priority and of the scheduler
-that the mark names, and that was planned for before. Where several are, it belongs to the first whose own
-plan would take that pod on that node, else to the last planned for; and all of them are said to be `shared`.
-Each mark belongs to one at most, so sums over all pairs are right however they were told apart.
+The API does not say so; it shows nominations, of a pod or of a group's members, and marks on pods that are
+evicted. `marks` says which mark belongs to which plan. A mark that no plan which waits would have made is of
+a preemption for which no plan was asked, once a nomination of higher priority shows beside it; either comes
+first. A pod is a group of one, whose victims are on its own node.
 
-Pure state: it is told what the watch sees, and the time.
+Pure state: it hears of what the watch sees, and the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from makeway.core.comparison import BudgetKey, RemovedPod
-from makeway.planner.snapshot.records import PodRecord
+from makeway.core.k8s.objects import Pod
+from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, Marks, OpenMark, Waiting
 
-QUIET: timedelta = timedelta(seconds=3)
+QUIET: Final = timedelta(seconds=3)
 """After the last sign of a preemption nothing more is expected of it. Its deletes go in parallel."""
 
-WINDOW: timedelta = timedelta(seconds=10)
-"""How long after a plan DefaultPreemption may show its first sign. It acts in the same scheduling cycle."""
+WINDOW: Final = timedelta(seconds=10)
+"""How long after a plan kube-scheduler may show its first sign. It acts in the same scheduling cycle."""
 
-MOST_MARKS = 1000
-"""Marks on one node that belong to no pair yet; more than a node has pods, and they are kept for seconds."""
+UNCLAIMED: Final = timedelta(seconds=1)
+"""So long a mark waits for a pod that is nominated newly; then it may be of one that was nominated before."""
 
-MOST_WAITING = 10_000
-"""Plans that wait for their counterpart; for one more the eldest is given up, without a pair."""
+SETTLED: Final = timedelta(seconds=1)
+"""So long after its first mark a preemption waits for nominations of members that have none yet."""
 
+MOST_WAITING: Final = 10_000
+"""Plans for pods that wait for their counterpart."""
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
-    """A pod that was marked for preemption, as it was seen; `scheduler`: who the mark says it was.
+MOST_GROUPS: Final = 32
+"""The same of plans for groups."""
 
-    `revision`: the snapshot's when the mark was seen.
-    """
-
-    pod: PodRecord
-    gone: RemovedPod
-    scheduler: str
-    at: datetime
-    revision: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """A plan in mode `observe` whose counterpart is waited for.
-
-    `candidates`: UIDs of the victims of each node that it would do, best first. `allowed`: what each budget
-    allowed when it was made. `nominated`: where the pod was nominated to before.
-    """
-
-    decision_id: str
-    uid: str
-    priority: int
-    scheduler: str
-    at: datetime
-    candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    allowed: Mapping[BudgetKey, int] = field(default_factory=dict)
-    nominated: str = ""
+MOST_MEMBERS: Final = 10_000
+"""Nominated pods that are followed; for one more the eldest is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """A plan and what was done about its pod: `node` is empty where nothing was.
+    """A plan and what was done about it. `nodes`: where others placed its pods; empty where they did nothing.
 
-    `bound`: the pod found a place. `shared`: another plan's pod was nominated to the same node meanwhile.
+    `bound`: one of them found a place. `shared`: another plan that waits may be behind one of the marks.
     """
 
     expected: Expected
-    node: str
+    nodes: tuple[str, ...]
     evicted: tuple[Evicted, ...]
     nominated_at: datetime | None = None
     bound: bool = False
     shared: bool = False
 
 
-@dataclass(slots=True)
-class _Open:
-    """A plan that waits. `node`: where its pod is nominated to, by this cycle or an earlier one.
+@dataclass(frozen=True, slots=True)
+class UnaskedPreemption:
+    """A preemption that no scheduler asked about. `members`: as they were when nominated, each with its node.
 
-    `over`: when its pod was bound, or gone; later marks are not for it.
+    `at`, `revision`: when its first mark was seen, and the snapshot's revision then.
     """
 
-    expected: Expected
+    key: str
+    members: tuple[tuple[Pod, str], ...]
+    at: datetime
+    revision: int
+    of_group: bool = False
+
+    @property
+    def pod(self) -> Pod:
+        """The preemptor, or a member of it."""
+        return self.members[0][0]
+
+
+@dataclass(slots=True)
+class _Member:
+    """A pod of a preemptor. `at`: when its nomination was seen; None where it was bound before.
+
+    `withdrawn`: it has no nomination any more, or is gone; it is kept for the plan that waits.
+    """
+
+    pod: Pod
     node: str
-    last: datetime
-    nominated_at: datetime | None = None
-    shared: bool = False
-    over: datetime | None = None
-    bound: bool = False
+    at: datetime | None
+    bound_at: datetime | None = None
+    withdrawn: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is nominated to its node now."""
+        return self.bound_at is None and not self.withdrawn
 
 
 class Pairing:
-    """The plans that wait, and the marks that belong to none yet.
+    """The plans that wait, the pods of preemptors, and the marks that belong to none yet.
 
-    A call costs O(plans and marks of one node), `due` O(all of them).
+    `anywhere`: victims may be on any node, as of groups; else on the node of the nomination, where
+    kube-scheduler may preempt for the pod again later. `most`: plans that wait; for one more the eldest is
+    given up, without a pair. `served`: whether one of makeway's own orders is for a preemptor.
+
+    A pod and a plan cost O(marks and plans of a place), a mark O(plans there); `due` and `unasked` O(all).
     """
 
-    def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
-        self._on_node: dict[str, dict[str, _Open]] = {}
-        self._evicted: dict[str, dict[str, Evicted]] = {}
+    def __init__(
+        self,
+        *,
+        anywhere: bool = False,
+        most: int = MOST_WAITING,
+        served: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._anywhere = anywhere
+        self._most = most
+        self._served = served
+        self._open: dict[str, Waiting] = {}
+        self._members: dict[str, dict[str, _Member]] = {}
+        self._key_of: dict[str, str] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._marks: dict[str, Marks] = {}
+        self._changed: set[str] = set()
+        self._told: dict[str, datetime] = {}
 
     def __len__(self) -> int:
         """How many plans wait for a sign. O(plans)."""
         return sum(waiting.over is None for waiting in self._open.values())
 
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing that `due` would look at."""
-        return not self._open and not self._evicted
+    def waits_for(self, key: str) -> bool:
+        """Report whether a preemptor's plan waits."""
+        return key in self._open
 
-    def nodes(self) -> list[str]:
-        """Return the nodes with marks that belong to no pair yet."""
-        return list(self._evicted)
+    def nominated(self) -> Iterator[tuple[Pod, str]]:
+        """Return the nominated pods, each with its node."""
+        for members in self._members.values():
+            yield from ((one.pod, one.node) for one in members.values() if one.waits)
 
-    def unclaimed(self, node: str) -> list[Evicted]:
-        """Return the marks on a node that no plan that waits would have made, the eldest first."""
-        marks = self._evicted.get(node, {}).values()
-        return sorted(
-            (mark for mark in marks if not self._claimed(mark)),
-            key=lambda mark: (mark.at, mark.gone.uid),
-        )
+    def expect(self, expected: Expected, *, asked: bool = True) -> list[ComparedPair]:
+        """Wait for the counterpart of a plan; returns the pair of the preemptor's last plan, which that ends.
 
-    def _claimed(self, mark: Evicted) -> bool:
-        owner = self._owner(mark)
-        return owner is not None and mark.gone.uid in owner.expected.candidates.get(mark.pod.node, ())
-
-    def expect(self, expected: Expected) -> list[ComparedPair]:
-        """Wait for the counterpart of a plan; returns the pair of the pod's last plan, which that ends.
-
-        A pod is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
+        A preemptor is in one scheduling cycle at a time, so whatever that plan's cycle did has been done.
+        `asked`: by a scheduler, which acts after that; else it has acted already.
         """
-        pairs = []
-        before = self._open.get(expected.uid)
-        if before is not None:
-            self.nominated(expected.uid, expected.nominated, expected.at)
-            pairs.append(self._close(before))
-        elif len(self._open) >= MOST_WAITING:
-            self._remove(next(iter(self._open.values())))
-        waiting = _Open(expected, "", expected.at)
-        self._open[expected.uid] = waiting
-        self._put(waiting, expected.nominated)
+        key, pairs = expected.key, []
+        if key in self._open:
+            pairs = self._close([key], self._owned(self._places([key])))
+        elif len(self._open) >= self._most:
+            self._end([next(iter(self._open))])
+        before = {uid: one.node for uid, one in self._members.get(key, {}).items()} if asked else {}
+        self._open[key] = waiting = Waiting(expected, before)
+        for place in self._places([key]):
+            self._at(place).expect(waiting)
         return pairs
 
-    def waits_for(self, uid: str) -> bool:
-        """Report whether a pod's plan waits."""
-        return uid in self._open
+    def put(self, key: str, pod: Pod, now: datetime) -> None:
+        """Take in a pod of a preemptor: nominated, bound, or neither."""
+        uid, node, bound = pod.metadata.uid, pod.status.nominated_node_name or "", pod.spec.node_name or ""
+        known, waiting = self._members.get(key, {}).get(uid), self._open.get(key)
+        if bound:
+            if known is None and waiting is not None:
+                known = self._place(key, _Member(pod, bound, None))
+            if known is not None and known.bound_at is None:
+                known.bound_at = now
+            self._over(waiting, now)
+        elif known is not None and node == known.node and known.bound_at is None:
+            known.withdrawn = False
+        elif node:
+            self._place(key, _Member(pod, node, now))
+        elif known is not None:
+            self._withdraw(key, uid)
 
-    def nominated(self, uid: str, node: str, now: datetime) -> None:
-        """Take in that a pod is nominated to a node; that it no longer is (empty) says nothing."""
-        waiting = self._open.get(uid)
-        if waiting is None or waiting.over is not None or not node or node == waiting.node:
-            return
-        self._put(waiting, node)
-        waiting.nominated_at = waiting.last = now
-        here = [one for one in self._on_node[node].values() if one.over is None]
-        if len(here) > 1:
-            for one in here:
-                one.shared = True
+    def drop(self, uid: str, now: datetime) -> None:
+        """Take in that a pod is gone: nothing more will be done for it."""
+        key = self._key_of.get(uid, uid)
+        self._over(self._open.get(key), now)
+        self._withdraw(key, uid)
 
-    def evicted(self, evicted: Evicted) -> None:
+    def retain(self, uids: set[str], now: datetime) -> None:
+        """Take in that all pods but these are gone."""
+        known = self._key_of.keys() if self._anywhere else self._key_of.keys() | self._open.keys()
+        for uid in known - uids:
+            self.drop(uid, now)
+
+    def evicted(self, mark: Evicted) -> None:
         """Take in that a pod was marked."""
-        node = evicted.pod.node
-        here = self._evicted.setdefault(node, {})
-        if len(here) < MOST_MARKS:
-            here.setdefault(evicted.gone.uid, evicted)
-        for waiting in self._on_node.get(node, {}).values():
-            waiting.last = evicted.at
+        place = self._place_of(mark.pod.node)
+        self._at(place).add(mark)
+        self._changed.add(place)
 
     def withdrawn(self, uid: str, node: str) -> None:
         """Take in that a pod on a node lives on and is marked no more: it was evicted by no one."""
-        here = self._evicted.get(node, {})
-        here.pop(uid, None)
-        if not here:
-            self._evicted.pop(node, None)
-
-    def ended(self, uid: str, node: str, now: datetime) -> None:
-        """Take in that a pod is bound to a node, or gone (empty): nothing more will be done for it."""
-        waiting = self._open.get(uid)
-        if waiting is None or waiting.over is not None:
-            return
-        if node and not waiting.node:
-            # Bound before the watch showed a nomination: binding clears it.
-            self._put(waiting, node)
-        waiting.over, waiting.bound = now, bool(node)
+        if (marks := self._marks.get(self._place_of(node))) is not None:
+            marks.drop([uid])
 
     def due(self, now: datetime) -> list[ComparedPair]:
         """Return the pairs of which nothing more is expected, and forget marks that belong to no plan."""
-        acted = {
-            owner.expected.uid
-            for marks in self._evicted.values()
-            for mark in marks.values()
-            if (owner := self._owner(mark)) is not None
-        }
-        ended = [
-            waiting
-            for uid, waiting in self._open.items()
-            if waiting.over is not None
-            or now - waiting.last >= (QUIET if waiting.nominated_at or uid in acted else WINDOW)
-        ]
-        pairs = [self._close(waiting) for waiting in ended]
+        owned = self._owned(self._marks)
+        ended = []
+        for key, waiting in self._open.items():
+            signs = [one.mark.at for one in owned.get(key, ())]
+            if (at := self._nominated_at(waiting)) is not None:
+                signs.append(at)
+            last = max((*signs, waiting.expected.at))
+            if waiting.over is not None or now - last >= (QUIET if signs else WINDOW):
+                ended.append(key)
+        pairs = self._close(ended, owned)
         oldest = now - WINDOW - QUIET
-        for node, marks in list(self._evicted.items()):
-            fresh = {uid: mark for uid, mark in marks.items() if mark.at >= oldest}
-            if fresh:
-                self._evicted[node] = fresh
-            else:
-                del self._evicted[node]
+        for place, marks in list(self._marks.items()):
+            marks.forget(lambda mark: mark.at < oldest)
+            if not len(marks):
+                del self._marks[place]
+        for key, members in list(self._members.items()):
+            if key not in self._open:
+                for uid, one in list(members.items()):
+                    if one.bound_at is not None and one.bound_at < oldest:
+                        self._remove(uid)
         return pairs
+
+    def unasked(
+        self,
+        now: datetime,
+        about: Callable[[str], tuple[int, int] | None] | None = None,
+        *,
+        anew: bool = False,
+    ) -> list[UnaskedPreemption]:
+        """Return the preemptions that marks tell of and no plan waits for, each once.
+
+        `about`: a group's priority and how many of its members have no node, None where it is not known.
+        `anew`: only where a nomination or a mark has come since the last look.
+        """
+        places, self._changed = sorted(self._changed if anew else self._marks), set()
+        found = []
+        for place in places:
+            marks = self._marks[place].unclaimed() if place in self._marks else []
+            members = (self._on_node.get(node, ()) for node in sorted({mark.pod.node for mark in marks}))
+            for key in dict.fromkeys(self._key_of[uid] for uids in members for uid in sorted(uids)):
+                if key in self._open:
+                    continue
+                if self._served(key):
+                    self._told[key] = now
+                elif (seen := self._preemption(key, marks, now, about)) is not None:
+                    self._told[key] = now
+                    found.append(seen)
+        return found
 
     # -------------------------------------------------------------------------------- inner work
 
-    def _put(self, waiting: _Open, node: str) -> None:
-        """Note where a pod is nominated to."""
-        self._take_out(waiting)
-        waiting.node = node
-        if node:
-            self._on_node.setdefault(node, {})[waiting.expected.uid] = waiting
-
-    def _take_out(self, waiting: _Open) -> None:
-        here = self._on_node.get(waiting.node)
-        if here is not None:
-            here.pop(waiting.expected.uid, None)
-            if not here:
-                del self._on_node[waiting.node]
-
-    def _remove(self, waiting: _Open) -> None:
-        self._take_out(waiting)
-        del self._open[waiting.expected.uid]
-
-    def _owner(self, mark: Evicted) -> _Open | None:
-        """Return whose victim a marked pod is; None where no plan that waits can be behind it."""
+    def _preemption(
+        self,
+        key: str,
+        marks: Sequence[Evicted],
+        now: datetime,
+        about: Callable[[str], tuple[int, int] | None] | None,
+    ) -> UnaskedPreemption | None:
+        """Return what marks in one place, the eldest first, tell of a preemptor."""
+        members = self._members[key].values()
+        known = about(key) if about is not None else (next(iter(members)).pod.spec.priority or 0, 0)
+        if known is None:
+            return None
+        priority, waiting = known
+        schedulers = {one.pod.spec.scheduler_name or "" for one in members}
+        told, nodes = self._told.get(key), {one.node for one in members}
         able = [
-            one
-            for one in self._on_node.get(mark.pod.node, {}).values()
-            if one.expected.at <= mark.at
-            and (one.over is None or mark.at <= one.over)
-            and one.expected.priority > mark.gone.priority
-            and one.expected.scheduler == mark.scheduler
+            mark
+            for mark in marks
+            if mark.gone.priority < priority
+            and mark.scheduler in schedulers
+            and (told is None or mark.at > told + WINDOW)
         ]
-        able.sort(key=lambda one: (one.expected.at, one.expected.decision_id))
-        for one in able:
-            if mark.gone.uid in one.expected.candidates.get(mark.pod.node, ()):
-                return one
-        return able[-1] if able else None
+        if not any(mark.pod.node in nodes for mark in able):
+            return None
+        for first in able if not self._anywhere else able[:1]:
+            fresh = [one for one in members if self._fits(one, first, now)]
+            missing = waiting > sum(one.bound_at is None for one in fresh)
+            if fresh and not (missing and now - first.at < SETTLED):
+                found = tuple((one.pod, one.node) for one in fresh)
+                return UnaskedPreemption(key, found, first.at, first.revision, self._anywhere)
+        return None
 
-    def _close(self, waiting: _Open) -> ComparedPair:
-        marks = self._evicted.get(waiting.node, {})
-        own = [mark for _, mark in sorted(marks.items()) if self._owner(mark) is waiting]
-        for mark in own:
-            del marks[mark.gone.uid]
-        self._remove(waiting)
+    def _fits(self, one: _Member, mark: Evicted, now: datetime) -> bool:
+        """Report whether a mark may be for the nomination of a pod, by the times of both."""
+        if one.at is None or one.withdrawn or (one.bound_at is not None and mark.at > one.bound_at):
+            return False
+        again = not self._anywhere and one.at < mark.at and now - mark.at >= UNCLAIMED
+        return abs(one.at - mark.at) <= WINDOW or again
+
+    def _place_of(self, node: str) -> str:
+        return ANYWHERE if self._anywhere else node
+
+    def _places(self, keys: Iterable[str]) -> set[str]:
+        """Return where the marks for preemptors are."""
+        if self._anywhere:
+            return {ANYWHERE}
+        return {one.node for key in keys for one in self._members.get(key, {}).values()}
+
+    def _at(self, place: str) -> Marks:
+        return self._marks.setdefault(place, Marks(place))
+
+    def _place(self, key: str, member: _Member) -> _Member:
+        """Note where a pod is nominated to, or bound."""
+        uid = member.pod.metadata.uid
+        if uid in self._key_of:
+            self._remove(uid)
+        elif len(self._key_of) >= MOST_MEMBERS:
+            self._remove(next(iter(self._key_of)))
+        self._key_of[uid] = key
+        self._members.setdefault(key, {})[uid] = member
+        self._on_node.setdefault(member.node, set()).add(uid)
+        place = self._place_of(member.node)
+        self._changed.add(place)
+        if not self._anywhere and key in self._open:
+            self._at(place).expect(self._open[key])
+        return member
+
+    def _remove(self, uid: str) -> None:
+        key = self._key_of.pop(uid)
+        members = self._members[key]
+        node = members.pop(uid).node
+        if not members:
+            del self._members[key]
+            self._told.pop(key, None)
+        here = self._on_node[node]
+        here.discard(uid)
+        if not here:
+            del self._on_node[node]
+        if not self._anywhere and node in self._marks:
+            self._marks[node].end([key])
+
+    def _withdraw(self, key: str, uid: str) -> None:
+        """Forget a pod, or keep it as long as a plan for it waits."""
+        if uid in self._key_of:
+            if key in self._open:
+                self._members[key][uid].withdrawn = True
+            else:
+                self._remove(uid)
+
+    def _over(self, waiting: Waiting | None, now: datetime) -> None:
+        """Note that a pod is bound, or gone; of a group the others are waited for."""
+        if waiting is not None and waiting.over is None and not self._anywhere:
+            waiting.over = now
+
+    def _nominated_at(self, waiting: Waiting) -> datetime | None:
+        members = self._members.get(waiting.expected.key, {}).items()
+        new = (one.at for uid, one in members if one.at is not None and waiting.begun.get(uid) != one.node)
+        return max(new, default=None)
+
+    def _owned(self, places: Iterable[str]) -> Mapping[str, Sequence[OpenMark]]:
+        """Return the marks in some places that belong to each preemptor. O(marks + members)."""
+        nodes: defaultdict[str, set[str]] = defaultdict(set)
+        for key in self._open if self._anywhere else ():
+            for one in self._members.get(key, {}).values():
+                nodes[one.node].add(key)
+        owned: dict[str, list[OpenMark]] = {}
+        for place in places:
+            if place in self._marks:
+                owned |= self._marks[place].owned(nodes)
+        return owned
+
+    def _close(self, keys: Collection[str], owned: Mapping[str, Sequence[OpenMark]]) -> list[ComparedPair]:
+        """Return the pairs of preemptors, and wait for them no longer; their marks go with them."""
+        pairs = [self._pair(self._open[key], owned.get(key, ())) for key in keys]
+        for pair in pairs:
+            for mark in pair.evicted:
+                self.withdrawn(mark.gone.uid, mark.pod.node)
+        self._end(keys)
+        return pairs
+
+    def _end(self, keys: Collection[str]) -> None:
+        ended = frozenset(keys)
+        for place in self._places(ended) if ended else ():
+            if place in self._marks:
+                self._marks[place].end(ended)
+        for key in keys:
+            del self._open[key]
+            for uid, one in list(self._members.get(key, {}).items()):
+                if one.withdrawn:
+                    self._remove(uid)
+
+    def _pair(self, waiting: Waiting, owned: Sequence[OpenMark]) -> ComparedPair:
+        key, at = waiting.expected.key, self._nominated_at(waiting)
+        members = self._members.get(key, {}).values()
+        marks = sorted((one.mark for one in owned), key=lambda mark: mark.gone.uid)
+        if members:
+            self._told[key] = max((mark.at for mark in marks), default=waiting.expected.at)
         return ComparedPair(
             expected=waiting.expected,
-            node=waiting.node if own or waiting.nominated_at else "",
-            evicted=tuple(own),
-            nominated_at=waiting.nominated_at,
-            bound=waiting.bound,
-            shared=waiting.shared,
+            nodes=tuple(sorted({one.node for one in members})) if marks or at is not None else (),
+            evicted=tuple(marks),
+            nominated_at=at,
+            bound=any(one.bound_at is not None for one in members),
+            shared=any(one.shared for one in owned),
         )

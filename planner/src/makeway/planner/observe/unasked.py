@@ -1,107 +1,209 @@
-"""A plan for a preemptor for whom no scheduler asked, as of before its first victim was marked.
+"""A plan for a preemption about which no scheduler asked, as of before its first victim was marked. Pure.
 
-There is no filter to ask and no request: every node may be helped, as far as the columns know. Pure.
+There is no filter to ask and no request: every node may be helped, as far as the columns know. The members of
+a group that are to be placed are those that others nominated; what topology it asks for is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
 
 import msgspec
 
+from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
 from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
-from makeway.planner.observe.detecting import UnaskedPreemption
-from makeway.planner.observe.past import Past
+from makeway.core.k8s.pod_groups import GroupRecord
+from makeway.planner.observe.comparing import Certainty, Observed, observed
+from makeway.planner.observe.pairing import UnaskedPreemption
+from makeway.planner.observe.past import ShortPast
+from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.gang.decision import GangDecision, gang_decision
+from makeway.planner.plan.gang.planner import planning_gang
+from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 
-CANDIDATES = 16
+CANDIDATES: Final = 16
 """Nodes that a plan names, as many as the plugin asks for."""
 
-ALL_NODES = NodeSelection(all_but=True)
+TOPOLOGY: Final = "schedulingConstraints"
+"""What a plan leaves out: a group's constraints are in no watch of the planner."""
+
+MEMBERS_A_TURN: Final = 50
+"""Members that are read before other tasks get a turn: some 5 ms."""
+
+_T = TypeVar("_T")
+
+OBSERVED: Final = "observed"
+"""Stands for an order: a member that has been bound since the first mark counts as one that leaves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What a plan is told of besides the preemption; asked as late as may be, since it changes meanwhile.
 
-    `name`: of the decision. `nominated`: all nominated pods, each with its node. `in_flight`: what makeway's
-    own orders remove, as the preemptor of this UID sees it. `unsynced`: what is missing to plan on.
+    `name`: of the decision; `planner`: whose it is. `nominated`: all nominated pods, each with its node.
+    `in_flight`: what makeway's own orders remove, as the preemptor of this UID sees it. `seconds`: for how
+    long it has been planned.
     """
 
     name: str
+    planner: str
+    cluster_uid: str
     nominated: Callable[[], Iterable[tuple[Pod, str]]]
     in_flight: Callable[[str], Mapping[str, str]]
-    unsynced: Callable[[], str]
+    seconds: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Unasked:
-    """The request that a scheduler would have sent, and the question in it."""
+def reading_members(
+    pods: Iterable[Pod], *, cluster_uid: str, request_id: str
+) -> Generator[tuple[GangClass, ...] | None, None, None]:
+    """Read members into classes of equal ones, and pause with None after every `MEMBERS_A_TURN`.
 
-    request: PlanRequest
-    question: Question
-
-
-def unasked(
-    seen: UnaskedPreemption,
-    past: Past,
-    *,
-    cluster_uid: str,
-    request_id: str,
-    nominated: Iterable[tuple[Pod, str]],
-    in_flight: Mapping[str, str],
-) -> Unasked:
-    """Put the question of a preemption; raises as `question_of`.
-
-    `nominated`: all nominated pods, each with its node. `in_flight`: what makeway's own orders remove.
+    A pod is the one class of itself. What is in flight is put in later. Raises as `question_of`.
     """
-    uid = seen.pod.metadata.uid
-    request = PlanRequest(
+    classes: dict[object, GangClass] = {}
+    for place, pod in enumerate(pods):
+        if place and place % MEMBERS_A_TURN == 0:
+            yield None
+        one = question_of(_request(pod, cluster_uid, request_id), {})
+        requests = tuple(sorted(one.preemptor.requests.items()))
+        key = requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt
+        known = classes.get(key)
+        classes[key] = GangClass(one, 1) if known is None else replace(known, count=known.count + 1)
+    yield tuple(classes.values())
+
+
+def planning_unasked(
+    snapshot: Snapshot,
+    seen: UnaskedPreemption,
+    short_past: ShortPast,
+    around: Surroundings,
+    *,
+    cache: PlanCache,
+    now: datetime,
+) -> Generator[Observed | None, None, None]:
+    """Plan for a preemption, and pause with None now and then; yields nothing more of an unknown group.
+
+    The decision is one of the moment before the first mark. Raises as `question_of`. Costs a plan, and a
+    microsecond or two for each member and each nominated pod.
+    """
+    classes: tuple[GangClass, ...] | None = None
+    pods = (pod for pod, _ in seen.members)
+    for classes in reading_members(pods, cluster_uid=around.cluster_uid, request_id=around.name):
+        if classes is None:
+            yield None
+    group = snapshot.groups.record_of(seen.key) if seen.of_group else None
+    if not classes or (seen.of_group and group is None):
+        return
+    past = short_past.before(snapshot, seen.revision)
+    own = {pod.metadata.uid for pod, _ in seen.members}
+    nominations = tuple(
+        Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
+        for pod, node in around.nominated()
+        if pod.metadata.uid not in own
+    )
+    there = (snapshot.pods.get(uid) for uid in own)
+    came = {pod.uid: OBSERVED for pod in there if pod is not None and pod.node}
+    in_flight = {**around.in_flight("" if seen.of_group else seen.key), **came}
+
+    def then(question: Question) -> Question:
+        pod = question.preemptor
+        return replace(
+            question,
+            preemptor=pod if group is None else msgspec.structs.replace(pod, priority=group.priority),
+            nominations=nominations,
+            in_flight=in_flight,
+            restored=past.left,
+            allowed_before=dict(past.allowed or {}),
+        )
+
+    alike = tuple(GangClass(then(one.question), one.count) for one in classes)
+    decision: Decision | GangDecision
+    with snapshot.restoring(past.left):
+        if group is None:
+            one = alike[0].question
+            pausing: Generator[None, None, Plan | PlanRefusal] = _paused(
+                planning(snapshot, one, seen.at, cache)
+            )
+            found = yield from pausing
+            decision = Decision(
+                decision_id=around.name,
+                planner=around.planner,
+                at=seen.at,
+                request=_request(seen.pod, around.cluster_uid, around.name),
+                question=one,
+                result=found,
+                policy_revision=snapshot.exemptions.revision,
+                duration_seconds=around.seconds(),
+                queue=snapshot.queues.path_of(one.preemptor),
+            )
+        else:
+            question = GangQuestion(name=seen.key, classes=alike, must_place=len(seen.members))
+            steps = planning_gang(snapshot, question, seen.at, cache)
+            waiting: Generator[None, None, GangPlan | GangRefusal] = _paused(steps)
+            planned = yield from waiting
+            decision = gang_decision(
+                snapshot,
+                _group_request(seen, group, around),
+                question,
+                planned,
+                decision_id=around.name,
+                planner=around.planner,
+                at=seen.at,
+                duration_seconds=around.seconds(),
+            )
+        certainty = Certainty(
+            left_out=(*decision.result.left_out, *((TOPOLOGY,) if seen.of_group else ())),
+            restored=len(past.left),
+            complete=past.complete,
+            after=now - seen.at,
+        )
+        yield observed(snapshot, decision, certainty)
+
+
+def _paused(steps: Iterator[_T | None]) -> Generator[None, None, _T]:
+    """Return what steps come to, and pause where they do."""
+    while (found := next(steps)) is None:
+        yield None
+    return found
+
+
+def _request(pod: Pod, cluster_uid: str, request_id: str) -> PlanRequest:
+    """Return what a scheduler would have asked about one pod."""
+    return PlanRequest(
         api_version=API_VERSION,
         request_id=request_id,
         cluster_uid=cluster_uid,
         mode="observe",
         timeout_milliseconds=0,
         max_candidates=CANDIDATES,
-        profile=Profile(name=seen.pod.spec.scheduler_name or ""),
-        pod=msgspec.Raw(msgspec.json.encode(seen.pod)),
-        nodes=ALL_NODES,
-        nominations=tuple(
-            Placement(
-                namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node
-            )
-            for pod, node in nominated
-            if pod.metadata.uid != uid
-        ),
+        profile=Profile(name=pod.spec.scheduler_name or ""),
+        pod=msgspec.Raw(msgspec.json.encode(pod)),
+        nodes=NodeSelection(all_but=True),
     )
-    question = question_of(request, in_flight)
-    return Unasked(request, replace(question, restored=past.left, allowed_before=dict(past.allowed or {})))
 
 
-def decision_of(
-    snapshot: Snapshot,
-    asked: Unasked,
-    seen: UnaskedPreemption,
-    result: Plan | PlanRefusal,
-    *,
-    decision_id: str,
-    planner: str,
-    duration_seconds: float,
-) -> Decision:
-    """Return the plan as a decision of the moment before the first mark."""
-    return Decision(
-        decision_id=decision_id,
-        planner=planner,
-        at=seen.at,
-        request=asked.request,
-        question=asked.question,
-        result=result,
-        policy_revision=snapshot.exemptions.revision,
-        duration_seconds=duration_seconds,
-        queue=snapshot.queues.path_of(asked.question.preemptor),
+def _group_request(seen: UnaskedPreemption, group: GroupRecord, around: Surroundings) -> GroupPlanRequest:
+    """Return what a scheduler would have asked about a group, without its classes."""
+    return GroupPlanRequest(
+        api_version=API_VERSION,
+        request_id=around.name,
+        cluster_uid=around.cluster_uid,
+        mode="observe",
+        timeout_milliseconds=0,
+        profile=Profile(name=seen.pod.spec.scheduler_name or ""),
+        group=GroupPreemptor(
+            namespace=group.key.namespace, name=group.key.name, uid=group.uid, priority=group.priority
+        ),
+        classes=(),
+        must_place=len(seen.members),
     )

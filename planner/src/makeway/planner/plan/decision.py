@@ -12,6 +12,7 @@ from makeway.bus import messages
 from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
+from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
     AwaitedPod,
@@ -47,6 +48,21 @@ class Decision:
     looked_at_again: bool = False
     held_back: bool = False
     recording: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return what the preemptor is known by: its UID."""
+        return self.question.preemptor.uid
+
+    @property
+    def asked(self) -> Question:
+        """Return the question about one pod; of a group about a member."""
+        return self.question
+
+    @property
+    def preemptor(self) -> messages.Preemptor:
+        """Name the pod."""
+        return preemptor_of(self.question)
 
 
 class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
@@ -107,7 +123,7 @@ def record_of(decision: Decision) -> DecisionRecord:
     )
 
 
-def refusal_of(refusal: PlanRefusal) -> messages.Refusal:
+def refusal_of(refusal: PlanRefusal | GangRefusal) -> messages.Refusal:
     """Write a refusal down."""
     return messages.Refusal(
         reason=refusal.reason,

@@ -336,7 +336,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
             decisions=seen.decisions,
             metrics=seen.metrics,
             behind=seen.watch.behind,
-            observe=seen.observing.expect_group,
+            observe=seen.observing.expect,
         ),
         repairing=RepairProposer(
             cluster_uid,

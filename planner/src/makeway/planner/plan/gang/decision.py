@@ -11,15 +11,17 @@ from makeway.bus.messages import (
     GroupDecision,
     MemberPlacement,
     OrderedGroup,
+    Preemptor,
     PricedDomain,
     TopologyDomain,
 )
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import GroupTerm
-from makeway.planner.plan.decision import awaited_of, victim_of
+from makeway.planner.plan.decision import awaited_of, refusal_of, victim_of
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.reply import group_price, refusal_of
+from makeway.planner.plan.gang.reply import group_price
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.state import Snapshot
 
 
@@ -43,6 +45,28 @@ class GangDecision:
     queue: str = ""
     looked_at_again: bool = False
     recording: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return the group's namespace/name."""
+        return self.question.name
+
+    @property
+    def asked(self) -> Question:
+        """Return the question about a member."""
+        return self.question.classes[0].question
+
+    @property
+    def preemptor(self) -> Preemptor:
+        """Name the group."""
+        group = self.request.group
+        return Preemptor(
+            namespace=group.namespace,
+            name=group.name,
+            uid=group.uid,
+            priority=group.priority,
+            scheduler_name=self.asked.scheduler_name,
+        )
 
 
 def gang_decision(

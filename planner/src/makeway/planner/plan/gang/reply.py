@@ -9,13 +9,12 @@ from makeway.bus.group_plan import (
 )
 from makeway.bus.messages import (
     API_VERSION,
-    Dependency,
     GroupPrice,
     MemberPlacement,
     Refusal,
     TopologyDomain,
 )
-from makeway.planner.plan.decision import awaited_of
+from makeway.planner.plan.decision import awaited_of, refusal_of
 from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.gang.result import GangPlan, GangRefusal
 
@@ -52,20 +51,6 @@ def unplanned(*, request_id: str, planner: str, reason: str, message: str) -> Gr
         planner=planner,
         status="notSynced",
         refusal=Refusal(reason=reason, message=message),
-    )
-
-
-def refusal_of(refusal: GangRefusal) -> Refusal:
-    """Write a refusal down."""
-    return Refusal(
-        reason=refusal.reason,
-        message=refusal.message,
-        node_reasons=refusal.node_reasons,
-        retry_at=refusal.retry_at,
-        depends_on=tuple(
-            Dependency(kind=kind, namespace=namespace, name=name)
-            for kind, namespace, name in refusal.depends_on
-        ),
     )
 
 

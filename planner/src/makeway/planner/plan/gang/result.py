@@ -56,6 +56,11 @@ class GangPlan:
         return sum(one.count for one in self.placements)
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that members go to, in order of names."""
+        return tuple(sorted({one.node for one in self.placements}))
+
+    @property
     def needs_order(self) -> bool:
         """Whether an order would carry it out, as of a plan for a pod."""
         return bool(self.victims) or any(one.order_id for one in self.awaited)

@@ -1,0 +1,202 @@
+"""Preemptions compared with what makeway would have done: for pods, or for pod groups.
+
+It hears of decisions of mode `observe`, of nominations and of others' marks; for a preemption about which no
+scheduler asked it plans once the first mark and the nomination have both been seen, as of before that mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from makeway.bus.comparison import Comparison
+from makeway.bus.ids import decision_id
+from makeway.bus.messages import PlanRequest
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import group_of
+from makeway.core.k8s.quantity import QuantityError
+from makeway.core.k8s.selector import SelectorError
+from makeway.planner.observe.comparing import AnyDecision, Observed, comparison, expected, observed
+from makeway.planner.observe.marks import Evicted
+from makeway.planner.observe.pairing import (
+    MOST_GROUPS,
+    MOST_WAITING,
+    ComparedPair,
+    Pairing,
+    UnaskedPreemption,
+)
+from makeway.planner.observe.past import ShortPast
+from makeway.planner.observe.unasked import Surroundings, planning_unasked
+from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.request import NamelessPodError
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
+
+MOST_SECONDS: Final = 10.0
+"""So long one plan may take; in a cluster that changes all the time it is made again and again."""
+
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
+"""Hears of a preemptor, or a member of it, of a victim, and when and by which scheduler that was marked."""
+
+
+class Comparer:
+    """One planner's, of pods or of groups. `preempted` hears of each victim of others.
+
+    `served`: whether a live order of makeway's is for a preemptor. `unsynced`: what is missing to plan on.
+    """
+
+    def __init__(
+        self,
+        identity: str,
+        *,
+        of_groups: bool,
+        snapshot: Snapshot,
+        past: ShortPast,
+        cluster_uid: str,
+        preempted: Preempted,
+        unsynced: Callable[[], str],
+        served: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._identity = identity
+        self._of_groups = of_groups
+        self._snapshot = snapshot
+        self._past = past
+        self._cluster_uid = cluster_uid
+        self._preempted = preempted
+        self._unsynced = unsynced
+        self._cache = PlanCache()
+        most = MOST_GROUPS if of_groups else MOST_WAITING
+        self._pairing = Pairing(anywhere=of_groups, most=most, served=served)
+        self._observed: dict[str, Observed] = {}
+        self._most = most
+
+    def __len__(self) -> int:
+        """How many plans wait for their counterpart."""
+        return len(self._pairing)
+
+    def nominated(self) -> Iterator[tuple[Pod, str]]:
+        """Return the nominated pods of preemptors, each with its node."""
+        return self._pairing.nominated()
+
+    def expect(self, decision: AnyDecision, now: datetime) -> list[Comparison]:
+        """Take a decision that was made in mode `observe`; return what that concludes."""
+        if isinstance(decision.request, PlanRequest):
+            pod = _decode_pod(decision.request.pod)
+            if pod.status.nominated_node_name and not pod.spec.node_name:
+                self.put(pod, now)
+        return self._expect(observed(self._snapshot, decision), now)
+
+    def put(self, pod: Pod, now: datetime) -> None:
+        """Note where a pod is nominated to or bound."""
+        if key := self._key_of(pod):
+            self._pairing.put(key, pod, now)
+
+    def drop(self, uid: str, now: datetime) -> None:
+        """Note that a pod is gone."""
+        self._pairing.drop(uid, now)
+
+    def retain(self, uids: set[str], now: datetime) -> None:
+        """Note that pods which a complete list does not have are gone."""
+        self._pairing.retain(uids, now)
+
+    def mark(self, mark: Evicted) -> None:
+        """Note that others marked a pod."""
+        self._pairing.evicted(mark)
+
+    def withdrawn(self, uid: str, node: str) -> None:
+        """Note that a pod lives on and is marked no more."""
+        self._pairing.withdrawn(uid, node)
+
+    def due(self, now: datetime) -> list[Comparison]:
+        """Return the comparisons of which nothing more is expected."""
+        return self._concluded(self._pairing.due(now), now)
+
+    def unasked(self, now: datetime, *, anew: bool = False) -> list[UnaskedPreemption]:
+        """Return the preemptions that are to be planned for; `anew`: that have shown since the last look."""
+        return self._pairing.unasked(now, self._about if self._of_groups else None, anew=anew)
+
+    async def plan(
+        self,
+        seen: UnaskedPreemption,
+        now: datetime,
+        nominated: Callable[[], Iterable[tuple[Pod, str]]],
+        in_flight: Callable[[str], Mapping[str, str]],
+    ) -> list[Comparison]:
+        """Plan as of before the first mark, and wait for the rest of the preemption.
+
+        `nominated`, `in_flight`: as of `Surroundings`. Nothing where its plan is late, or the snapshot is not
+        complete.
+        """
+        began = time.perf_counter()
+
+        def seconds() -> float:
+            return time.perf_counter() - began
+
+        if self._pairing.waits_for(seen.key) or self._unsynced():
+            return []
+        around = Surroundings(
+            name=decision_id(now),
+            planner=self._identity,
+            cluster_uid=self._cluster_uid,
+            nominated=nominated,
+            in_flight=in_flight,
+            seconds=seconds,
+        )
+        try:
+            with closing(
+                planning_unasked(self._snapshot, seen, self._past, around, cache=self._cache, now=now)
+            ) as steps:
+                for found in steps:
+                    if found is not None:
+                        return self._expect(found, now)
+                    await asyncio.sleep(0)
+                    if self._unsynced() or seconds() > MOST_SECONDS:
+                        break
+        except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError):
+            pass  # the snapshot's own feed says so
+        return []
+
+    # -------------------------------------------------------------------------------- inner work
+
+    def _key_of(self, pod: Pod) -> str:
+        """Return what a pod's preemptor is known by; empty of a pod without a group where groups are."""
+        if not self._of_groups:
+            return pod.metadata.uid
+        name = group_of(pod)
+        return f"{pod.metadata.namespace}/{name}" if name else ""
+
+    def _about(self, key: str) -> tuple[int, int] | None:
+        """Return a group's priority, and how many of its members have no node; None where it is not known."""
+        groups, pods = self._snapshot.groups, self._snapshot.pods
+        if (record := groups.record_of(key)) is None:
+            return None
+        known = (pods.get(uid) for uid in groups.uids(key))
+        return record.priority, sum(pod is not None and not pod.node and not pod.terminating for pod in known)
+
+    def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
+        plan = expected(self._snapshot, seen.decision)
+        found = self._concluded(self._pairing.expect(plan, asked=seen.certainty is None), now)
+        self._observed[plan.key] = seen
+        while len(self._observed) > self._most:
+            del self._observed[next(iter(self._observed))]
+        return found
+
+    def _concluded(self, pairs: Iterable[ComparedPair], now: datetime) -> list[Comparison]:
+        found = []
+        for pair in pairs:
+            if (seen := self._observed.pop(pair.expected.key, None)) is None:
+                continue
+            for mark in pair.evicted:
+                self._preempted(seen.decision.asked.preemptor, mark.pod, mark.at, mark.scheduler)
+            compared = comparison(seen, pair, self._identity, now)
+            if compared is not None:
+                found.append(compared)
+        return found
