@@ -22,10 +22,11 @@ from builders_bus import make_order, make_outcome
 from chart.conftest import Run
 from chart.test_chart import objects, template
 from fixtures_nats import NatsServer
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.consumer import consumer_drift, ensure_consumer
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.named_consumers import parsed, unread
+from makeway.bus.records import Last
 from makeway.bus.streams import evictor_config, wrong_streams
 from makeway.bus.subjects import Subjects, inbox
 

@@ -23,9 +23,10 @@ from integration.pod_groups import form
 from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
 from integration.waiting import PATIENT_SECONDS, NotYet, until
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, OrderedGroup, OrderMember, Outcome
 from makeway.bus.publishing import Published
+from makeway.bus.records import Last
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.binaries import KUBERNETES

@@ -19,10 +19,11 @@ from integration.scraping import scrape
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
 from makeway.bus.publishing import Published
+from makeway.bus.records import Last
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.dev import signing_keys

@@ -10,10 +10,11 @@ from prometheus_client import CollectorRegistry
 from builders_keys import signatures
 from fixtures_nats import ConnectBus
 from makeway.bus import codec
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.commit import CommitReply, CommitRequest
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.orders import OrderWriter
+from makeway.bus.records import Last
 from makeway.bus.signatures import Signatures
 from makeway.bus.signing import SigningKind
 from makeway.core.policy.brake import RELEASED

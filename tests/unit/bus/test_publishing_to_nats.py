@@ -9,12 +9,13 @@ import pytest
 from builders_bus import make_decision, make_group_order, make_order, make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.jetstream import MSG_ID
 from makeway.bus.messages import Void
 from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
+from makeway.bus.records import Last
 
 pytestmark = pytest.mark.nats
 

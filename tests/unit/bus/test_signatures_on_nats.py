@@ -10,10 +10,11 @@ from builders_bus import make_order, make_outcome
 from builders_keys import signatures
 from fixtures_nats import ConnectBus
 from makeway.bus import codec
-from makeway.bus.client import Bus, Last, Unverified
+from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import ControlState, Outcome
 from makeway.bus.publishing import AlreadyExists, Published
+from makeway.bus.records import Last, Unverified
 from makeway.bus.signing import SigningKind
 
 pytestmark = pytest.mark.nats

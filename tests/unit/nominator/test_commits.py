@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.client import Last
 from makeway.bus.commit import NOTHING, ORDER_LIFE, CommitReply, CommitRequest, named_order
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
 from makeway.bus.orders import voided
+from makeway.bus.records import Last
 from makeway.core.k8s.objects import Pod
 from makeway.nominator import commits as committing
 from makeway.nominator import decide

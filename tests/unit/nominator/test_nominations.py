@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from builders_bus import make_order, make_outcome
-from makeway.bus.client import Last
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import EvictionOrder, Outcome, OutcomeResult, Preemptor, Void
+from makeway.bus.records import Last
 from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator.cluster import StoredPod

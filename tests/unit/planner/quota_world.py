@@ -9,8 +9,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.client import Last
 from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Fence, Outcome
+from makeway.bus.records import Last
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.client import Last
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import (
     ControlState,
@@ -24,6 +23,7 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
+from makeway.bus.records import Last
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.policy.document import Policy

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Generic, NoReturn, TypeVar
+from typing import NoReturn
 
 import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from makeway.bus import codec, metrics, quarantine, streams, tracing
-from makeway.bus.comparison import Comparison
+from makeway.bus import metrics, streams, tracing
 from makeway.bus.components import Components
 from makeway.bus.connection import Connection, ConnectionTimings
 from makeway.bus.epochs import Epochs
-from makeway.bus.errors import BusUnavailable, Malformed
+from makeway.bus.errors import BusUnavailable
 from makeway.bus.follow import Follower, Start, StreamMessage, follow
-from makeway.bus.jetstream import API, JetStream, JetStreamError, StoredMessage, translated
+from makeway.bus.jetstream import API, JetStream, JetStreamError, translated
 from makeway.bus.login import Login
-from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
 from makeway.bus.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
 from makeway.bus.orders_consumer import OrdersConsumer
 from makeway.bus.permissions import passing
-from makeway.bus.publishing import AlreadyExists, Published, publish
-from makeway.bus.quarantine import QuarantinedMessage
 from makeway.bus.reconciler import StreamReconciler
+from makeway.bus.records import Records
 from makeway.bus.repairs import Repairs
 from makeway.bus.service import Responder, serve
-from makeway.bus.signatures import FAILURES, Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.signatures import Signatures
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
 from makeway.bus.user_key import KeyLogin
 
@@ -53,31 +46,10 @@ GROUPS_AT_ONCE = 64
 COMMITS_AT_ONCE = 512
 """Commits in one planner's hands; most wait for their nominations to be seen."""
 
-_FORGERIES = 4
-"""So many times an outcome is written where others that count for nothing are in its place."""
-
-_M = TypeVar("_M", EvictionOrder, Begun, Outcome)
-
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Last(Generic[_M]):
-    """The last message of a subject: what it says, its sequence in the stream, when it was stored."""
-
-    message: _M
-    sequence: int
-    time: datetime
-
-
-@dataclass(frozen=True)
-class Unverified:
-    """The last message of a subject where its signature does not hold: it says nothing."""
-
-    sequence: int
-
-
-class Bus:
+class Bus(Records):
     """A connection to the bus under one subject prefix."""
 
     def __init__(
@@ -89,14 +61,12 @@ class Bus:
         api: str = API,
         signatures: Signatures | None = None,
     ) -> None:
+        jetstream = JetStream(connection.client, api)
+        super().__init__(jetstream, subjects, source=f"makeway/{name}", signatures=signatures)
         self.connection = connection
-        self.jetstream = JetStream(connection.client, api)
-        self.subjects = subjects
-        self.epochs = Epochs(self.jetstream, subjects)
+        self.epochs = Epochs(jetstream, subjects)
         self.repairs = Repairs(connection, subjects)
         self.components = Components(connection, subjects)
-        self.source = f"makeway/{name}"
-        self.signatures = signatures or Signatures()
         self._keeper: StreamReconciler | None = None
         self._passing = passing(subjects, name.partition("/")[0])
 
@@ -266,280 +236,28 @@ class Bus:
         Raises:
             BusUnavailable: no planner is there (at once), or none answered in time.
         """
-        return await self._request_plan(self.subjects.plan, request, timeout_seconds)
+        return await self._request("the planner", self.subjects.plan, request, timeout_seconds)
 
-    async def request_group_plan(self, request: bytes, timeout_seconds: float) -> bytes:
-        """Ask the planner about a pod group; raises as `request_plan`."""
-        return await self._request_plan(self.subjects.plan_group, request, timeout_seconds)
+    async def request_commit(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the planner to store an order; raises as `request_plan`."""
+        return await self._request("the planner", self.subjects.commit, request, timeout_seconds)
 
-    async def _request_plan(self, subject: str, request: bytes, timeout_seconds: float) -> bytes:
-        with translated("ask the planner"):
+    async def request_verified_plan(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask a shadow scheduler for a plan that its filters have verified; raises as `request_plan`."""
+        return await self._request("the shadow scheduler", self.subjects.verify, request, timeout_seconds)
+
+    async def request_queues(self, request: bytes, timeout_seconds: float) -> bytes:
+        """Ask the leading planner about queues; raises as `request_plan`."""
+        return await self._request("the planner about queues", self.subjects.queues, request, timeout_seconds)
+
+    async def _request(self, whom: str, subject: str, request: bytes, timeout_seconds: float) -> bytes:
+        with translated(f"ask {whom}"):
             answer = await self.connection.client.request(
                 subject, request, timeout=timeout_seconds, headers=tracing.headers() or None
             )
         return answer.data
 
-    async def request_commit(self, request: bytes, timeout_seconds: float) -> bytes:
-        """Ask the planner to store an order; raises as `request_plan`."""
-        return await self._request_plan(self.subjects.commit, request, timeout_seconds)
-
-    async def request_verified_plan(self, request: bytes, timeout_seconds: float) -> bytes:
-        """Ask a shadow scheduler for a plan that its filters have verified; raises as `request_plan`."""
-        with translated("ask the shadow scheduler"):
-            answer = await self.connection.client.request(
-                self.subjects.verify, request, timeout=timeout_seconds
-            )
-        return answer.data
-
-    async def request_queues(self, request: bytes, timeout_seconds: float) -> bytes:
-        """Ask the leading planner about queues; raises as `request_plan`."""
-        with translated("ask the planner about queues"):
-            answer = await self.connection.client.request(
-                self.subjects.queues, request, timeout=timeout_seconds
-            )
-        return answer.data
-
-    # ------------------------------------------------------------------------------- publishing
-
-    async def publish_order(
-        self, order: EvictionOrder, expected_last_sequence: int
-    ) -> Published | AlreadyExists:
-        """Commit an order, where the last one of its pod, group or queue is the one the writer has read.
-
-        `expected_last_sequence`: of that order, 0 for none. Raises ValueError where it names none, else
-        as `makeway.bus.publishing.publish`.
-        """
-        subject = self.subjects.order(order)
-        if not subject:
-            raise ValueError("an order needs a preemptor; of kind group, a group; of kind quota, a queue")
-        return await publish(
-            self.jetstream,
-            "order",
-            stream=self.subjects.orders_stream,
-            subject=subject,
-            message_id=order.order_id,
-            data=self.signatures.wrap(order, self.source, subject),
-            expected_last_sequence=expected_last_sequence,
-        )
-
-    async def publish_begun(self, begun: Begun) -> None:
-        """Say that an order has begun, once or again. Raises as `makeway.bus.publishing.publish`."""
-        subject = self.subjects.begun(begun.order_id)
-        await publish(
-            self.jetstream,
-            "begun",
-            stream=self.subjects.begun_stream,
-            subject=subject,
-            message_id=codec.envelope_id(begun),
-            data=self.signatures.wrap(begun, self.source, subject),
-            expected_last_sequence=None,
-        )
-
-    async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
-        """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
-
-        What is stored under no good signature is no outcome, and is replaced, whatever it is. Raises as
-        `makeway.bus.publishing.publish`.
-        """
-        subject, id_ = self.subjects.outcome(outcome.order_id), codec.envelope_id(outcome)
-        data = self.signatures.wrap(outcome, self.source, subject)
-        message_id, expected = id_, 0
-        for _ in range(_FORGERIES):
-            answer = await publish(
-                self.jetstream,
-                "outcome",
-                stream=self.subjects.outcomes_stream,
-                subject=subject,
-                message_id=message_id,
-                data=data,
-                expected_last_sequence=expected,
-            )
-            if not isinstance(answer, AlreadyExists) or not self._counts_for_nothing(answer.existing):
-                return answer
-            # Within the duplicate window the stream takes no second message of an id, on whatever subject
-            # the first one is: this one cannot be foreseen.
-            expected = answer.existing.sequence if answer.existing else 0
-            message_id = f"{id_}-{secrets.token_hex(8)}"
-        raise BusUnavailable(f"{subject} is written again and again by one who cannot sign")
-
-    def _counts_for_nothing(self, stored: StoredMessage | None) -> bool:
-        """Report whether an outcome may be written in place of what is stored, or of nothing."""
-        if stored is None:
-            return True
-        return self.signatures.refuses(stored.data, stored.subject, SigningKind.OUTCOME)
-
-    async def publish_decision(self, record: DecisionRecord) -> Published:
-        """Write a decision record, at least once. Raises as `makeway.bus.publishing.publish`."""
-        answer = await publish(
-            self.jetstream,
-            "decision",
-            stream=self.subjects.decisions_stream,
-            subject=self.subjects.decision_of(record),
-            message_id=record.decision_id,
-            data=codec.wrap(record, self.source),
-            expected_last_sequence=None,
-        )
-        if isinstance(answer, AlreadyExists):
-            raise BusUnavailable("a record was refused for a sequence that no writer expected")
-        return answer
-
-    async def publish_comparison(self, comparison: Comparison) -> None:
-        """Write a comparison beside the decision it is about. Raises as `makeway.bus.publishing.publish`."""
-        await publish(
-            self.jetstream,
-            "comparison",
-            stream=self.subjects.decisions_stream,
-            subject=self.subjects.comparison(comparison.preemptor.uid),
-            message_id=codec.envelope_id(comparison),
-            data=codec.wrap(comparison, self.source),
-            expected_last_sequence=None,
-        )
-
-    async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
-        """Write a part of a recording, `number` from 0, and return its sequence. Reads nothing.
-
-        name: of the recording, to which no other writes.
-        after: the sequence of the part before; 0 for the first.
-
-        Raises:
-            BusUnavailable: the part before is not the last one stored, as after NATS has lost it; or as
-                `makeway.bus.publishing.publish`.
-        """
-        published = await publish(
-            self.jetstream,
-            "recording",
-            stream=self.subjects.recordings_stream,
-            subject=self.subjects.recording(name),
-            message_id=f"{name}.{number}",
-            data=data,
-            expected_last_sequence=after,
-            only_writer=True,
-        )
-        if isinstance(published, AlreadyExists):
-            raise BusUnavailable(f"part {number - 1} of recording {name} is not the last one stored")
-        return published.sequence
-
-    async def publish_control(
-        self, state: ControlState, expected_last_sequence: int, at: datetime
-    ) -> Published | AlreadyExists:
-        """Say what is in force, where the last word is the one that the writer has read.
-
-        `expected_last_sequence`: of that, 0 for none. `AlreadyExists`: another leader has spoken.
-        Raises as `makeway.bus.publishing.publish`.
-        """
-        return await publish(
-            self.jetstream,
-            "control",
-            stream=self.subjects.control_stream,
-            subject=self.subjects.control,
-            message_id=codec.envelope_id(state),
-            data=self.signatures.wrap(state, self.source, self.subjects.control, at=at),
-            expected_last_sequence=expected_last_sequence,
-        )
-
-    async def quarantine(self, message: QuarantinedMessage) -> None:
-        """Put a message aside, once however often it is called; raises as `publishing.publish`."""
-        headers, data = quarantine.encode(message)
-        await publish(
-            self.jetstream,
-            "quarantine",
-            stream=self.subjects.quarantine_stream,
-            subject=self.subjects.quarantined(message.component),
-            message_id=quarantine.message_id(message),
-            data=data,
-            expected_last_sequence=None,
-            headers=headers,
-        )
-
-    # ---------------------------------------------------------------------------------- reading
-
-    async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a preemptor, live or not, or the void in its place.
-
-        Raises:
-            Malformed: it is not understood.
-            BusUnavailable: it could not be read.
-        """
-        return await self._last_order(self.subjects.pod_order(preemptor_uid), SigningKind.QUOTA_ORDER)
-
-    async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a PodGroup; as `last_order`."""
-        return await self._last_order(self.subjects.group_order(group_uid), SigningKind.ORDER)
-
-    async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last quota order of a queue, given by its path; as `last_order`."""
-        return await self._last_order(self.subjects.quota_order(queue), SigningKind.QUOTA_ORDER)
-
-    async def _last_order(self, subject: str, kind: SigningKind) -> Last[EvictionOrder] | Unverified | None:
-        return await self._last(self.subjects.orders_stream, subject, self.signatures.order, kind)
-
-    async def outcome(self, order_id: str) -> Last[Outcome] | None:
-        """The outcome of an order, None while it is live; one whose signature does not hold is none.
-
-        Raises as `last_order`.
-        """
-        subject = self.subjects.outcome(order_id)
-        last = await self._last(
-            self.subjects.outcomes_stream, subject, self.signatures.outcome, SigningKind.OUTCOME
-        )
-        return last if isinstance(last, Last) else None
-
-    async def begun(self, order_id: str) -> Begun | None:
-        """What an order's evictor knew when it began; None where none has, or its signature does not hold.
-
-        A stream that does not exist yet holds none. Raises as `last_order`.
-        """
-        stream, subject = self.subjects.begun_stream, self.subjects.begun(order_id)
-        last = await self._last(
-            stream, subject, self.signatures.begun, SigningKind.OUTCOME, missing_is_empty=True
-        )
-        return last.message if isinstance(last, Last) else None
-
-    async def control(self) -> tuple[ControlState | None, int]:
-        """The last control state, of whatever cluster, and its sequence; 0 where nothing was ever said.
-
-        The state is None too where it is not understood, or of a time that cannot be.
-
-        Raises:
-            BusUnavailable: it could not be read.
-        """
-        try:
-            stored = await self.jetstream.last_message(self.subjects.control_stream, self.subjects.control)
-        except JetStreamError as error:
-            raise BusUnavailable(str(error)) from error
-        if stored is None:
-            return None, 0
-        try:
-            state = self.signatures.control(stored.data, self.subjects.control, datetime.now(UTC))
-        except Malformed as error:
-            metrics.MALFORMED.labels("control", error.reason).inc()
-            return None, stored.sequence
-        return state, stored.sequence
-
-    async def _last(
-        self,
-        stream: str,
-        subject: str,
-        decode: Callable[[bytes, str], _M],
-        kind: SigningKind,
-        *,
-        missing_is_empty: bool = False,
-    ) -> Last[_M] | Unverified | None:
-        try:
-            stored = await self.jetstream.last_message(stream, subject)
-        except JetStreamError as error:
-            if missing_is_empty and error.not_found:
-                return None
-            raise BusUnavailable(str(error)) from error
-        if stored is None:
-            return None
-        try:
-            message = decode(stored.data, subject)
-        except Malformed as error:
-            if error.reason not in FAILURES and not self.signatures.refuses(stored.data, subject, kind):
-                raise
-            return Unverified(stored.sequence)
-        return Last(message, stored.sequence, stored.time)
+    # ---------------------------------------------------------------------------------- streams
 
     async def orders_consumer(self) -> OrdersConsumer:
         """Join the evictors' shared consumer.

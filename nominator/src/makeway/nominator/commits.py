@@ -15,10 +15,10 @@ import structlog
 from msgspec import structs
 
 from makeway.bus import codec
-from makeway.bus.client import Last
 from makeway.bus.commit import NOTHING, CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Void
+from makeway.bus.records import Last
 from makeway.nominator.cluster import Changed, StoredPod
 from makeway.nominator.decide import SETTLES
 from makeway.nominator.in_flight import OrderInFlight, OrdersInFlight

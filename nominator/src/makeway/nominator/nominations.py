@@ -7,9 +7,9 @@ from typing import Final
 
 import structlog
 
-from makeway.bus.client import Last
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import EvictionOrder
+from makeway.bus.records import Last
 from makeway.core.policy.external import NEVER
 from makeway.nominator import decide
 from makeway.nominator.cluster import Changed

@@ -12,12 +12,13 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from makeway.bus.client import Bus, Last
+from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import Begun, EvictionOrder, Outcome
 from makeway.bus.publishing import AlreadyExists, PublishRefused
 from makeway.bus.quarantine import QuarantinedMessage
+from makeway.bus.records import Last
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads

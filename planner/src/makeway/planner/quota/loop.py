@@ -21,7 +21,6 @@ from typing import Final, NoReturn, Protocol
 import structlog
 from msgspec import structs
 
-from makeway.bus.client import Last, Unverified
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import (
@@ -35,6 +34,7 @@ from makeway.bus.messages import (
     Victim,
 )
 from makeway.bus.orders import OrderStore
+from makeway.bus.records import Last, Unverified
 from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
