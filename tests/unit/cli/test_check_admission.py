@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from makeway.bus.errors import BusUnavailable
 from makeway.cli.check.admission import admission_result
-from makeway.cli.check.table import LOOKS, CheckedCluster, Look
+from makeway.cli.check.table import LOOKS, NATS_LOOKS, CheckedBus, CheckedCluster, Look
 from makeway.cli.connect.form import Form
 from makeway.runtime.kube import ApiError
 
 if TYPE_CHECKING:
+    from makeway.bus.client import Bus
     from makeway.runtime.kube import Api
 
 POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/makeway-evictor-delete"
@@ -83,7 +85,9 @@ class Reviews:
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.what)
-async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_raised(look: Look) -> None:
+async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_raised(
+    look: Look[CheckedCluster],
+) -> None:
     for status in (403, 500):
         api = Refusing(status)
         api.authorization = api.core = Reviews()  # type: ignore[assignment] # stands for the typed APIs
@@ -95,3 +99,36 @@ async def test_what_the_user_may_not_look_at_is_not_known_and_another_error_is_r
             (result,) = await look.results(at)
             assert (result.name, result.state, result.detail) == (look.what, "unknown", "you may not")
             assert result.remedy.startswith("ask ")
+
+
+class Silent:
+    """A bus on a NATS that answers nothing, since it does not let the user ask."""
+
+    def healthy(self) -> str:
+        return "permissions violation"
+
+    def __getattr__(self, name: str) -> object:
+        raise BusUnavailable(f"{name}: no answer in time")
+
+
+@pytest.mark.parametrize("look", NATS_LOOKS, ids=lambda look: look.what)
+async def test_a_look_that_nats_does_not_answer_is_wrong_and_names_what_was_refused(
+    look: Look[CheckedBus],
+) -> None:
+    at = CheckedBus(cast("Bus", Silent()), "makeway-system", Form(), "uid", minor=37)
+
+    (result,) = await look.results(at)
+
+    assert (result.name, result.state) == (look.what, "wrong")
+    assert result.detail.endswith("no answer in time; permissions violation")
+    assert result.remedy
+    assert not at.readings
+
+
+async def test_the_evictors_consumer_is_looked_at_only_where_there_are_evictors() -> None:
+    (look,) = (one for one in NATS_LOOKS if one.what == "evictors' consumer")
+    observing = Form(("none",))
+    at = CheckedBus(cast("Bus", Silent()), "makeway-system", observing, "uid", minor=37)
+
+    assert not observing.evicts
+    assert await look.results(at) == ()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from makeway.bus.client import Bus
 from makeway.bus.consumer import consumer_drift
-from makeway.bus.errors import BusError
 from makeway.bus.jetstream import JetStreamError
 from makeway.bus.streams import (
     EVICTOR_CONSUMER,
@@ -29,33 +28,26 @@ _RESTORE: Final = f"{_MAKE}; see who changed it"
 _PARKED_LATELY: Final = timedelta(days=1)
 
 
-async def stream_results(
-    bus: Bus, readings: list[Reading], *, evicts: bool = True
-) -> AsyncIterator[CheckResult]:
-    """Look at every stream; the server's clock is added to `readings`.
+async def answer_result(bus: Bus) -> CheckResult:
+    """Ask NATS for a sign of life; raises BusError."""
+    await bus.connection.round_trip()
+    return CheckResult("NATS", "ok", "it answers, and JetStream is asked below")
 
-    `evicts`: whether there must be evictors, and so their consumer.
 
-    Raises:
-        BusError: NATS does not answer.
-    """
+async def stream_results(bus: Bus, readings: list[Reading]) -> Sequence[CheckResult]:
+    """Look at every stream; the server's clock is added to `readings`. Raises BusError."""
+    results = []
     for config in (*stream_configs(bus.subjects), epochs_config(bus.subjects)):
         before = datetime.now(UTC)
-        try:
-            info = await bus.jetstream.api(f"STREAM.INFO.{config['name']}")
-        except JetStreamError as error:
-            if not error.not_found:
-                raise
-            yield CheckResult(f"stream {config['name']}", "wrong", "it does not exist", _MAKE)
+        if (info := await _info(bus, f"STREAM.INFO.{config['name']}")) is None:
+            results.append(CheckResult(f"stream {config['name']}", "wrong", "it does not exist", _MAKE))
             continue
         if not readings and (said := info.get("ts")):
             readings.append(Reading("NATS", datetime.fromisoformat(said), before, datetime.now(UTC)))
-        yield stream_result(config, info)
+        results.append(stream_result(config, info))
         if config["name"] == bus.subjects.quarantine_stream:
-            for result in parked_result(info["state"], datetime.now(UTC)):
-                yield result
-    if evicts:
-        yield await _consumer(bus)
+            results += parked_result(info["state"], datetime.now(UTC))
+    return results
 
 
 def parked_result(state: Mapping[str, Any], now: datetime) -> Iterator[CheckResult]:
@@ -102,13 +94,11 @@ def stream_result(config: Mapping[str, Any], info: Mapping[str, Any]) -> CheckRe
     return CheckResult(name, "ok", f"{copies}, {info['state']['messages']} messages")
 
 
-async def _consumer(bus: Bus) -> CheckResult:
+async def consumer_result(bus: Bus) -> CheckResult:
+    """Look at the consumer that evictors share; raises BusError."""
     name = "evictors' consumer"
-    try:
-        info = await bus.jetstream.api(f"CONSUMER.INFO.{bus.subjects.orders_stream}.{EVICTOR_CONSUMER}")
-    except JetStreamError as error:
-        if not error.not_found:
-            raise
+    info = await _info(bus, f"CONSUMER.INFO.{bus.subjects.orders_stream}.{EVICTOR_CONSUMER}")
+    if info is None:
         return CheckResult(name, "wrong", "it does not exist", "an evictor makes it when it starts")
     if different := consumer_drift(evictor_config(bus.subjects), info):
         return CheckResult(
@@ -118,20 +108,11 @@ async def _consumer(bus: Bus) -> CheckResult:
     return CheckResult(name, "ok", f"{waiting} orders wait, {taken} are in hand")
 
 
-async def nats_results(
-    bus: Bus, readings: list[Reading], *, evicts: bool = True
-) -> AsyncIterator[CheckResult]:
-    """Return what can be said of NATS; where it stops answering, that. `evicts`: as `stream_results`."""
+async def _info(bus: Bus, operation: str) -> dict[str, Any] | None:
+    """Return what JetStream says of a stream or consumer; None where there is none. Raises BusError."""
     try:
-        await bus.connection.round_trip()
-        yield CheckResult("NATS", "ok", "it answers, and JetStream is asked below")
-        async for result in stream_results(bus, readings, evicts=evicts):
-            yield result
-    except BusError as error:
-        denied = bus.healthy()
-        yield CheckResult(
-            "NATS",
-            "wrong",
-            f"{error}{f'; {denied}' if denied else ''}",
-            "see that JetStream runs, and that this user may read the streams",
-        )
+        return await bus.jetstream.api(operation)
+    except JetStreamError as error:
+        if error.not_found:
+            return None
+        raise

@@ -5,42 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
-from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check import clocks as check_clocks
-from makeway.cli.check import components as check_components
-from makeway.cli.check.bus import nats_results
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import server_version
 from makeway.cli.check.groups import grouped
-from makeway.cli.check.minors import judge_api_server, judge_schedulers
+from makeway.cli.check.minors import judge_api_server
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckReport, CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import replaces_the_scheduler
-from makeway.cli.check.table import LOOKS, CheckedCluster
-from makeway.cli.check.unplanned import unplanned_result
+from makeway.cli.check.table import LOOKS, NATS_LOOKS, CheckedBus, CheckedCluster
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE
-from makeway.cli.history.comparisons import comparisons, sentences, summed
 from makeway.cli.output import OutputOption, Printer
 from makeway.core.config.duration import DurationError, parse_duration
 from makeway.runtime.kube import Api, ApiError, ApiUnavailable
-from makeway.runtime.process import version
 
 app = typer.Typer(add_completion=False)
 
-_COMPARED: Final = timedelta(days=1)
-
 _AGAIN_SECONDS: Final = 2.0
-_LISTEN_SECONDS: Final = 1.0
-"""How long components have to answer; they do so within milliseconds where they run."""
 
 
 @app.command()
@@ -136,47 +126,16 @@ async def _bus_results(
     """Look at all that is reached by NATS; where it cannot be, that is a result: the rest still counts."""
     try:
         async with installation.bus() as bus:
-            async for result in nats_results(bus, readings, evicts=form.evicts):
-                yield result
-            state, _ = await bus.control()
-            if form.plugin and state is not None and state.unplanned is not None:
-                yield unplanned_result(state.unplanned)
-            before = datetime.now(UTC)
-            statuses = await bus.components.ask(_LISTEN_SECONDS)
-            after = datetime.now(UTC)
-            if any("observe" in (one.mode, *one.namespace_modes.values()) for one in statuses):
-                yield await _comparison(bus)
+            at = CheckedBus(bus, installation.makeway_namespace, form, cluster_uid, minor, readings)
+            for look in NATS_LOOKS:
+                for result in await look.results(at):
+                    yield result
     except ApiError as error:
         remedy = "give --nats-url, or ask an administrator, who may read that ConfigMap"
         yield CheckResult("NATS", "unknown", error.message, remedy)
-        return
     except (BusError, ApiUnavailable) as error:
         remedy = "see that NATS runs; from outside the cluster give --nats-url, and --nats-creds if it asks"
         yield CheckResult("NATS", "wrong", str(error), remedy)
-        return
-    readings += [Reading(f"{one.component} {one.identity}", one.at, before, after) for one in statuses]
-    for result in check_components.judge(
-        statuses,
-        version=version(),
-        cluster_uid=cluster_uid,
-        namespace=installation.makeway_namespace,
-        parts=(*form.parts, *(("shadow",) if form.shadow else ())),
-    ):
-        yield result
-    for result in judge_schedulers(statuses, minor):
-        yield result
-
-
-async def _comparison(bus: Bus) -> CheckResult:
-    """What mode observe has found in the last day: news, and nothing that is wrong."""
-    found = summed(await comparisons(bus, datetime.now(UTC) - _COMPARED))
-    worse = found.results.get("worse", 0)
-    return CheckResult(
-        "observed in a day",
-        "warning" if worse else "ok",
-        "; ".join(sentences(found)),
-        "see `makeway history --compare --since 1d`" if worse else "",
-    )
 
 
 async def _cluster_uid(api: Api) -> str:
