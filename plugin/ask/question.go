@@ -103,6 +103,7 @@ func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, erro
 		LiveOrders:     known.LiveOrders,
 		Seen:           known.Seen,
 		RefusedVictims: q.Refused,
+		Commits:        q.Mode == wire.ModeEnforce,
 	}
 	for i, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))

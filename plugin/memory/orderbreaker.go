@@ -61,7 +61,7 @@ type OrderBreaker struct {
 }
 
 func newOrderBreaker(clock clock.PassiveClock, notAfter time.Duration) *OrderBreaker {
-	return &OrderBreaker{clock: clock, lasts: orders.NominationWait + notAfter + 2*orders.GateSlack, failed: map[Futility]int{}, openFor: futileFirst}
+	return &OrderBreaker{clock: clock, lasts: orders.StoredWithin(1) + notAfter + 2*orders.GateSlack, failed: map[Futility]int{}, openFor: futileFirst}
 }
 
 // isOpen reports why no order may be begun now, and when one may; empty where one may.

@@ -24,8 +24,6 @@ import (
 var (
 	// ErrNotSent: the message never left, or no stream takes it. It is certain not to be stored.
 	ErrNotSent = errors.New("not sent")
-	// ErrConflict: the subject's last sequence is another than expected.
-	ErrConflict = errors.New("another message came first")
 	// ErrNoResponders: no process answers requests on the subject.
 	ErrNoResponders = errors.New("no responders")
 	// ErrNoStream: there is no stream of this name.
@@ -169,28 +167,6 @@ func (b *Bus) Ask(ctx context.Context, subject string, data []byte, written func
 		return nil, err
 	}
 	return reply.Data, nil
-}
-
-// Publish stores a message where its subject's last sequence is the expected one (0: none), and returns its sequence.
-// A repetition with the same id is stored once.
-func (b *Bus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
-	c := b.conn.Load()
-	if c == nil {
-		return 0, fmt.Errorf("%w: not connected to NATS", ErrNotSent)
-	}
-	ack, err := c.js.PublishMsg(ctx, messageOf(ctx, subject, data),
-		jetstream.WithMsgID(id), jetstream.WithExpectLastSequencePerSubject(expectedLast), jetstream.WithRetryAttempts(0))
-	var api *jetstream.APIError
-	switch {
-	case err == nil:
-		return ack.Sequence, nil
-	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
-		return 0, fmt.Errorf("%w: %w", ErrConflict, err)
-	case errors.As(err, &api), errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
-		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
-		return 0, fmt.Errorf("%w: %w", ErrNotSent, err)
-	}
-	return 0, err
 }
 
 // messageOf is a message as it is sent for the context's span.

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"makeway.dev/makeway/plugin/wire"
 )
 
 var (
@@ -17,4 +19,18 @@ func at(milliseconds int) time.Time { return start.Add(time.Duration(millisecond
 
 func pod(name, on string, priority int32, requests map[v1.ResourceName]string) *st.PodWrapper {
 	return st.MakePod().Namespace("default").Name(name).UID(name).Node(on).Priority(priority).Req(requests)
+}
+
+// stored notes that the stream has an order as it was asked for.
+func stored(f *InFlight, orderID string, opensAt time.Time) {
+	order := &wire.EvictionOrder{OrderID: orderID}
+	if e := f.get(orderID); e != nil {
+		for uid, of := range e.Awaited {
+			order.Awaited = append(order.Awaited, wire.Awaited{UID: string(uid), OrderID: of})
+		}
+		for _, uid := range e.Terminating {
+			order.Awaited = append(order.Awaited, wire.Awaited{UID: string(uid)})
+		}
+	}
+	f.Stored(order, opensAt)
 }

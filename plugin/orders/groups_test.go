@@ -26,7 +26,7 @@ func (f *InFlight) groupClosed(now time.Time) bool {
 func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1", "v2"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.left("v1")
 	expectWakes(t, f, at(20))
@@ -45,7 +45,7 @@ func TestAGangIsActivatedOnceItsLastVictimHasLeft(t *testing.T) {
 func TestAGangThatWasHeldIsActivatedOnceWhenItsOrderHasSucceeded(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.groupClosed(at(5)) // an event of the cluster would have brought it to a cycle
 
 	f.Succeed("o", at(10), at(90000), notGone)
@@ -66,7 +66,7 @@ func TestTheGateOfAGangOpensByTimeWhateverHappens(t *testing.T) {
 func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.Forget("a")
 	if got := f.PlacesOf("gang-uid"); len(got) != 1 || got[0].UID != "b" {
@@ -83,7 +83,7 @@ func TestAGangsOrderIsForgottenWhenNoMemberWaits(t *testing.T) {
 func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Fail("o", "refused", at(10), time.Minute, noteNothing)
 	f.NominatedTo("a", "")
 	expectWakes(t, f, at(20))
@@ -103,7 +103,7 @@ func TestAGangIsRevertedOnceAllItsNominationsAreGone(t *testing.T) {
 func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(10), at(90000), notGone)
 
 	f.NominatedTo("b", "n9")
@@ -114,7 +114,7 @@ func TestAGangWhoseMemberLosesItsPlaceWaitsForNothingMore(t *testing.T) {
 func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 
 	f.Forget("gang-uid") // the PodGroup was deleted
 
@@ -132,7 +132,7 @@ func madeRoom(t *testing.T, now time.Time) (*InFlight, *countedPlaces) {
 	f, places := NewInFlight(), &countedPlaces{}
 	f.Holds = places
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", now, now.Add(time.Minute), notGone)
 	f.left("v1")
 	expectWakes(t, f, now, Activation{OrderID: "o"})
@@ -191,7 +191,7 @@ func TestOnlyGangsWhoseRoomIsMadeAreLookedAt(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("pod", "v0"))
 	f.Begin(groupOrder("v1"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", at(0), at(60000), notGone)
 	if got := f.ReleasedGroups(); len(got) != 0 {
 		t.Fatalf("%v with a victim left", got)

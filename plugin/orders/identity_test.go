@@ -21,7 +21,7 @@ func TestAPreemptorIsReleasedAGracePeriodAndAMinuteAfterItsOrder(t *testing.T) {
 				Victims: []types.UID{"v"}, Awaited: map[types.UID]string{}, Remaining: map[types.UID]time.Time{"v": {}},
 				CreatedAt: ended, OpensAt: ended.Add(time.Minute),
 			})
-			f.Commit("ord-1", ended.Add(time.Minute))
+			stored(f, "ord-1", ended.Add(time.Minute))
 			outcome := &wire.Outcome{OrderID: "ord-1", Victims: []wire.VictimOutcome{{UID: "v", GracePeriodSeconds: int64(grace.Seconds())}}}
 			f.Succeed("ord-1", ended, LeavingUntil(outcome, ended), func(types.UID) bool { return false })
 			release := ended.Add(grace + time.Minute)

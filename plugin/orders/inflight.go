@@ -14,7 +14,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// ErrPodGone says that a pod was deleted or bound while its nomination was waited for.
+// ErrPodGone says that a preemptor is deleted or bound, and needs no order.
 var ErrPodGone = errors.New("the pod is gone or bound")
 
 // errAwaitedOrderFailed says that an order cannot succeed any more.
@@ -76,15 +76,6 @@ func (f *InFlight) Begin(e *Order) {
 	e.own = true
 	f.put(e)
 	f.happens(e, onNominated)
-}
-
-// Commit notes that the order is in the stream. It is a no-op where the outcome came first.
-func (f *InFlight) Commit(orderID string, opensAt time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e := f.get(orderID); e != nil && f.happens(e, onStored) {
-		e.OpensAt = opensAt
-	}
 }
 
 // Succeed notes that all victims of an order are deleted or leaving. until is when the last one should

@@ -77,7 +77,7 @@ func expectWakes(t *testing.T, f *InFlight, now time.Time, want ...Activation) {
 func TestTheGateIsClosedFromTheNominationUntilTheOrderHasSucceeded(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a", "b"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	expectWakes(t, f, at(5))
 	if !f.gates("p") {
 		t.Fatal("open without an outcome")
@@ -221,7 +221,7 @@ func TestAPodThatLostItsNominationMayPreemptElsewhere(t *testing.T) {
 func TestAnOrderWithoutOutcomeIsInFlightWhereverItsNodeIs(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))
-	f.Commit("o", at(60000))
+	stored(f, "o", at(60000))
 
 	if why, _, _ := f.Refuse("p", at(10), unresolvable); why != RefusedInFlight {
 		t.Errorf("refused with %d", why)
@@ -281,7 +281,7 @@ func TestAPreemptorIsLetGoWhenItsVictimsDoNotLeaveInTime(t *testing.T) {
 func TestAnOrderWithoutOutcomeIsGivenUpAfterItsTime(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))
-	f.Commit("o", at(62000))
+	stored(f, "o", at(62000))
 	expectWakes(t, f, at(61999))
 
 	if f.closed("p", at(62000)) {
@@ -365,32 +365,13 @@ func TestAnOrderFailsWithTheOneItCountedOn(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o1", "a"))
 	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
-	f.Commit("o2", at(60000))
+	stored(f, "o2", at(60000))
 	f.Succeed("o2", at(10), at(90000), notGone)
 	f.left("b")
 
 	f.Fail("o1", "delete refused", at(20), 0, noteNothing)
 
 	expectWakes(t, f, at(20), Activation{OrderID: "o1", Revert: true}, Activation{OrderID: "o2", Revert: true})
-}
-
-func TestAnOrderIsStoredAfterThoseItCountsOn(t *testing.T) {
-	f := NewInFlight()
-	f.Begin(order("o1", "a"))
-	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
-	if ready, _, err := f.CountsOnStored("o2"); ready || err != nil {
-		t.Fatalf("ready %t, error %v, while o1 is not stored", ready, err)
-	}
-
-	f.Commit("o1", at(60000))
-
-	if ready, _, err := f.CountsOnStored("o2"); !ready || err != nil {
-		t.Errorf("ready %t, error %v, after o1 was stored", ready, err)
-	}
-	f.Fail("o1", "", at(10), 0, noteNothing)
-	if _, _, err := f.CountsOnStored("o2"); err != errAwaitedOrderFailed {
-		t.Errorf("error %v, want that the awaited order failed", err)
-	}
 }
 
 func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
@@ -402,7 +383,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := NewInFlight()
 			f.Begin(order("o", "a"))
-			f.Commit("o", at(60000))
+			stored(f, "o", at(60000))
 
 			f.Forget("p")
 
@@ -424,7 +405,7 @@ func TestAnOrderWhosePreemptorIsGoneIsKnownUntilItsEnd(t *testing.T) {
 func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))
-	if err := f.Publishing("o", []byte("{}")); err != nil {
+	if err := f.Asking("o"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -433,35 +414,21 @@ func TestAnOrderIsKnownFromTheMomentAtWhichItMayBeInTheStream(t *testing.T) {
 	if len(f.Live()) != 1 || f.Remover("o", "a") == "" || f.closed("p", at(1)) {
 		t.Error("its victims do not count as going, or its preemptor is held")
 	}
-	f.Commit("o", at(60000))
+	stored(f, "o", at(60000))
 	f.Succeed("o", at(100), at(90000), notGone)
 	if f.HasOrder("o") {
 		t.Error("known after its end")
 	}
 }
 
-func TestAnOrderThatIsForgottenIsNotPublished(t *testing.T) {
+func TestAnOrderThatIsForgottenIsNotAskedFor(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))
 
 	f.Forget("p")
 
-	if err := f.Publishing("o", []byte("{}")); err != ErrPodGone {
+	if err := f.Asking("o"); err != ErrPodGone {
 		t.Errorf("error %v, want that its pod is gone", err)
-	}
-}
-
-func TestAnOrderDoesNotWaitForOneThatLivesInMemoryAlone(t *testing.T) {
-	f := NewInFlight()
-	f.Begin(order("o1", "a"))
-	f.Remember(&wire.Outcome{OrderID: "o1", Result: wire.ResultSucceeded})
-	f.Succeed("o1", at(5), at(60000), notGone)
-	f.Begin(awaiting(of("q", order("o2", "b")), "a", "o1"))
-
-	ready, memoryOnly, err := f.CountsOnStored("o2")
-
-	if !ready || err != nil || !memoryOnly["o1"] {
-		t.Errorf("ready %t, in memory %v, error %v", ready, memoryOnly, err)
 	}
 }
 
@@ -472,8 +439,8 @@ func TestThePodThatVanishesBeforeItsOrderIsStoredDoomsThoseThatCountOnIt(t *test
 
 	f.Forget("p")
 
-	if _, _, err := f.CountsOnStored("o2"); err != errAwaitedOrderFailed {
-		t.Errorf("error %v, want that the awaited order failed", err)
+	if !f.get("o2").awaitedFailed {
+		t.Error("it still counts on an order that is not stored")
 	}
 }
 
@@ -620,7 +587,7 @@ func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 	f.Begin(order("o", "a"))
 	f.NominatedTo("p", "") // not shown yet
 	expectWakes(t, f, at(5))
-	f.Commit("o", at(60000))
+	stored(f, "o", at(60000))
 	f.Succeed("o", at(10), at(90000), notGone)
 	f.NominatedTo("p", "n1")
 	expectWakes(t, f, at(10))
@@ -657,7 +624,7 @@ func TestARevertThatPanickedIsHandedOutAgain(t *testing.T) {
 func TestAPreemptorThatComesToNoCycleLosesItsPlaceInTheEnd(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o"))
-	f.Commit("o", start.Add(time.Minute))
+	stored(f, "o", start.Add(time.Minute))
 	f.Succeed("o", start, start.Add(time.Minute), func(types.UID) bool { return true })
 	if activations, next := f.Due(start); len(activations) != 1 || !next.Equal(start.Add(releasedLasts)) {
 		t.Fatalf("activations %v, next %v", activations, next)

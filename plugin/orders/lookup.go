@@ -85,31 +85,6 @@ func (f *InFlight) NominationsOf(orderID string) (preemptor wire.PodRef, places 
 	return e.Preemptor, e.Places(), true
 }
 
-// CountsOnStored reports whether every order that this one counts on has been stored or has ended, and
-// returns those that live in memory alone, which no evictor can wait for. An error says that this order
-// is forgotten, or that one it counted on has failed.
-func (f *InFlight) CountsOnStored(orderID string) (ready bool, memoryOnly map[string]bool, err error) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	e := f.get(orderID)
-	switch {
-	case e == nil:
-		return false, nil, ErrPodGone
-	case e.awaitedFailed, !e.Phase.unstored():
-		return false, nil, errAwaitedOrderFailed
-	}
-	memoryOnly = map[string]bool{}
-	for _, id := range e.Awaited {
-		if other := f.get(id); other != nil && other.Phase.unstored() {
-			return false, nil, nil
-		}
-		if outcome := f.outcomes[id]; outcome != nil && outcome.Evictor == "" {
-			memoryOnly[id] = true
-		}
-	}
-	return true, memoryOnly, nil
-}
-
 // Gate reports whether PreEnqueue has to hold a pod, and for which order on which node; that it does so is noted. O(1).
 func (f *InFlight) Gate(uid types.UID, now time.Time) (orderID, node string, closed bool) {
 	f.mu.Lock()

@@ -59,7 +59,6 @@ type Order struct {
 	Unanswered      bool           // it is reverted since no evictor has ended it in time
 	wasStored       bool           // the order has been in the stream
 	own             bool           // this process nominated for the order
-	Message         []byte         // the order as it is stored, or about to be
 	live            wire.LiveOrder // the order as plan requests tell it
 	Span            tracing.Span   // of the preemption; zero of one that another process began
 }

@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -20,16 +19,10 @@ type Placements struct {
 	known     map[types.UID]bool // every pod that the informer has, and whether it is bound
 	Nominated placementList
 	assumed   placementList
-	waiters   map[types.UID][]chan error // each is sent one answer
-	waitNodes map[chan error]string      // what each waits for
 }
 
 func NewPlacements() *Placements {
-	return &Placements{
-		known:     map[types.UID]bool{},
-		waiters:   map[types.UID][]chan error{},
-		waitNodes: map[chan error]string{},
-	}
+	return &Placements{known: map[types.UID]bool{}}
 }
 
 // Observe takes in a pod as the informer shows it.
@@ -40,7 +33,6 @@ func (p *Placements) Observe(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		p.Nominated.remove(pod.UID)
 		p.assumed.remove(pod.UID)
-		p.answer(pod.UID, "", ErrPodGone)
 		return
 	}
 	if pod.Status.NominatedNodeName == "" {
@@ -48,7 +40,6 @@ func (p *Placements) Observe(pod *v1.Pod) {
 		return
 	}
 	p.Nominated.put(PlacementOf(pod, pod.Status.NominatedNodeName))
-	p.answer(pod.UID, pod.Status.NominatedNodeName, nil)
 }
 
 // Removed takes in that a pod was deleted.
@@ -58,7 +49,6 @@ func (p *Placements) Removed(uid types.UID) {
 	delete(p.known, uid)
 	p.Nominated.remove(uid)
 	p.assumed.remove(uid)
-	p.answer(uid, "", ErrPodGone)
 }
 
 // Knows reports whether the informer has a pod, by UID: a pod made anew under the same name is another.
@@ -91,59 +81,6 @@ func (p *Placements) Unassume(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.assumed.remove(uid)
-}
-
-// IsAssumed reports whether a pod is placed in the scheduler's memory alone.
-func (p *Placements) IsAssumed(uid types.UID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.assumed.Find(uid)
-	return ok
-}
-
-// AwaitNomination waits until the informer shows the pod nominated to the node. It returns errPodGone
-// where the pod is deleted or bound first, and the context's error where that ends first.
-func (p *Placements) AwaitNomination(ctx context.Context, uid types.UID, node string) error {
-	answer := make(chan error, 1)
-	p.mu.Lock()
-	if i, ok := p.Nominated.Find(uid); ok && p.Nominated[i].Node == node {
-		p.mu.Unlock()
-		return nil
-	}
-	p.waiters[uid] = append(p.waiters[uid], answer)
-	p.waitNodes[answer] = node
-	p.mu.Unlock()
-
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.unwait(uid, answer)
-		return ctx.Err()
-	}
-}
-
-// answer tells those who wait for a pod: all of them an error, or those who wait for the node.
-func (p *Placements) answer(uid types.UID, node string, err error) {
-	for _, waiter := range slices.Clone(p.waiters[uid]) {
-		if err == nil && p.waitNodes[waiter] != node {
-			continue
-		}
-		waiter <- err
-		p.unwait(uid, waiter)
-	}
-}
-
-func (p *Placements) unwait(uid types.UID, waiter chan error) {
-	delete(p.waitNodes, waiter)
-	rest := slices.DeleteFunc(p.waiters[uid], func(w chan error) bool { return w == waiter })
-	if len(rest) == 0 {
-		delete(p.waiters, uid)
-		return
-	}
-	p.waiters[uid] = rest
 }
 
 // Lists are the nominated and the assumed pods, ordered by UID. `also` are nominations that the API may

@@ -9,8 +9,8 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Asking notes that the planner is asked to store an order. From then on it may be in the stream, whatever becomes of its pod. The error is as
-// that of Publishing.
+// Asking notes that the planner is asked to store an order. From then on it may be in the stream, whatever becomes of its pod. The error
+// is ErrPodGone where the order has been forgotten, and another where it has been given up: it must not be asked for any more.
 func (f *InFlight) Asking(orderID string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

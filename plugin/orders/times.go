@@ -4,10 +4,13 @@ import "time"
 
 // Times of an order's life, as the plugin sees it.
 const (
-	// NominationWait is how long the commit waits for the nomination to show in the API.
-	NominationWait = 2 * time.Second
-	// MemberNominationWait is how much longer for each member of a group.
-	MemberNominationWait = 20 * time.Millisecond
+	// storedWithin is how long after it was asked for an order may be stored: the nomination has to show before. For each further member
+	// of a group it may be memberStored later, as the scheduler writes nominations one after the other; storedAtMost is the most.
+	storedWithin = 5 * time.Second
+	memberStored = 20 * time.Millisecond
+	storedAtMost = 25 * time.Second
+	// AnsweredWithin is how much later the answer is still waited for.
+	AnsweredWithin = 2 * time.Second
 	// GateSlack is how long after an order's notAfter the gate opens by itself: the evictor begins
 	// nothing after notAfter, so nothing is in flight any more.
 	GateSlack = 2 * time.Second
@@ -30,12 +33,6 @@ const (
 	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
 	outcomeMemory = 4096
 
-	// One attempt to store an order is given up after publishTimeout, of at most publishAttempts; where it cannot be known whether it is
-	// stored, that is read every readBackDelay. Orders that it counts on are looked at every countedOnPoll.
-	PublishTimeout  = time.Second
-	PublishAttempts = 3
-	ReadBackDelay   = time.Second
-	CountedOnPoll   = 10 * time.Millisecond
 	// RevertWait is how long a failed order waits for the informer to show that the evictor has taken
 	// the nomination back, so that the next cycle does not start with it.
 	RevertWait = 500 * time.Millisecond
@@ -47,3 +44,8 @@ const (
 	// ReconcileEvery is the time between two rounds of that.
 	ReconcileEvery = 2 * time.Second
 )
+
+// StoredWithin is how long after it was asked for the order of so many pods may be stored.
+func StoredWithin(pods int) time.Duration {
+	return min(storedWithin+time.Duration(pods-1)*memberStored, storedAtMost)
+}

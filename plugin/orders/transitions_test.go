@@ -97,8 +97,8 @@ func count(happened bool) int {
 // TestEveryCallInEveryPhaseIsAnEventOfTheTable makes what the callers of inflight may do in any phase.
 func TestEveryCallInEveryPhaseIsAnEventOfTheTable(t *testing.T) {
 	calls := map[event]func(f *InFlight){
-		onStoring:       func(f *InFlight) { _ = f.Publishing("o1", []byte("{}")) },
-		onStored:        func(f *InFlight) { f.Commit("o1", at(60000)) },
+		onStoring:       func(f *InFlight) { _ = f.Asking("o1") },
+		onStored:        func(f *InFlight) { stored(f, "o1", at(60000)) },
 		onNotNeeded:     func(f *InFlight) { f.Abandon("o1") },
 		onSuperseded:    func(f *InFlight) { f.Supersede("o1") },
 		onSucceeded:     func(f *InFlight) { f.Succeed("o1", at(10), at(90000), notGone) },
@@ -266,16 +266,15 @@ func exported() ([]byte, error) {
 	}
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
-		"answerFresh": AnswerFresh, "countedOnPoll": CountedOnPoll, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
+		"answerFresh": AnswerFresh, "answeredWithin": AnsweredWithin, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
 		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": NodeBackoffInitial,
-		"nominationWait": NominationWait,
-		"publishTimeout": PublishTimeout, "readBackDelay": ReadBackDelay, "reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts,
-		"revertWait": RevertWait, "settle": Settle, "unansweredAfter": UnansweredAfter,
+		"reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "storedWithin": StoredWithin(1),
+		"unansweredAfter": UnansweredAfter,
 	} {
 		times[name] = long.Seconds()
 	}
 	shown := map[string]any{
-		"counts":      map[string]int{"earlyRetries": earlyRetries, "publishAttempts": PublishAttempts},
+		"counts":      map[string]int{"earlyRetries": earlyRetries},
 		"seconds":     times,
 		"transitions": rows,
 	}

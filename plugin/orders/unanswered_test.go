@@ -31,13 +31,13 @@ func TestUnansweredOrders(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatWasGivenUpIsNotPublished(t *testing.T) {
+func TestAnOrderThatWasGivenUpIsNotAskedFor(t *testing.T) {
 	f := NewInFlight()
 	now := time.Now()
 	f.Begin(&Order{OrderID: "ord-1", Preemptor: wire.PodRef{Namespace: "default", Name: "p", UID: "p"}, OpensAt: now})
 	f.Due(now)
 
-	if err := f.Publishing("ord-1", []byte("order")); !errors.Is(err, errAwaitedOrderFailed) {
+	if err := f.Asking("ord-1"); !errors.Is(err, errAwaitedOrderFailed) {
 		t.Errorf("error %v, want that the awaited order failed", err)
 	}
 }

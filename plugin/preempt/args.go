@@ -73,13 +73,8 @@ type MakeWayArgs struct {
 	PolicyConfigMap ConfigMapReference `json:"policyConfigMap,omitempty"`
 
 	// Signatures is what becomes of outcomes, control states and orders whose signature does not hold: "require"
-	// ignores them, "log" takes and counts them, "off" does not look. With require, no orders for pod groups are
-	// written without a key to sign them with. Default off.
+	// ignores them, "log" takes and counts them, "off" does not look. Default off.
 	Signatures string `json:"signatures,omitempty"`
-
-	// SigningKeysDirectory holds order.pem, the private key that orders for pod groups are signed with, in PEM (PKCS #8,
-	// Ed25519). It is read again every five seconds. Empty: they are not signed. Default empty.
-	SigningKeysDirectory string `json:"signingKeysDirectory,omitempty"`
 
 	// KeysConfigMap holds the public keys; see makeway keys. It is read every five seconds, by name, and not
 	// at all where signatures is off. Default makeway-system/makeway-keys.
@@ -161,9 +156,6 @@ func (a *MakeWayArgs) check(say pluginargs.Say) {
 	if !slices.Contains([]string{streams.SignaturesOff, streams.SignaturesLog, streams.SignaturesRequire}, a.Signatures) {
 		say("signatures", a.Signatures, "off, log or require")
 	}
-	if a.Signatures == streams.SignaturesRequire && a.SigningKeysDirectory == "" {
-		say("signingKeysDirectory", a.SigningKeysDirectory, "a directory with order.pem, where signatures is require")
-	}
 	if a.Signatures != streams.SignaturesOff && (a.KeysConfigMap.Name == "" || a.KeysConfigMap.Namespace == "") {
 		say("keysConfigMap", a.KeysConfigMap.Namespace+"/"+a.KeysConfigMap.Name, "namespace and name of the public keys, unless signatures is off")
 	}
@@ -196,8 +188,6 @@ func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 		return "policyConfigMap"
 	case a.Signatures != other.Signatures:
 		return "signatures"
-	case a.SigningKeysDirectory != other.SigningKeysDirectory:
-		return "signingKeysDirectory"
 	case a.KeysConfigMap != other.KeysConfigMap:
 		return "keysConfigMap"
 	case a.Tracing != other.Tracing:

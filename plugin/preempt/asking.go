@@ -41,9 +41,14 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 		return ended(a.refusal(ctx, reply))
 	case reply.Offer == "" && a.mode == wire.ModeEnforce:
 		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return ended(preemptResult{kind: endUnaskable, message: "no plan: the planner is older than this scheduler's plugin, and stores no orders for it"})
+		return nil, olderPlanner()
 	}
 	return reply, nil
+}
+
+// olderPlanner ends a cycle whose plan no commit can follow.
+func olderPlanner() *preemptResult {
+	return &preemptResult{kind: endUnaskable, message: "no plan: the planner is older than this scheduler's plugin, and stores no orders for it"}
 }
 
 // observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.

@@ -85,7 +85,7 @@ func newBenched(b *testing.B, size, hopeless int) *benched {
 	}
 	w.reply = encoded
 	instant := &instantBus{fakeBus: newFakeBus(), encoded: encoded}
-	e.store.Bus, e.planner.Bus, e.committer.Bus = instant, instant, instant
+	e.planner.Bus, e.committer.Bus = instant, instant
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	e.life = ended // nothing is committed

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/failpoints"
@@ -25,7 +23,7 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// pendingOrder is a nomination whose order is not in the stream yet.
+// pendingOrder is a nomination, of a pod or of a group's members, whose order is not in the stream yet.
 type pendingOrder struct {
 	id         string
 	requestID  string
@@ -33,23 +31,26 @@ type pendingOrder struct {
 	offer      string  // what the plan allows a commit to name
 	pod        *v1.Pod // of a group: one member, by which all are activated
 	chosen     *verify.Candidate
-	group      *orderedGroup // nil: the order is for the pod
-	span       tracing.Span  // of the whole preemption; its outcome ends it
+	group      *wire.OrderedGroup // nil: the order is for the pod
+	places     []wire.OrderMember
+	span       tracing.Span // of the whole preemption; its outcome ends it
 }
 
-// entry is the order as the inflight state sees it.
-func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *orders.Order {
+// entry is the order as the inflight state sees it. The gate opens by itself where it never becomes known that the order is stored.
+func (o *pendingOrder) entry(now time.Time) *orders.Order {
 	e := &orders.Order{
 		OrderID:   o.id,
-		Preemptor: orders.RefOf(o.pod),
+		Preemptor: o.preemptor(),
 		Node:      o.chosen.Node,
 		Awaited:   map[types.UID]string{},
 		Remaining: map[types.UID]time.Time{},
 		CreatedAt: now,
-		OpensAt:   o.opensAt(now, notAfter),
+		OpensAt:   now.Add(orders.StoredWithin(len(o.places)) + orders.AnsweredWithin + orders.GateSlack),
 		Span:      o.span,
 	}
-	o.group.enter(e)
+	if o.group != nil {
+		e.EnterGroup(o.group, o.places)
+	}
 	for _, v := range o.chosen.Victims {
 		e.Victims = append(e.Victims, v.Pod.UID)
 		if !v.Apart {
@@ -62,15 +63,15 @@ func (o *pendingOrder) entry(now time.Time, notAfter time.Duration) *orders.Orde
 	return e
 }
 
-// opensAt is when the gate opens at the latest, where it never becomes known that the order is stored.
-func (o *pendingOrder) opensAt(now time.Time, notAfter time.Duration) time.Time {
-	if o.group == nil {
-		return now.Add(streams.StoredWithin + streams.AnsweredWithin + orders.GateSlack)
+// preemptor is the pod, or the PodGroup, that room is made for.
+func (o *pendingOrder) preemptor() wire.PodRef {
+	if o.group != nil {
+		return wire.PodRef{Namespace: o.group.Namespace, Name: o.group.Name, UID: o.group.UID}
 	}
-	return now.Add(o.nominationWait() + notAfter + orders.GateSlack)
+	return orders.RefOf(o.pod)
 }
 
-// kind, object and uid name the preemptor in the log: a pod, or a PodGroup.
+// kind, object and uid name the preemptor in the log.
 func (o *pendingOrder) kind() string {
 	if o.group != nil {
 		return wire.KindGroup
@@ -79,26 +80,10 @@ func (o *pendingOrder) kind() string {
 }
 
 func (o *pendingOrder) object() klog.ObjectRef {
-	if o.group != nil {
-		return klog.KRef(o.group.Namespace, o.group.Name)
-	}
-	return klog.KObj(o.pod)
+	return klog.KRef(o.preemptor().Namespace, o.preemptor().Name)
 }
 
-func (o *pendingOrder) uid() string {
-	if o.group != nil {
-		return o.group.UID
-	}
-	return string(o.pod.UID)
-}
-
-// nominationWait is how long the nominations may take to show in the API. The scheduler writes those of a group one after the other.
-func (o *pendingOrder) nominationWait() time.Duration {
-	if o.group == nil {
-		return orders.NominationWait
-	}
-	return orders.NominationWait + time.Duration(len(o.group.members))*orders.MemberNominationWait
-}
+func (o *pendingOrder) uid() string { return o.preemptor().UID }
 
 // by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
 func (o *pendingOrder) by() string {
@@ -112,31 +97,25 @@ func (o *pendingOrder) by() string {
 const handOver = 5 * time.Millisecond
 
 // startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
-// ends with the engine's context. The commit of a pod is on its way to the planner when startCommit returns, unless that takes long.
+// ends with the engine's context. The commit is on its way to the planner when startCommit returns, unless that takes long.
 func (e *engine) startCommit(order *pendingOrder) {
 	onItsWay := make(chan struct{})
 	written := sync.OnceFunc(func() { close(onItsWay) })
-	if order.group == nil {
-		defer func() {
-			select {
-			case <-onItsWay:
-			case <-time.After(handOver):
-			}
-		}()
-	}
+	defer func() {
+		select {
+		case <-onItsWay:
+		case <-time.After(handOver):
+		}
+	}()
 	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
 	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
 		defer written()
 		start := e.clock.Now()
-		commit := e.commit
-		if order.group == nil {
-			commit = func(ctx context.Context, order *pendingOrder) error { return e.commitPod(ctx, order, written) }
-		}
 		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
 		logger := klog.FromContext(ctx)
 		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
-		err := commit(ctx, order)
+		err := e.commit(ctx, order, written)
 		executed(operationCommit, err, e.clock.Since(start))
 		if err == nil || ctx.Err() != nil {
 			return
@@ -148,7 +127,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 		} else {
 			e.memory.OrderUndecided(order.id)
 		}
-		if errors.Is(err, orders.ErrPodGone) && order.group == nil {
+		if errors.Is(err, orders.ErrPodGone) {
 			e.inflight.Abandon(order.id)
 			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
 			return
@@ -181,61 +160,58 @@ func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored n
 	e.applyActivation(ctx, w)
 }
 
-// commit waits for the nomination to show, deals with victims in memory, and writes the order. An
-// error says that the order is certainly not in the stream, or that its time is over.
-func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
-	// An evictor that failed before the nomination is in the API could not roll it back.
-	waiting, cancel := context.WithTimeout(ctx, order.nominationWait())
-	err := e.awaitNominations(waiting, order)
-	cancel()
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the nomination did not show in the API within %s", order.nominationWait())
-	}
+// Reasons of voids that the plugin tells apart.
+const (
+	voidNothing         = "nothing-to-order" // the pods whose room is wanted leave anyway
+	voidSuperseded      = "superseded"       // another message of the subject was first
+	voidPreemptorGone   = "preemptor-gone"
+	voidPreemptorBound  = "preemptor-bound"
+	voidUnitIncomplete  = "unit-incomplete"
+	voidNotAcknowledged = "not-acknowledged" // by the stream
+	voidNotTaken        = "publish-refused"  // by the stream
+)
+
+// voidError says that the planner has stored no order, and never will under this id.
+type voidError struct{ wire.Void }
+
+func (v *voidError) Error() string { return v.Reason + ": " + v.Message }
+
+// nodesFault reports whether the same plan would come to nothing again.
+func (v *voidError) nodesFault() bool {
+	return v.Reason == reasonVictimSpared || v.Reason == voidUnitIncomplete
+}
+
+// commit has the planner store an order, and takes in what it answers. An error says that the order is not stored, as far as can be known.
+func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()) error {
+	question, inMemory, err := e.commitOf(ctx, order)
 	if err != nil {
 		return err
-	}
-	memoryOnly, err := e.awaitCountedOn(ctx, order.id)
-	if err != nil {
-		return err
-	}
-	message, inMemory, err := e.buildOrder(ctx, order)
-	if err != nil {
-		return err
-	}
-	message.Awaited = slices.DeleteFunc(message.Awaited, func(a wire.Awaited) bool { return memoryOnly[a.OrderID] })
-	countsOnOrders := slices.ContainsFunc(message.Awaited, func(a wire.Awaited) bool { return a.OrderID != "" })
-	if len(message.Victims)+len(message.NominationsToClear) == 0 && !countsOnOrders {
-		// All may be dealt with in memory: then nothing is left for an evictor, and nothing to store.
-		stay := e.preemptAllInMemory(ctx, order, inMemory)
-		if len(stay) == 0 {
-			e.memory.OrderUndecided(order.id)
-			e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
-			e.succeeded(order.id, nil)
-			return nil
-		}
-		inMemory = nil
-		for _, v := range stay {
-			message.Victims = append(message.Victims, e.wireVictim(v, order))
-		}
 	}
 	failpoints.At(failpoints.BeforePublish)
-	publishing, span := e.planner.Tracer.Begin(ctx, "publish")
-	sequence, err := e.store.Publish(publishing, message)
+	asking, span := e.planner.Tracer.Begin(ctx, "commit")
+	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit, question, func() error { return e.inflight.Asking(order.id) }, written)
 	span.End(err)
 	if err != nil {
 		return err
 	}
-	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
-	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
-		e.inflight.Stays(order.id, v.Pod.UID)
+	failpoints.At(failpoints.AfterPublish)
+	if reply.Order == nil {
+		return e.voided(ctx, order, *reply.Void, inMemory)
 	}
 	if e.memory.Orders.Stored() {
 		e.ordersCarried(ctx)
 	}
-	e.inflight.Commit(order.id, message.NotAfter.Add(orders.GateSlack))
+	stored := reply.Order
+	e.inflight.Stored(stored, stored.NotAfter.Add(orders.GateSlack))
+	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
+	// The order does not wait for those for which it is too late: the next cycle plans for them.
+	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
+		e.inflight.Stays(order.id, v.Pod.UID)
+	}
 	failpoints.At(failpoints.AfterCommit)
-	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "victims", len(message.Victims),
-		"awaited", len(message.Awaited), "nominations_to_clear", len(message.NominationsToClear), "sequence", sequence)
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+		"victims", len(stored.Victims), "awaited", len(stored.Awaited), "nominations_to_clear", len(stored.NominationsToClear))
 	// The outcome may have been read before the order was known to be stored.
 	if outcome := e.inflight.Outcome(order.id); outcome != nil {
 		e.applyOutcome(ctx, outcome)
@@ -243,66 +219,87 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder) error {
 	return nil
 }
 
-// awaitCountedOn waits until the orders that this one counts on are stored: an evictor waits for their
-// outcomes. Each is committed or given up within a bounded time, and so this ends too.
-func (e *engine) awaitCountedOn(ctx context.Context, orderID string) (memoryOnly map[string]bool, err error) {
-	for {
-		ready, memoryOnly, err := e.inflight.CountsOnStored(orderID)
-		if err != nil || ready {
-			return memoryOnly, err
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		goroutines.Sleep(ctx, orders.CountedOnPoll)
-	}
-}
-
-// buildOrder makes the message. Victims that wait in Permit or are being bound are left out, to be preempted in memory. One
-// whose placement was taken back meanwhile is left out too: it is pending again, and no evictor's business.
-func (e *engine) buildOrder(ctx context.Context, order *pendingOrder) (message *wire.EvictionOrder, inMemory []verify.Victim, err error) {
+// commitOf is the question to store an order. Victims that wait in Permit or are being bound are named apart, to be stopped in memory. One
+// whose placement was taken back meanwhile is left out: it is pending again.
+func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wire.CommitRequest, inMemory []verify.Victim, err error) {
 	clusterUID, err := e.clusterUID()
 	if err != nil {
 		return nil, nil, err
 	}
-	fenceCtx, cancel := context.WithTimeout(ctx, streams.CallTimeout)
+	reading, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
-	fence, err := e.leadership.Fence.Get(fenceCtx, e.store.Subjects.EpochsBucket)
+	fence, err := e.leadership.Fence.Get(reading, e.store.Subjects.EpochsBucket)
 	if err != nil {
 		return nil, nil, streams.Unstored(fmt.Errorf("fencing epoch: %w", err))
 	}
-	now := e.clock.Now()
-	message = &wire.EvictionOrder{
-		Kind:       wire.KindGroup,
+	commit = &wire.CommitRequest{
+		APIVersion: wire.APIVersion,
 		OrderID:    order.id,
 		ClusterUID: clusterUID,
+		Bridge:     wire.Source("scheduler", e.identity),
 		Fence:      fence,
-		Writer:     wire.Source("scheduler", e.identity),
-		CreatedAt:  wire.At(now),
-		NotAfter:   wire.At(now.Add(e.args.NotAfter.Duration)),
-		DecisionID: order.decisionID,
+		Offer:      order.offer,
+		Placements: order.places,
+		Group:      order.group,
+		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.places)))),
+
+		LastsSeconds: int64(e.args.NotAfter.Seconds()),
 	}
-	e.nameGroup(message, order.group)
 	for _, v := range order.chosen.Victims {
-		if v.Violating {
-			message.PDBViolations++
-		}
 		switch {
 		case e.placements.Pending(v.Pod.UID):
-			continue
-		case e.handle.GetWaitingPod(v.Pod.UID) != nil || minor.InPreBind(e.handle, v.Pod.UID):
+		case e.isInMemory(v.Pod):
 			inMemory = append(inMemory, v)
-			continue
+			commit.InMemory = append(commit.InMemory, string(v.Pod.UID))
+		default:
+			commit.Victims = append(commit.Victims, string(v.Pod.UID))
 		}
-		message.Victims = append(message.Victims, e.wireVictim(v, order))
 	}
 	for _, a := range order.chosen.Awaited {
-		message.Awaited = append(message.Awaited, a.OnTheWire())
+		if !e.placements.Pending(a.Pod.UID) {
+			commit.Awaited = append(commit.Awaited, a.OnTheWire())
+		}
 	}
-	for _, pod := range order.group.terminating {
-		message.Awaited = append(message.Awaited, verify.Awaited{Pod: pod}.OnTheWire())
+	return commit, inMemory, nil
+}
+
+// isInMemory reports whether a pod waits in Permit or PreBind.
+func (e *engine) isInMemory(pod *v1.Pod) bool {
+	return e.handle.GetWaitingPod(pod.UID) != nil || minor.InPreBind(e.handle, pod.UID)
+}
+
+// voided takes in that no order is stored: nil where none is needed, else an error. What the planner has stored in its place is read, for the
+// preemptor's next order to be stored behind.
+func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void, inMemory []verify.Victim) error {
+	call, cancel := context.WithTimeout(ctx, streams.CallTimeout)
+	defer cancel()
+	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	last, found, err := e.store.Records.Last(call, e.store.Subjects.OrdersStream, subject)
+	found = found && err == nil
+	if found && e.inflight.HasOrder(order.id) {
+		e.committer.Read(subject, last.Sequence)
 	}
-	return message, inMemory, nil
+	switch void.Reason {
+	case voidNothing:
+		if stay := e.preemptAllInMemory(ctx, order, inMemory); len(stay) > 0 {
+			return &voidError{wire.Void{Reason: "victim-bound", Message: "a victim was being bound, and could not be stopped in memory"}}
+		}
+		e.memory.OrderUndecided(order.id)
+		e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
+		e.succeeded(order.id, nil)
+		return nil
+	case voidSuperseded:
+		if found {
+			return &streams.OrderLivesError{Stored: last}
+		}
+	case voidPreemptorGone, voidPreemptorBound:
+		if e.pending(orders.RefOf(order.pod)) == nil {
+			return orders.ErrPodGone
+		}
+	case voidNotAcknowledged, voidNotTaken:
+		return streams.Unstored(&voidError{void})
+	}
+	return &voidError{void}
 }
 
 // preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
@@ -333,34 +330,4 @@ func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victi
 	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
 		"Preempted by %s on node %s (in kube-scheduler memory).", order.by(), victim.Spec.NodeName)
 	return true
-}
-
-// nominationsToClear are the pods of lower priority nominated to the node. It locks the scheduling queue.
-func (e *engine) nominationsToClear(priority int32, node string) []wire.NominationToClear {
-	var refs []wire.NominationToClear
-	for _, info := range e.handle.NominatedPodsForNode(node) {
-		other := info.GetPod()
-		// The nominator may only have the pod's name; its priority is the informer's to say.
-		known := e.podOf(orders.RefOf(other))
-		if known.Spec.Priority != nil && corev1helpers.PodPriority(known) < priority {
-			refs = append(refs, wire.NominationToClear{Namespace: known.Namespace, Name: known.Name, UID: string(known.UID)})
-		}
-	}
-	return refs
-}
-
-func (e *engine) wireVictim(v verify.Victim, order *pendingOrder) wire.Victim {
-	node := order.chosen.Node
-	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if v.Pod.Spec.TerminationGracePeriodSeconds != nil {
-		grace = *v.Pod.Spec.TerminationGracePeriodSeconds
-	}
-	if (v.Unit != "" || order.group != nil) && v.Pod.Spec.NodeName != "" {
-		node = v.Pod.Spec.NodeName
-	}
-	return wire.Victim{
-		Namespace: v.Pod.Namespace, Name: v.Pod.Name, UID: string(v.Pod.UID), Node: node,
-		Priority: corev1helpers.PodPriority(v.Pod), GracePeriodSeconds: grace,
-		Rule: v.Rule, PDBViolating: v.Violating, Assumed: e.placements.IsAssumed(v.Pod.UID), Unit: v.Unit, Closes: v.Closes,
-	}
 }

@@ -35,7 +35,7 @@ func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 		}
 		return commit != nil
 	})
-	if commit.OrderID != e.OrderID || commit.Offer != "offer" || commit.Node != "n1" || commit.Preemptor.UID != "p" || !slices.Equal(commit.Victims, []string{"a"}) {
+	if commit.OrderID != e.OrderID || commit.Offer != "offer" || len(commit.Placements) != 1 || commit.Placements[0].Node != "n1" || commit.Placements[0].UID != "p" || !slices.Equal(commit.Victims, []string{"a"}) {
 		t.Errorf("commit %+v", commit)
 	}
 	close(answer)
@@ -106,6 +106,74 @@ func TestAVoidTakesTheNominationBackAndThePodIsTriedAgain(t *testing.T) {
 	}
 }
 
+func TestACommitForAGroupNamesItsMembersAndIsHandedOverAsThatForAPod(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
+	w.bus.group = plans(gangPlan("n1", "n2"))
+	answer := make(chan struct{})
+	w.bus.commit = func(ctx context.Context, commit *wire.CommitRequest) (*wire.CommitReply, error) {
+		<-answer
+		return storing{bus: w.bus, engine: w.plugin.engine}.commit(ctx, commit)
+	}
+
+	if _, status := w.gang(c); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+
+	var commit *wire.CommitRequest
+	w.eventually("it is asked for", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		if len(w.bus.commits) == 1 {
+			commit = w.bus.commits[0]
+		}
+		return commit != nil
+	})
+	var places []string
+	for _, place := range commit.Placements {
+		places = append(places, place.UID+" on "+place.Node)
+	}
+	if commit.Group == nil || commit.Group.UID != "gang-uid" || commit.Group.MustPlace != 2 || commit.Offer != "offer" ||
+		!slices.Equal(places, []string{"g1 on n1", "g2 on n2"}) || !slices.Equal(commit.Victims, []string{"v1", "v2"}) {
+		t.Errorf("commit %+v", commit)
+	}
+	close(answer)
+	w.show(g1, "n1")
+	w.show(g2, "n2")
+	w.eventually("the order is known to be stored", func() bool { return w.entry("gang-uid").Phase == orders.Committed })
+}
+
+func TestAVoidTakesTheNominationsOfAGroupBackAndTheGroupIsTriedAgain(t *testing.T) {
+	g1, g2 := gangMember("g1"), gangMember("g2")
+	w, c := gangWorld(t, setup{}, 2, 2, g1, g2)
+	w.bus.group = plans(gangPlan("n1", "n2"))
+	w.bus.commit = voiding("member-gone")
+
+	w.gang(c)
+	w.show(g1, "n1")
+	w.show(g2, "n2")
+
+	w.eventually("it is tried again", func() bool { return w.entry("gang-uid") == nil && w.activator.of("g1") == 1 })
+	w.eventually("its nominations are cleared in the API", func() bool {
+		return !slices.ContainsFunc([]string{"g1", "g2"}, func(name string) bool {
+			p, err := w.plugin.engine.cluster.pods.Pods("default").Get(name)
+			return err != nil || p.Status.NominatedNodeName != ""
+		})
+	})
+}
+
+func TestAPlannerThatStoresNoOrdersForGroupsIsToldApart(t *testing.T) {
+	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
+	w.bus.group = plans(gangPlan("n1"))
+	w.bus.old = true
+
+	_, status := w.gang(c)
+
+	if status.IsSuccess() || !strings.Contains(status.Message(), "the planner is older than this scheduler's plugin") || w.entry("gang-uid") != nil {
+		t.Errorf("status %v", status)
+	}
+}
+
 func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	other := &wire.EvictionOrder{
@@ -113,14 +181,14 @@ func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testi
 		CreatedAt: wire.At(time.Now()), NotAfter: wire.At(time.Now().Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
 	}
-	data, err := wire.WrapOrder(other, "another", nil)
+	data, err := wrapOrder(other, "another")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.bus.mu.Lock()
 	w.bus.follows = nil // it is not read yet
 	w.bus.mu.Unlock()
-	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindPod, "p"), data)
 
 	w.nominated(p, "n1")
 	w.show(p, "n1")

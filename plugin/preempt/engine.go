@@ -130,7 +130,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	registerMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
 	inflight, subjects := orders.NewInFlight(), args.Subjects()
-	signatures := streams.NewSignatures(args.Signatures, args.SigningKeysDirectory, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
+	signatures := streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
 		args: args, handle: handle, clock: clock, identity: identity,
@@ -147,7 +147,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 		verified:   verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 		inflight:   inflight,
 		placements: orders.NewPlacements(),
-		store:      &streams.Store{Bus: bus, Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+		store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
 		committer:  streams.NewCommitter(bus, clock),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
@@ -265,7 +265,7 @@ func (e *engine) forget(uid types.UID) {
 	e.inflight.Forget(uid)
 	e.planner.LatePods.Forget(uid)
 	e.planner.LateGroups.Forget(uid)
-	e.committer.Forget(e.store.Subjects.PodOrder(string(uid)))
+	e.committer.Forget(e.store.Subjects.Order(wire.KindPod, string(uid)))
 	e.memory.Forget(uid)
 	e.verified.samples.Forget(uid)
 }

@@ -33,7 +33,7 @@ func (w *world) orderOf(p *v1.Pod) *wire.EvictionOrder {
 	w.eventually("the order is stored", func() bool {
 		w.bus.mu.Lock()
 		defer w.bus.mu.Unlock()
-		last, found := w.bus.last(w.plugin.engine.store.Subjects.PodOrder(string(p.UID)))
+		last, found := w.bus.last(w.plugin.engine.store.Subjects.Order(wire.KindPod, string(p.UID)))
 		if !found {
 			return false
 		}

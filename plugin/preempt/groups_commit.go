@@ -3,10 +3,8 @@ package preempt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,59 +27,6 @@ const (
 	clearTimeout = 5 * time.Second
 	clearAgain   = 100 * time.Millisecond
 )
-
-// errMemberGone says that a member was deleted or bound before the order of its group was stored: the plan is for others.
-var errMemberGone = errors.New("a member of the group is gone or bound")
-
-// orderedGroup is the pod group that an order makes room for. What is terminating is in no order: it leaves by itself, and is waited for.
-type orderedGroup struct {
-	wire.OrderedGroup
-	members     []wire.OrderMember
-	terminating []*v1.Pod
-}
-
-// enter puts the group in the place of the pod; nothing where the order is for a pod.
-func (g *orderedGroup) enter(e *orders.Order) {
-	if g == nil {
-		return
-	}
-	e.EnterGroup(&g.OrderedGroup, g.members)
-	for _, pod := range g.terminating {
-		e.Awaits(pod.UID, "")
-	}
-}
-
-// awaitNominations waits until the informer shows the pods of an order nominated as planned: an evictor that failed before that
-// could not roll it back.
-func (e *engine) awaitNominations(ctx context.Context, order *pendingOrder) error {
-	for _, m := range order.group.members {
-		err := e.placements.AwaitNomination(ctx, types.UID(m.UID), m.Node)
-		if errors.Is(err, orders.ErrPodGone) {
-			return errMemberGone
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nameGroup puts into an order the group that it makes room for, and the nominations of lower priority on its nodes.
-func (e *engine) nameGroup(message *wire.EvictionOrder, group *orderedGroup) {
-	message.Group, message.Members = &group.OrderedGroup, group.members
-	nodes := map[string]struct{}{}
-	for _, m := range group.members {
-		if _, seen := nodes[m.Node]; seen {
-			continue
-		}
-		nodes[m.Node] = struct{}{}
-		for _, one := range e.nominationsToClear(group.Priority, m.Node) {
-			one.Node = m.Node
-			message.NominationsToClear = append(message.NominationsToClear, one)
-		}
-	}
-	slices.SortFunc(message.NominationsToClear, func(a, b wire.NominationToClear) int { return strings.Compare(a.UID, b.UID) })
-}
 
 // clearNominations takes nominations of members back in the API: the scheduler keeps those of members that fit nowhere, and an
 // order that was not stored has no evictor. Each is cleared only while it is the one that was seen, and no order is behind it.
@@ -158,6 +103,7 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 func (e *engine) groupChanged(change minor.GroupChange) {
 	if change.Gone {
 		e.inflight.Forget(change.UID)
+		e.committer.Forget(e.store.Subjects.Order(wire.KindGroup, string(change.UID)))
 		e.memory.Forget(change.UID)
 		e.verified.failures.Forget(string(change.UID))
 	}

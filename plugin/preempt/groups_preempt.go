@@ -19,7 +19,6 @@ import (
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
-	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -223,10 +222,6 @@ func (a *groupAttempt) recall() *preemptResult {
 		return end
 	}
 	if a.mode == wire.ModeEnforce {
-		if why := e.store.Signatures.Unfit(); why != "" {
-			e.memory.Retries.Postpone(a.one(), e.clock.Now().Add(streams.KeysPoll))
-			return &preemptResult{kind: endNotStored, message: why}
-		}
 		if end := a.ordersShut(member); end != nil {
 			return end
 		}
@@ -368,6 +363,9 @@ func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 		}
 		a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
 		return &preemptResult{kind: endRefused, message: message}
+	case reply.Offer == "":
+		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
+		return olderPlanner()
 	}
 	return nil
 }
@@ -390,21 +388,23 @@ func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.Gro
 		e.memory.Retries.Postpone(a.one(), until)
 		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.Terminating, fmt.Sprintf("for %d members", len(verified.Places)), until)}
 	}
+	chosen := &verify.Candidate{Victims: verified.Victims, Awaited: verified.Awaited}
+	for _, pod := range verified.Terminating {
+		chosen.Awaited = append(chosen.Awaited, verify.Awaited{Pod: pod})
+	}
 	order := &pendingOrder{
-		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID,
+		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer,
 		pod:    a.group.Waiting[0],
-		chosen: &verify.Candidate{Victims: verified.Victims, Awaited: verified.Awaited},
+		chosen: chosen,
 		span:   a.span,
-		group: &orderedGroup{
-			OrderedGroup: wire.OrderedGroup{
-				Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
-				SchedulerName: a.group.Waiting[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
-			},
-			members: verified.Places, terminating: verified.Terminating,
+		group: &wire.OrderedGroup{
+			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
+			SchedulerName: a.group.Waiting[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
 		},
+		places: verified.Places,
 	}
 	e.memory.OrderBegins(a.group.Namespace, order.id)
-	e.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
+	e.inflight.Begin(order.entry(now))
 	victimsPerOrder.Observe(float64(len(verified.Victims)))
 	failpoints.At(failpoints.Nominated)
 	e.startCommit(order)

@@ -799,7 +799,7 @@ func (w *world) groupStored() *wire.EvictionOrder {
 		Members: []wire.OrderMember{{Namespace: "default", Name: "g1", UID: "g1", Node: "n1"}, {Namespace: "default", Name: "g2", UID: "g2", Node: "n2"}},
 		Victims: []wire.Victim{{Namespace: "default", Name: "v1", UID: "v1", Node: "n1", Rule: verify.RuleLowerPriority}},
 	}
-	data, err := wire.WrapOrder(order, "other", nil)
+	data, err := wrapOrder(order, "other")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func TestAnOrderThatIsNotThisClustersOrThisPreemptorsIsNotAdopted(t *testing.T) 
 			}
 			subject := "makeway.v1.orders.pod.p"
 			change(order, &subject)
-			data, err := wire.WrapOrder(order, "makeway/scheduler/forger", nil)
+			data, err := wrapOrder(order, "makeway/scheduler/forger")
 			if err != nil {
 				t.Fatal(err)
 			}

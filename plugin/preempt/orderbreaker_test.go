@@ -23,7 +23,7 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 			f, now := orders.NewInFlight(), time.Unix(1_000_000, 0)
 			f.Begin(&orders.Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
 			if stored {
-				f.Commit("ord", now.Add(time.Minute))
+				f.Stored(&wire.EvictionOrder{OrderID: "ord"}, now.Add(time.Minute))
 			}
 
 			activations, _ := f.Due(now.Add(time.Minute))

@@ -69,7 +69,8 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
 		return
 	}
-	if order.Kind == wire.KindPod && e.placements.Knows(types.UID(uid)) {
+	pod := e.waitingFor(order)
+	if pod != nil || e.placements.Knows(types.UID(uid)) || e.inflight.HasOrder(order.OrderID) {
 		e.committer.Read(r.Subject, r.Sequence)
 	}
 	e.committer.Heard(order)
@@ -81,7 +82,6 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
 		return
 	}
-	pod := e.waitingFor(order)
 	if pod == nil {
 		return
 	}
@@ -93,9 +93,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		}
 		opensAt = orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now))
 	}
-	taken := orders.FromMessage(order, opensAt)
-	taken.Message = r.Data
-	if !e.inflight.Adopt(taken, now) {
+	if !e.inflight.Adopt(orders.FromMessage(order, opensAt), now) {
 		return
 	}
 	klog.FromContext(ctx).Info("order_adopted", "kind", order.Kind, "pod", klog.KObj(pod), "pod_uid", uid, "order_id", order.OrderID, "node", order.Node)

@@ -275,12 +275,15 @@ func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemp
 		pod:        a.pod,
 		chosen:     best,
 		span:       a.span,
+		places: []wire.OrderMember{{
+			Namespace: a.pod.Namespace, Name: a.pod.Name, UID: string(a.pod.UID), Node: best.Node, NodeUID: string(best.NodeUID),
+		}},
 	}
 	a.inquirer.late.Forget(a.pod.UID)
 	a.engine.memory.Retries.Ordered(a.pod.UID)
 	a.engine.memory.Reverted.Forget(a.pod.UID)
 	a.engine.memory.OrderBegins(a.pod.Namespace, order.id)
-	a.engine.inflight.Begin(order.entry(now, a.args.NotAfter.Duration))
+	a.engine.inflight.Begin(order.entry(now))
 	victimsPerOrder.Observe(float64(len(best.Victims)))
 	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
 	failpoints.At(failpoints.Nominated)

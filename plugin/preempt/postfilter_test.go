@@ -510,7 +510,7 @@ func TestAVictimInPreBindIsCancelled(t *testing.T) {
 	}
 }
 
-func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
+func TestACommitWithoutAnAnswerIsRepeatedUntilItIsKnownWhatIsStored(t *testing.T) {
 	lost := errors.New("timeout")
 	for name, test := range map[string]struct {
 		publish func(attempt int) (bool, error)
@@ -519,7 +519,7 @@ func TestAnAmbiguousPublishIsRepeatedAndReadBack(t *testing.T) {
 		"stored, and the answer lost":      {func(attempt int) (bool, error) { return attempt == 1, lost }, true},
 		"lost, and stored the next time":   {func(attempt int) (bool, error) { return attempt == 2, map[bool]error{false: lost}[attempt == 2] }, true},
 		"lost each time":                   {func(int) (bool, error) { return false, lost }, false},
-		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == orders.PublishAttempts, lost }, true},
+		"stored at last, all answers lost": {func(attempt int) (bool, error) { return attempt == 3, lost }, true},
 		"refused":                          {func(int) (bool, error) { return false, fmt.Errorf("%w: no stream", natsbus.ErrNotSent) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -551,14 +551,14 @@ func TestALiveOrderInTheStreamIsAdoptedAndNotSuperseded(t *testing.T) {
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
 	}
-	data, err := wire.WrapOrder(other, "another", nil)
+	data, err := wrapOrder(other, "another")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.bus.mu.Lock()
 	w.bus.follows = nil // the stream is not read as fast as the order is committed
 	w.bus.mu.Unlock()
-	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindPod, "p"), data)
 
 	w.show(p, "n1")
 
@@ -579,11 +579,11 @@ func TestAnOrderWhoseTimeIsOverIsSuperseded(t *testing.T) {
 		CreatedAt: wire.At(past), NotAfter: wire.At(past.Add(time.Minute)), Node: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", SchedulerName: "default-scheduler"},
 	}
-	data, err := wire.WrapOrder(old, "another", nil)
+	data, err := wrapOrder(old, "another")
 	if err != nil {
 		t.Fatal(err)
 	}
-	subject := w.plugin.engine.store.Subjects.PodOrder("p")
+	subject := w.plugin.engine.store.Subjects.Order(wire.KindPod, "p")
 	w.bus.put(subject, data)
 	w.eventually("it is read", func() bool { return w.plugin.engine.committer.After(subject) == 1 })
 	w.nominated(p, "n1")

@@ -264,15 +264,15 @@ func (w *world) stored(p *v1.Pod) *v1.Pod {
 func liveOrder(w *world, p *v1.Pod) (subject string, message []byte) {
 	w.t.Helper()
 	now := time.Now()
-	data, err := wire.WrapOrder(&wire.EvictionOrder{
+	data, err := wrapOrder(&wire.EvictionOrder{
 		OrderID: "ord-other", Kind: "pod", ClusterUID: "cluster", Fence: wire.Fence{Kind: "kv", Name: "x", Epoch: 1}, Writer: "another",
 		CreatedAt: wire.At(now), NotAfter: wire.At(now.Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: p.Name, UID: string(p.UID), SchedulerName: "default-scheduler"},
-	}, "another", nil)
+	}, "another")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.plugin.engine.store.Subjects.PodOrder(string(p.UID)), data
+	return w.plugin.engine.store.Subjects.Order(wire.KindPod, string(p.UID)), data
 }
 
 func TestAPodThatItsQueueHoldsKeepsNoNominationWithoutAnOrder(t *testing.T) {

@@ -11,16 +11,14 @@ import (
 )
 
 // NATS may lose what it has acknowledged: its disk is wiped, or a server loses power before it has
-// written. An order that was lost has no evictor, and its preemptor would wait until notAfter. So the
-// scheduler looks up each order that has had no outcome for a while. It does not matter how the order
-// was lost, nor whether it was noticed.
+// written. An outcome that was not followed would leave its preemptor waiting until notAfter. So the
+// scheduler looks up the outcome of each order that has had none for a while.
 const (
 	// reconcileAtOnce bounds a round; the oldest orders come first.
 	reconcileAtOnce = 100
 )
 
-// runReconcile looks unanswered orders up until the context ends. Every replica does: publishing is
-// compare-and-set, so that an order is stored once whoever finds it missing.
+// runReconcile looks unanswered orders up until the context ends. Every replica does.
 func (e *engine) runReconcile(ctx context.Context) {
 	for ctx.Err() == nil {
 		goroutines.Sleep(ctx, orders.ReconcileEvery)
@@ -33,7 +31,7 @@ func (e *engine) runReconcile(ctx context.Context) {
 func (e *engine) reconcile(ctx context.Context, now time.Time) {
 	orders := e.inflight.Unanswered(now.Add(-orders.UnansweredAfter), now)
 	for _, order := range orders[:min(len(orders), reconcileAtOnce)] {
-		outcome, ended, err := e.store.LookUp(ctx, order)
+		outcome, ended, err := e.store.LookUp(ctx, order.OrderID)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("order_not_looked_up", "order_id", order.OrderID, "reason", err.Error())
 			return

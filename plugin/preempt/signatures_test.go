@@ -3,10 +3,11 @@ package preempt
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,18 +22,18 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-var kinds = []wire.SigningKind{wire.SigningOrder, wire.SigningQuotaOrder, wire.SigningControl, wire.SigningOutcome}
+var kinds = []wire.SigningKind{wire.SigningOrder, wire.SigningControl, wire.SigningOutcome}
 
 // keyRing is a private key of each kind, and the ConfigMap of the public ones.
 type keyRing struct {
 	t       *testing.T
-	private map[wire.SigningKind][]byte
+	private map[wire.SigningKind]ed25519.PrivateKey
 	public  map[string]string
 }
 
 func newKeyRing(t *testing.T) *keyRing {
 	t.Helper()
-	k := &keyRing{t: t, private: map[wire.SigningKind][]byte{}, public: map[string]string{}}
+	k := &keyRing{t: t, private: map[wire.SigningKind]ed25519.PrivateKey{}, public: map[string]string{}}
 	for _, kind := range kinds {
 		k.renew(kind)
 	}
@@ -46,25 +47,21 @@ func (k *keyRing) renew(kind wire.SigningKind) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		k.t.Fatal(err)
-	}
 	shown, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.private[kind] = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	k.private[kind] = private
 	k.public[string(kind)+".pem"] += string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: shown}))
 }
 
-func (k *keyRing) key(kind wire.SigningKind) *wire.SigningKey {
-	k.t.Helper()
-	key, err := wire.ParseSigningKey(k.private[kind])
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	return key
+// sign signs an envelope as the Python side does.
+func (k *keyRing) sign(envelope *wire.Envelope, by, kind wire.SigningKind, subject string) {
+	private := k.private[by]
+	sum := sha256.Sum256(private.Public().(ed25519.PublicKey))
+	envelope.KeyID = hex.EncodeToString(sum[:8])
+	text := "makeway/" + string(kind) + "/v1\x00" + subject + "\x00" + string(envelope.Data)
+	envelope.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(text)))
 }
 
 func (k *keyRing) configMap() *v1.ConfigMap {
@@ -78,7 +75,7 @@ func (k *keyRing) signed(data []byte, by, kind wire.SigningKind, subject string)
 	if err := wire.Decode(data, envelope); err != nil {
 		k.t.Fatal(err)
 	}
-	k.key(by).Sign(envelope, kind, subject)
+	k.sign(envelope, by, kind, subject)
 	out, err := wire.Encode(envelope)
 	if err != nil {
 		k.t.Fatal(err)
@@ -87,24 +84,16 @@ func (k *keyRing) signed(data []byte, by, kind wire.SigningKind, subject string)
 }
 
 // requiring is a world that requires signatures.
-func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing, string) {
+func requiring(t *testing.T, mode string) (*world, *v1.Pod, *keyRing) {
 	t.Helper()
 	keys := newKeyRing(t)
-	directory := t.TempDir()
-	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	given := setup{objects: []runtime.Object{keys.configMap()}, args: func(a *MakeWayArgs) {
-		a.Signatures, a.SigningKeysDirectory = mode, directory
-	}}
+	given := setup{objects: []runtime.Object{keys.configMap()}, args: func(a *MakeWayArgs) { a.Signatures = mode }}
 	w, p, _ := simple(t, given, nil)
-	w.bus.commit = storing{w.bus, w.plugin.engine, func(envelope *wire.Envelope, subject string) {
-		keys.key(wire.SigningQuotaOrder).Sign(envelope, wire.SigningQuotaOrder, subject)
+	w.bus.commit = storing{w.bus, w.plugin.engine, func(data []byte, subject string) []byte {
+		return keys.signed(data, wire.SigningOrder, wire.SigningOrder, subject)
 	}}.commit
-	w.eventually("the keys are read, and it is said how that went", func() bool {
-		return strings.Contains(w.plugin.engine.store.Signatures.Describe(), "; signs order by ")
-	})
-	return w, p, keys, directory
+	w.eventually("the keys are read", func() bool { return !w.plugin.engine.store.Signatures.Incomplete() })
+	return w, p, keys
 }
 
 func (w *world) committed(p *v1.Pod) *wire.EvictionOrder {
@@ -138,12 +127,12 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 	}{
 		"signed by the evictor":       {streams.SignaturesRequire, wire.SigningOutcome, true},
 		"not signed":                  {streams.SignaturesRequire, "", false},
-		"signed by the planner":       {streams.SignaturesRequire, wire.SigningQuotaOrder, false},
+		"signed by the planner":       {streams.SignaturesRequire, wire.SigningOrder, false},
 		"not signed, and only logged": {streams.SignaturesLog, "", true},
 		"not signed, and not looked":  {streams.SignaturesOff, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, p, keys, _ := requiring(t, test.mode)
+			w, p, keys := requiring(t, test.mode)
 			order := w.committed(p)
 			subject := w.plugin.engine.store.Subjects.Outcome(order.OrderID)
 			data := outcomeOf(t, order, wire.ResultFailed)
@@ -163,7 +152,7 @@ func TestAnOutcomeCountsByItsSignatureAlone(t *testing.T) {
 }
 
 func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
-	w, _, _, _ := requiring(t, streams.SignaturesRequire)
+	w, _, _ := requiring(t, streams.SignaturesRequire)
 
 	w.tells(enforcing(5, nil), start)
 
@@ -173,7 +162,7 @@ func TestAControlStateThatIsNotSignedChangesNothing(t *testing.T) {
 }
 
 func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
-	w, _, keys, _ := requiring(t, streams.SignaturesRequire)
+	w, _, keys := requiring(t, streams.SignaturesRequire)
 	keys.renew(wire.SigningControl)
 	subject := w.plugin.engine.store.Subjects.Control
 	data, err := wire.Wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
@@ -196,7 +185,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 }
 
 func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
-	w, p, _, _ := requiring(t, streams.SignaturesRequire)
+	w, p, _ := requiring(t, streams.SignaturesRequire)
 	planner := w.bus.commit
 	clusterUID, err := w.plugin.engine.clusterUID()
 	if err != nil {
@@ -207,11 +196,11 @@ func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 		CreatedAt: wire.At(time.Now()), NotAfter: wire.At(time.Now().Add(time.Minute)), Node: "n1", NodeUID: "n1",
 		Preemptor: &wire.Preemptor{Namespace: "default", Name: "p", UID: "p", Priority: high, SchedulerName: "s"},
 	}
-	data, err := wire.WrapOrder(forged, "forger", nil)
+	data, err := wrapOrder(forged, "forger")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bus.put(w.plugin.engine.store.Subjects.PodOrder("p"), data)
+	w.bus.put(w.plugin.engine.store.Subjects.Order(wire.KindPod, "p"), data)
 	if w.entry(p.UID) != nil {
 		t.Fatal("adopted")
 	}
@@ -231,86 +220,21 @@ func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 	}
 }
 
-func TestANewKeySignsOnceAllOthersKnowIt(t *testing.T) {
-	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
-	s := w.plugin.engine.store.Signatures
-	by := func(key *wire.SigningKey) bool { return strings.Contains(s.Describe(), "signs order by "+key.KeyID) }
-	old := keys.key(wire.SigningOrder)
-	keys.renew(wire.SigningOrder)
-	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	s.Read(w.ctx)
-	if !by(old) || !strings.Contains(s.Describe(), "for long enough") {
-		t.Fatalf("a key signs that no other knows: %s", s.Describe())
-	}
-	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for range streams.KeysKnown {
-		if !by(old) {
-			t.Fatal("too early")
-		}
-		s.Read(w.ctx)
-	}
-	s.Read(w.ctx)
-
-	if !by(keys.key(wire.SigningOrder)) {
-		t.Errorf("the new key does not sign: %s", s.Describe())
-	}
-}
-
 func TestTheLastGoodKeysCountWhileNoneCanBeRead(t *testing.T) {
-	w, _, keys, directory := requiring(t, streams.SignaturesRequire)
+	w, _, keys := requiring(t, streams.SignaturesRequire)
 	s := w.plugin.engine.store.Signatures
 	known := &wire.Envelope{}
-	keys.key(wire.SigningOutcome).Sign(known, wire.SigningOutcome, "subject")
-	if err := os.WriteFile(filepath.Join(directory, "order.pem"), []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	keys.sign(known, wire.SigningOutcome, wire.SigningOutcome, "subject")
 	if err := w.client.CoreV1().ConfigMaps("makeway-system").Delete(w.ctx, "makeway-keys", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
 	s.Read(w.ctx)
 
-	if err := s.Verify(known, wire.SigningOutcome, "subject"); err != nil || s.Sign(&wire.Envelope{}, "subject") != nil {
+	if err := s.Verify(known, wire.SigningOutcome, "subject"); err != nil {
 		t.Errorf("keys were lost: %v", err)
 	}
-	for _, want := range []string{"order.pem: not an unencrypted private key", "ConfigMap makeway-system/makeway-keys"} {
-		if !strings.Contains(s.Describe(), want) {
-			t.Errorf("%q is not in %q", want, s.Describe())
-		}
-	}
-}
-
-// TestAReplacedKeySignsNothing: the ConfigMap has another public key, and the kubelet has not brought the Secret yet.
-func TestAReplacedKeySignsNothing(t *testing.T) {
-	w, p, keys, directory := requiring(t, streams.SignaturesRequire)
-	s := w.plugin.engine.store.Signatures
-	keys.public[string(wire.SigningOrder)+".pem"] = ""
-	keys.renew(wire.SigningOrder)
-	if _, err := w.client.CoreV1().ConfigMaps("makeway-system").Update(w.ctx, keys.configMap(), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.Read(w.ctx)
-
-	if err := s.Sign(&wire.Envelope{}, "subject"); err == nil || !strings.Contains(err.Error(), "is not published in ConfigMap makeway-system/makeway-keys") {
-		t.Errorf("signed by a key that counts for nothing: %v", err)
-	}
-	if trouble := w.plugin.engine.trouble(); !strings.Contains(trouble, "is not published") {
-		t.Errorf("trouble: %q", trouble)
-	}
-	w.committed(p) // the planner signs the orders for pods
-	if err := os.WriteFile(filepath.Join(directory, "order.pem"), keys.private[wire.SigningOrder], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range streams.KeysReplaced {
-		s.Read(w.ctx)
-	}
-
-	if why := s.Unfit(); why != "" {
-		t.Error(why)
+	if want := "ConfigMap makeway-system/makeway-keys"; !strings.Contains(s.Describe(), want) {
+		t.Errorf("%q is not in %q", want, s.Describe())
 	}
 }

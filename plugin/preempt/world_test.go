@@ -341,8 +341,8 @@ func (a *recordingActivator) of(uid types.UID) int {
 	return a.count[uid]
 }
 
-// fakeBus is NATS in memory. plan answers plan requests, and commit commits. Where publish says so, a commit or a publish fails, after its
-// order is stored or without.
+// fakeBus is NATS in memory. plan answers plan requests, and commit commits. Where publish says so, a commit fails, after its order is stored or
+// without.
 type fakeBus struct {
 	mu       sync.Mutex
 	plan     func(*wire.PlanRequest) (*wire.PlanReply, error)
@@ -355,11 +355,12 @@ type fakeBus struct {
 	publish  func(attempt int) (store bool, err error)
 	commit   func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) // answers commits
 	commits  []*wire.CommitRequest
+	old      bool // the planner offers nothing to commit for groups
 	attempts int
 	epochs   int // counted up
 	lastErr  error
 	follows  []*follower
-	sent     func(ctx context.Context, what string) // told of each request and each publish
+	sent     func(ctx context.Context, what string) // told of each request and each commit
 }
 
 type follower struct {
@@ -434,6 +435,9 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
 	}
+	if request.Commits && !b.old {
+		reply.Offer = "offer"
+	}
 	return json.Marshal(reply)
 }
 
@@ -466,35 +470,6 @@ func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte, written func()
 		reply.Status = "void"
 	}
 	return json.Marshal(reply)
-}
-
-func (b *fakeBus) Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error) {
-	if b.sent != nil {
-		b.sent(ctx, "publish")
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.attempts++
-	if sequence, known := b.ids[id]; known {
-		return sequence, nil
-	}
-	store, failure := true, error(nil)
-	if b.publish != nil {
-		store, failure = b.publish(b.attempts)
-	}
-	last, _ := b.last(subject)
-	if store && last.Sequence != expectedLast {
-		return 0, natsbus.ErrConflict
-	}
-	if !store {
-		return 0, failure
-	}
-	sequence := b.store(subject, data)
-	b.ids[id] = sequence
-	if failure != nil {
-		return 0, failure
-	}
-	return sequence, nil
 }
 
 func (b *fakeBus) store(subject string, data []byte) uint64 {
@@ -565,6 +540,11 @@ func (w *world) orders() (n int) {
 		}
 	}
 	return n
+}
+
+// wrapOrder is the envelope of an order, not signed.
+func wrapOrder(order *wire.EvictionOrder, source string) ([]byte, error) {
+	return wire.Wrap(wire.TypeOrder, order.OrderID, source, order.PreemptorUID(), order.CreatedAt, order)
 }
 
 // order waits for the n-th order in the stream.

@@ -70,7 +70,7 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 	s := &scheduler{
 		args: args, handle: handle, pods: core.Pods().Lister(), recorders: &sync.Map{},
 		line:       LineOf(ctx, handle.SharedInformerFactory()),
-		signatures: streams.NewSignatures(args.Signatures, "", types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
+		signatures: streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
 	namespaces := core.Namespaces().Lister()

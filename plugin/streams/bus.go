@@ -7,16 +7,13 @@ import (
 	"makeway.dev/makeway/plugin/natsbus"
 )
 
-// Bus is what preempting needs of NATS: questions, and one durable write. A unit test that runs a whole preemption
+// Bus is what preempting needs of NATS: questions. A unit test that runs a whole preemption
 // replaces these methods and those of Records. Their errors are natsbus's.
 type Bus interface {
 	// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once.
 	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
 	// Ask is Request for what no scheduling cycle waits for; written is called once the question is on its way.
 	Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error)
-	// Publish stores a message where its subject's last sequence is the expected one (0: none), and returns its
-	// sequence. A repetition with the same id is stored once.
-	Publish(ctx context.Context, subject, id string, expectedLast uint64, data []byte) (uint64, error)
 }
 
 // Records is the reading side: what the streams hold, and the counter that stands in for a Lease.

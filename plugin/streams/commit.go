@@ -12,15 +12,12 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 // Times of a commit.
 const (
-	// StoredWithin is how long after it was asked for an order may be stored.
-	StoredWithin = 5 * time.Second
-	// AnsweredWithin is how much later its answer is still waited for.
-	AnsweredWithin = 2 * time.Second
 	// commitTimeout is how long one question waits for its answer before it is asked again.
 	commitTimeout = 2 * time.Second
 	// commitAgain is between two questions where the first came to nothing at once.
@@ -108,7 +105,7 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 	if err := begin(); err != nil {
 		return nil, err
 	}
-	until := commit.StoreBy.Add(AnsweredWithin)
+	until := commit.StoreBy.Add(orders.AnsweredWithin)
 	delivered := false
 	for {
 		left := until.Sub(c.Clock.Now())

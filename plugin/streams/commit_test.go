@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -33,7 +34,7 @@ func TestACommitThatNobodyAnswersEndsByTheClockAlone(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	bus := &silent{clock: clock}
 	c := NewCommitter(bus, clock)
-	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now().Add(StoredWithin))}
+	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now().Add(orders.StoredWithin(1)))}
 	begun := 0
 
 	_, err := c.Ask(context.Background(), "subject", "question", commit, func() error { begun++; return nil }, func() {})

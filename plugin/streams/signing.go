@@ -1,13 +1,9 @@
 package streams
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,11 +28,6 @@ const (
 const (
 	// KeysPoll is between two reads of the keys.
 	KeysPoll = 5 * time.Second
-	// KeysKnown is how many reads in a row must show a public key before its private key signs in place of another: by
-	// then all parts have read it.
-	KeysKnown = 3
-	// KeysReplaced is the same where the public key of the other one is gone: nothing is signed meanwhile.
-	KeysReplaced = 2
 	// keysWait is how long the streams are not read at the start for want of keys.
 	keysWait = 10 * time.Second
 	// keysRetry is between two reads while there are none.
@@ -45,61 +36,22 @@ const (
 	keysLook = 5 * time.Second
 )
 
-// Signatures are what this scheduler signs orders with, and whose signatures count. What was good last counts until
-// something good takes its place. The scheduling cycle reads no file and asks nothing of the API server: a goroutine
-// keeps the keys. The Python side of the same rules is `makeway.bus.signatures` and `makeway.runtime.key_ring`.
+// Signatures are whose signatures count. What was good last counts until something good takes its place. The scheduling cycle asks nothing
+// of the API server: a goroutine keeps the keys. The Python side of the same rules is `makeway.bus.signatures` and `makeway.runtime.key_ring`.
 type Signatures struct {
 	mode      string
-	directory string
 	configMap types.NamespacedName
 	client    kubernetes.Interface
 
-	key     atomic.Pointer[wire.SigningKey]
 	public  atomic.Pointer[wire.PublicKeys] // nil: not read yet
 	trouble atomic.Pointer[string]          // what is wrong with the keys
 	failed  atomic.Int64
 	refused atomic.Pointer[natsbus.Record] // the last control state, where no key verified it
-
-	// Of the goroutine that keeps the keys.
-	file  []byte
-	known []wire.PublicKeys
 }
 
-// NewSignatures makes what signs and verifies by a mode, with private keys of a directory and public ones of a ConfigMap.
-func NewSignatures(mode, directory string, public types.NamespacedName, client kubernetes.Interface) *Signatures {
-	return &Signatures{mode: mode, directory: directory, configMap: public, client: client}
-}
-
-// Sign fills in the signature of an order. Without a key that counts it is an error where signatures are required: evictors
-// would put the order aside, its preemptor would wait for nothing, and the order would look forged.
-func (s *Signatures) Sign(envelope *wire.Envelope, subject string) error {
-	if why := s.Unfit(); why != "" {
-		return errors.New(why)
-	}
-	if key := s.key.Load(); key != nil {
-		key.Sign(envelope, wire.SigningOrder, subject)
-	}
-	return nil
-}
-
-// Unfit is why no order may be signed; empty where one may, or need not.
-func (s *Signatures) Unfit() string {
-	if s.mode != SignaturesRequire {
-		return ""
-	}
-	key := s.key.Load()
-	if key == nil {
-		return "there is no key to sign orders with: " + s.Describe()
-	}
-	if public := s.public.Load(); public != nil && !s.shows(*public, key) {
-		return fmt.Sprintf("the key %s, which signs orders, is not published in %s", key.KeyID, s.where())
-	}
-	return ""
-}
-
-func (s *Signatures) shows(public wire.PublicKeys, key *wire.SigningKey) bool {
-	_, ok := public[wire.SigningOrder][key.KeyID]
-	return ok
+// NewSignatures makes what verifies by a mode, with the public keys of a ConfigMap.
+func NewSignatures(mode string, public types.NamespacedName, client kubernetes.Interface) *Signatures {
+	return &Signatures{mode: mode, configMap: public, client: client}
 }
 
 // Verify is an error where a message counts for nothing for its signature.
@@ -152,7 +104,7 @@ func (s *Signatures) UnwrapOrder(data []byte, subject string) (*wire.EvictionOrd
 	if err != nil {
 		return nil, s.unread(err)
 	}
-	return order, s.Verify(envelope, order.SignedAs(), subject)
+	return order, s.Verify(envelope, wire.SigningOrder, subject)
 }
 
 // UnwrapOutcome reads an outcome from a subject.
@@ -175,29 +127,18 @@ func (s *Signatures) unread(err error) error {
 	return &SignatureError{Reason: malformed.Reason, detail: malformed.Detail}
 }
 
-// Incomplete reports whether signatures are required and a key is missing.
+// Incomplete reports whether signatures are required and the keys are missing.
 func (s *Signatures) Incomplete() bool {
-	return s.mode == SignaturesRequire && (s.key.Load() == nil || s.public.Load() == nil)
+	return s.mode == SignaturesRequire && s.public.Load() == nil
 }
 
 // Read takes the keys that have changed.
 func (s *Signatures) Read(ctx context.Context) {
-	var wrong []error
-	if s.mode == SignaturesLog || s.mode == SignaturesRequire {
-		wrong = append(wrong, s.readPublic(ctx))
-	}
-	if s.directory != "" {
-		wrong = append(wrong, s.readPrivate(ctx))
-	}
-	if key, public := s.key.Load(), s.public.Load(); key != nil && public != nil {
-		unknown := 0.0
-		if !s.shows(*public, key) {
-			wrong, unknown = append(wrong, fmt.Errorf("%s does not hold key %s, which this scheduler signs with", s.where(), key.KeyID)), 1
-		}
-		signingKeyUnknown.WithLabelValues(string(wire.SigningOrder)).Set(unknown)
+	if s.mode != SignaturesLog && s.mode != SignaturesRequire {
+		return
 	}
 	text := ""
-	if err := errors.Join(wrong...); err != nil {
+	if err := s.readPublic(ctx); err != nil {
 		text = err.Error()
 	}
 	if before := s.trouble.Swap(&text); text != "" && (before == nil || *before != text) {
@@ -258,68 +199,15 @@ func (s *Signatures) readPublic(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", s.where(), err)
 	}
 	s.public.Store(&keys)
-	if s.known = append(s.known, keys); len(s.known) > KeysKnown {
-		s.known = s.known[1:]
-	}
 	return nil
 }
 
-func (s *Signatures) readPrivate(ctx context.Context) error {
-	file := filepath.Join(s.directory, string(wire.SigningOrder)+".pem")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(content, s.file) {
-		return nil
-	}
-	key, err := wire.ParseSigningKey(content)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	before := s.key.Load()
-	if before != nil && s.isEarly(before.KeyID, key.KeyID) {
-		return fmt.Errorf("%s: key %s is not in %s for long enough, %s signs", file, key.KeyID, s.where(), before.KeyID)
-	}
-	s.key.Store(key)
-	s.file = content
-	signingKeyInfo.Reset()
-	signingKeyInfo.WithLabelValues(string(wire.SigningOrder), key.KeyID).Set(1)
-	klog.FromContext(ctx).Info("signing_key_taken", "kind", string(wire.SigningOrder), "key_id", key.KeyID)
-	return nil
-}
-
-// isEarly reports whether some part may not know a new key yet, while all know the one before it.
-func (s *Signatures) isEarly(before, key string) bool {
-	if len(s.known) == 0 {
-		return false
-	}
-	polls := KeysKnown
-	if _, counts := s.known[len(s.known)-1][wire.SigningOrder][before]; !counts {
-		polls = KeysReplaced
-	}
-	if len(s.known) < polls {
-		return true
-	}
-	return slices.ContainsFunc(s.known[len(s.known)-polls:], func(keys wire.PublicKeys) bool {
-		_, shown := keys[wire.SigningOrder][key]
-		return !shown
-	})
-}
-
-// Describe says how it is for a person: the mode, what it signs with, what failed, what is wrong.
+// Describe says how it is for a person: the mode, what failed, what is wrong.
 func (s *Signatures) Describe() string {
-	key := s.key.Load()
-	if s.mode == "" || (s.mode == SignaturesOff && key == nil) {
+	if s.mode == "" || s.mode == SignaturesOff {
 		return SignaturesOff
 	}
-	text := s.mode + "; signs nothing"
-	if key != nil {
-		text = fmt.Sprintf("%s; signs %s by %s", s.mode, wire.SigningOrder, key.KeyID)
-	}
-	if s.mode != SignaturesOff {
-		text += fmt.Sprintf("; messages failed: %d", s.failed.Load())
-	}
+	text := fmt.Sprintf("%s; messages failed: %d", s.mode, s.failed.Load())
 	if trouble := s.trouble.Load(); trouble != nil && *trouble != "" {
 		text += "; " + *trouble
 	}

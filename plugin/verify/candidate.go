@@ -34,11 +34,9 @@ const (
 // Victim is a pod to evict.
 type Victim struct {
 	Pod       *v1.Pod
-	Rule      string
-	Violating bool               // its removal violates a PodDisruptionBudget
-	Unit      string             // the group with which it is evicted whole or not at all
-	Closes    *wire.ClosedDomain // on a node of no member, and why it goes
-	Apart     bool               // on a node of no member, and the preemptor fits while it is still leaving there
+	Violating bool   // its removal violates a PodDisruptionBudget
+	Unit      string // the group with which it is evicted whole or not at all
+	Apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
 }
 
 // Awaited is a pod that leaves anyway: another order removes it, or it is terminating and has no orderID.

@@ -11,7 +11,7 @@ import (
 
 func TestExtendersCannotTakeAPartOfAUnit(t *testing.T) {
 	a, b := pod("a", "n1", low, large).Obj(), pod("b", "n2", low, large).Obj()
-	of := func(p *v1.Pod) Victim { return Victim{Pod: p, Rule: RuleLowerPriority, Unit: "g"} }
+	of := func(p *v1.Pod) Victim { return Victim{Pod: p, Unit: "g"} }
 	candidate := &Candidate{Node: "n1", Victims: []Victim{of(a), of(b)}, removable: map[types.UID]Victim{a.UID: of(a), b.UID: of(b)}}
 
 	if _, ok := candidate.withVictims([]*v1.Pod{a}); ok {

@@ -191,9 +191,8 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 		if !t.mayGo(info.GetPod(), v.Rule) {
 			return nil, &Misfit{Message: "a planned victim may not be evicted for this group"}
 		}
-		closes, err := t.closedBy(&v)
-		if err != nil {
-			return nil, err
+		if why := t.closesNothing(&v); why != nil {
+			return nil, why
 		}
 		out := units[v.Unit]
 		if v.Unit == "" || out == nil {
@@ -202,7 +201,7 @@ func (t *groupTrial) removeAll(ctx context.Context, plan *wire.GroupPlan, verifi
 			units[v.Unit] = out
 		}
 		out.infos, out.nodes = append(out.infos, info), append(out.nodes, v.Node)
-		out.victims = append(out.victims, Victim{Pod: info.GetPod(), Rule: v.Rule, Violating: v.PDBViolating, Unit: v.Unit, Closes: closes})
+		out.victims = append(out.victims, Victim{Pod: info.GetPod(), Violating: v.PDBViolating, Unit: v.Unit})
 		delete(on(v.Node), types.UID(v.UID))
 	}
 	awaited := map[types.UID]string{}

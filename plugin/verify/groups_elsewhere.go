@@ -10,21 +10,21 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// closedBy returns the domain that a victim goes for which goes by itself; nil where it names none, which only one on the plan's nodes
-// need not. Its node is in that domain, and so is one of the plan's.
-func (t *groupTrial) closedBy(v *wire.GroupVictim) (*wire.ClosedDomain, error) {
+// closesNothing returns why a victim that goes by itself may not; nil where it may. One on a node of no member goes for a domain, in which
+// its node is, and one of the plan's.
+func (t *groupTrial) closesNothing(v *wire.GroupVictim) error {
 	if v.Unit != "" || t.planned[v.Node] && v.Closes == nil {
-		return nil, nil
+		return nil
 	}
 	if v.Closes == nil || !t.isIn(v.Node, v.Closes) {
-		return nil, &Misfit{Message: "a planned victim is on a node without members, and in no domain that it keeps closed"}
+		return &Misfit{Message: "a planned victim is on a node without members, and in no domain that it keeps closed"}
 	}
 	for node := range t.planned {
 		if t.isIn(node, v.Closes) {
-			return v.Closes, nil
+			return nil
 		}
 	}
-	return nil, &Misfit{Message: "a planned victim keeps a domain closed to which no member comes"}
+	return &Misfit{Message: "a planned victim keeps a domain closed to which no member comes"}
 }
 
 // awaitedElsewhere returns awaited pods that leave and run on none of the plan's nodes: they keep a domain closed, as victims may.

@@ -197,10 +197,11 @@ func (m *CommitRequest) problem() string {
 		present("bridge", m.Bridge != ""),
 		inside("fence", &m.Fence),
 		present("offer", m.Offer != ""),
-		inside("preemptor", &m.Preemptor),
-		present("node", m.Node != ""),
-		present("nodeUid", m.NodeUID != ""),
+		present("placements", m.Placements != nil),
+		atMost("placements", len(m.Placements), 5000),
+		each("placements", m.Placements),
 		moment("storeBy", m.StoreBy),
+		inside("group", m.Group),
 		within("after", m.After, 0, math.MaxInt64),
 		atMost("victims", len(m.Victims), 4000),
 		atMost("awaited", len(m.Awaited), 4000),
@@ -218,11 +219,24 @@ func (m *Fence) problem() string {
 	)
 }
 
-func (m *PodRef) problem() string {
+func (m *OrderMember) problem() string {
 	return cmp.Or(
 		present("namespace", m.Namespace != ""),
 		present("name", m.Name != ""),
 		present("uid", m.UID != ""),
+		present("node", m.Node != ""),
+	)
+}
+
+func (m *OrderedGroup) problem() string {
+	return cmp.Or(
+		present("namespace", m.Namespace != ""),
+		present("name", m.Name != ""),
+		present("uid", m.UID != ""),
+		token("uid", m.UID),
+		present("schedulerName", m.SchedulerName != ""),
+		within("mustPlace", m.MustPlace, 0, 5000),
+		within("minCount", m.MinCount, 0, 5000),
 	)
 }
 
@@ -266,27 +280,6 @@ func (m *NominationToClear) problem() string {
 		present("namespace", m.Namespace != ""),
 		present("name", m.Name != ""),
 		present("uid", m.UID != ""),
-	)
-}
-
-func (m *OrderMember) problem() string {
-	return cmp.Or(
-		present("namespace", m.Namespace != ""),
-		present("name", m.Name != ""),
-		present("uid", m.UID != ""),
-		present("node", m.Node != ""),
-	)
-}
-
-func (m *OrderedGroup) problem() string {
-	return cmp.Or(
-		present("namespace", m.Namespace != ""),
-		present("name", m.Name != ""),
-		present("uid", m.UID != ""),
-		token("uid", m.UID),
-		present("schedulerName", m.SchedulerName != ""),
-		within("mustPlace", m.MustPlace, 0, 5000),
-		within("minCount", m.MinCount, 0, 5000),
 	)
 }
 

@@ -150,19 +150,11 @@ func Source(component, identity string) string { return "makeway/" + component +
 // Wrap encodes a message and puts it into an envelope. id is the order's, "out-" + the order's or the
 // decision's; subject is the preemptor's UID.
 func Wrap(eventType, id, source, subject string, at Time, message any) ([]byte, error) {
-	envelope, err := envelopeOf(eventType, id, source, subject, at, message)
-	if err != nil {
-		return nil, err
-	}
-	return Encode(envelope)
-}
-
-func envelopeOf(eventType, id, source, subject string, at Time, message any) (*Envelope, error) {
 	data, err := Encode(message)
 	if err != nil {
 		return nil, err
 	}
-	return &Envelope{
+	return Encode(&Envelope{
 		SpecVersion:     SpecVersion,
 		ID:              id,
 		Source:          source,
@@ -171,21 +163,7 @@ func envelopeOf(eventType, id, source, subject string, at Time, message any) (*E
 		DataContentType: "application/json",
 		Subject:         subject,
 		Data:            data,
-	}, nil
-}
-
-// WrapOrder makes the envelope of an order, which sign may sign before it is encoded; nil signs nothing.
-func WrapOrder(order *EvictionOrder, source string, sign func(*Envelope) error) ([]byte, error) {
-	envelope, err := envelopeOf(TypeOrder, order.OrderID, source, order.PreemptorUID(), order.CreatedAt, order)
-	if err != nil {
-		return nil, err
-	}
-	if sign != nil {
-		if err := sign(envelope); err != nil {
-			return nil, err
-		}
-	}
-	return Encode(envelope)
+	})
 }
 
 // Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of

@@ -141,7 +141,7 @@ var mayBeNull = map[string]bool{
 	"closes": true, "deletedAt": true, "diagnosis": true, "latestStart": true, "limits": true,
 	"ordersInFlight": true, "plan": true, "pod": true, "preemptor": true, "price": true, "quota": true, "refusal": true, "retryAt": true,
 	"rollback": true, "sameNodesAs": true, "sample": true, "unplanned": true, "until": true, "victimsPerOrder": true,
-	"order.group": true, "decision.group": true, "groupPlan": true, "storeBy": true, "void": true, "commit-reply.order": true,
+	"order.group": true, "decision.group": true, "commit.group": true, "groupPlan": true, "storeBy": true, "void": true, "commit-reply.order": true,
 	"facts": true, "scheduledAt": true,
 }
 

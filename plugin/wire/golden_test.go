@@ -98,7 +98,7 @@ func TestGoMakesTheEnvelopeThatPythonMakes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		wrapped, err := WrapOrder(order, Source("scheduler", order.Writer), nil)
+		wrapped, err := Wrap(TypeOrder, order.OrderID, Source("scheduler", order.Writer), order.PreemptorUID(), order.CreatedAt, order)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// PodRef is one incarnation of a pod or a PodGroup. Only UID identifies.
+type PodRef struct{ Namespace, Name, UID string }
+
 // crockford is the lower-case base 32 alphabet of ULIDs.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 

@@ -232,6 +232,7 @@ type GroupPlanRequest struct {
 	LiveOrders          []LiveOrder      `json:"liveOrders,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
 	RefusedVictims      []string         `json:"refusedVictims,omitempty"`
+	Commits             bool             `json:"commits,omitempty"`
 }
 
 // GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.
@@ -258,6 +259,7 @@ type MemberClass struct {
 //
 // `candidates` as status means that there is a Plan; one without victims says that the modelled
 // constraints need none. LeftToVerification names constraints that only the scheduler's filters look at.
+// Offer as of the reply about a pod.
 type GroupPlanReply struct {
 	APIVersion         string     `json:"apiVersion"`
 	RequestID          string     `json:"requestId"`
@@ -269,6 +271,7 @@ type GroupPlanReply struct {
 	Plan               *GroupPlan `json:"plan,omitempty"`
 	Refusal            *Refusal   `json:"refusal,omitempty"`
 	LeftToVerification []string   `json:"leftToVerification,omitempty"`
+	Offer              string     `json:"offer,omitempty"`
 }
 
 // ClosedDomain: The nodes with a label's value, of which a pod keeps members of a group away by a rule.
@@ -331,30 +334,30 @@ type TopologyDomain struct {
 	Value string `json:"value,omitempty"`
 }
 
-// CommitRequest: A bridge's question: store the order for this pod, which it nominates to this node.
+// CommitRequest: A bridge's question: store the order for this pod, or for the pods of a group, as it nominates them.
 //
 // Asked again with the same OrderID until it is answered; every planner gives the same answer. Bridge:
-// who asks, as the order's writer. Offer: the plan's. After: the sequence of the pod's last order in its
+// who asks, as the order's writer. Offer: the plan's. Placements: one pod with its node; with Group as
+// many of its members as are nominated. After: the sequence of the last order for the pod or group in its
 // stream, as the bridge has read it; 0 for none. Victims (UIDs) and Awaited: of the candidate that was
 // chosen. InMemory (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
 // wait in Permit or PreBind. Fence: the bridge's own. After StoreBy nothing is stored. LastsSeconds:
 // how long after the order was written its effects may begin; 0 for a minute.
 type CommitRequest struct {
-	APIVersion   string    `json:"apiVersion"`
-	OrderID      string    `json:"orderId"`
-	ClusterUID   string    `json:"clusterUid"`
-	Bridge       string    `json:"bridge"`
-	Fence        Fence     `json:"fence"`
-	Offer        string    `json:"offer"`
-	Preemptor    PodRef    `json:"preemptor"`
-	Node         string    `json:"node"`
-	NodeUID      string    `json:"nodeUid"`
-	StoreBy      Time      `json:"storeBy"`
-	After        int64     `json:"after,omitempty"`
-	Victims      []string  `json:"victims,omitempty"`
-	Awaited      []Awaited `json:"awaited,omitempty"`
-	InMemory     []string  `json:"inMemory,omitempty"`
-	LastsSeconds int64     `json:"lastsSeconds,omitempty"`
+	APIVersion   string        `json:"apiVersion"`
+	OrderID      string        `json:"orderId"`
+	ClusterUID   string        `json:"clusterUid"`
+	Bridge       string        `json:"bridge"`
+	Fence        Fence         `json:"fence"`
+	Offer        string        `json:"offer"`
+	Placements   []OrderMember `json:"placements"`
+	StoreBy      Time          `json:"storeBy"`
+	Group        *OrderedGroup `json:"group,omitempty"`
+	After        int64         `json:"after,omitempty"`
+	Victims      []string      `json:"victims,omitempty"`
+	Awaited      []Awaited     `json:"awaited,omitempty"`
+	InMemory     []string      `json:"inMemory,omitempty"`
+	LastsSeconds int64         `json:"lastsSeconds,omitempty"`
 }
 
 // Fence: Who may write orders: Epoch must not be below what the named object holds now.
@@ -368,11 +371,27 @@ type Fence struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// PodRef: One incarnation of a pod. Only UID identifies; the names are for people and for URLs.
-type PodRef struct {
+// OrderMember: A member of the group with the node that it is nominated to. NodeUID: of that node, where known.
+type OrderMember struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
+	Node      string `json:"node"`
+	NodeUID   string `json:"nodeUid,omitempty"`
+}
+
+// OrderedGroup: The PodGroup that room is made for, as it was when the order was verified.
+//
+// Priority: that of its members for kube-scheduler. MinCount: its gang's; 0 where it is none.
+// MustPlace: of the order's `members` at least so many must still wait for their nodes.
+type OrderedGroup struct {
+	Namespace     string `json:"namespace"`
+	Name          string `json:"name"`
+	UID           string `json:"uid"`
+	Priority      int32  `json:"priority"`
+	SchedulerName string `json:"schedulerName"`
+	MustPlace     int64  `json:"mustPlace"`
+	MinCount      int64  `json:"minCount,omitempty"`
 }
 
 // CommitReply: What became of a commit.
@@ -425,29 +444,6 @@ type NominationToClear struct {
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
 	Node      string `json:"node,omitempty"`
-}
-
-// OrderMember: A member of the group with the node that it is nominated to. NodeUID: of that node, where known.
-type OrderMember struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
-	Node      string `json:"node"`
-	NodeUID   string `json:"nodeUid,omitempty"`
-}
-
-// OrderedGroup: The PodGroup that room is made for, as it was when the order was verified.
-//
-// Priority: that of its members for kube-scheduler. MinCount: its gang's; 0 where it is none.
-// MustPlace: of the order's `members` at least so many must still wait for their nodes.
-type OrderedGroup struct {
-	Namespace     string `json:"namespace"`
-	Name          string `json:"name"`
-	UID           string `json:"uid"`
-	Priority      int32  `json:"priority"`
-	SchedulerName string `json:"schedulerName"`
-	MustPlace     int64  `json:"mustPlace"`
-	MinCount      int64  `json:"minCount,omitempty"`
 }
 
 // Preemptor: The pod that room is made for.

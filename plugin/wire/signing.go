@@ -17,20 +17,10 @@ type SigningKind string
 
 // The kinds of signed messages.
 const (
-	SigningOrder      SigningKind = "order"
-	SigningQuotaOrder SigningKind = "quota-order"
-	SigningControl    SigningKind = "control"
-	SigningOutcome    SigningKind = "outcome"
+	SigningOrder   SigningKind = "order"
+	SigningControl SigningKind = "control"
+	SigningOutcome SigningKind = "outcome"
 )
-
-// SignedAs returns what an order is signed as: those that the planner writes, which are all but those for pod groups, have a key of
-// their own.
-func (o *EvictionOrder) SignedAs() SigningKind {
-	if o.Kind == KindGroup {
-		return SigningOrder
-	}
-	return SigningQuotaOrder
-}
 
 // SignatureVerdict is what a signature is found to be.
 type SignatureVerdict string
@@ -46,45 +36,13 @@ const (
 // MaxPublicKeys is how many keys of one kind count: the one in use, and its predecessor or successor during a rotation.
 const MaxPublicKeys = 2
 
-// SigningKey is a private key.
-type SigningKey struct {
-	private ed25519.PrivateKey
-	// KeyID names its public key.
-	KeyID string
-}
-
-// ParseSigningKey reads an unencrypted PKCS #8 key in PEM.
-func ParseSigningKey(text []byte) (*SigningKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, errors.New("not an unencrypted private key in PEM")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("not an unencrypted private key in PEM: %w", err)
-	}
-	private, ok := parsed.(ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("not an Ed25519 key: %T", parsed)
-	}
-	return &SigningKey{private: private, KeyID: keyID(private.Public().(ed25519.PublicKey))}, nil
-}
-
-// Sign fills in keyid and signature: Ed25519 (RFC 8032) over makeway/KIND/v1, a zero byte, the NATS subject, a zero byte
-// and the exact bytes of data. The kind keeps a signature from counting for a message of another kind, the subject from
-// counting elsewhere. The envelope's other attributes are not signed: no part acts on them.
-func (k *SigningKey) Sign(envelope *Envelope, kind SigningKind, subject string) {
-	envelope.KeyID = k.KeyID
-	envelope.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(k.private, signedBytes(kind, subject, envelope.Data)))
-}
-
 // PublicKeys are the public keys that count, by kind and key id.
 type PublicKeys map[SigningKind]map[string]ed25519.PublicKey
 
 // ParsePublicKeys reads a ConfigMap's data: under the name of each kind, such as order.pem, one or two keys in PEM.
 func ParsePublicKeys(data map[string]string) (PublicKeys, error) {
 	keys := PublicKeys{}
-	for _, kind := range []SigningKind{SigningOrder, SigningQuotaOrder, SigningControl, SigningOutcome} {
+	for _, kind := range []SigningKind{SigningOrder, SigningControl, SigningOutcome} {
 		name := string(kind) + ".pem"
 		parsed, err := parsePublicKeys(data[name])
 		if err != nil {
@@ -136,6 +94,9 @@ func (k PublicKeys) Verify(envelope *Envelope, kind SigningKind, subject string)
 	return SignatureValid
 }
 
+// signedBytes is what a signature is of: makeway/KIND/v1, a zero byte, the NATS subject, a zero byte and the exact bytes of data, by Ed25519
+// (RFC 8032). The kind keeps a signature from counting for a message of another kind, the subject from counting elsewhere. The envelope's
+// other attributes are not signed: no part acts on them.
 func signedBytes(kind SigningKind, subject string, data []byte) []byte {
 	head := "makeway/" + string(kind) + "/v1\x00" + subject + "\x00"
 	return append([]byte(head), data...)

@@ -73,14 +73,9 @@ func NewSubjects(prefix string) (Subjects, error) {
 	}, nil
 }
 
-// PodOrder is the subject that holds a preemptor's orders: one live one at a time.
-func (s Subjects) PodOrder(preemptorUID string) string {
-	return s.Prefix + ".v1.orders.pod." + preemptorUID
-}
-
-// GroupOrder is the subject that holds a PodGroup's orders: one live one at a time.
-func (s Subjects) GroupOrder(groupUID string) string {
-	return s.Prefix + ".v1.orders.group." + groupUID
+// Order is the subject that holds the orders for a pod or a PodGroup, by kind and UID: one live one at a time.
+func (s Subjects) Order(kind, uid string) string {
+	return s.Prefix + ".v1.orders." + kind + "." + uid
 }
 
 // Outcome is the subject that holds an order's one outcome.

@@ -146,8 +146,8 @@ class Scene:
 async def scene(cluster: DevCluster) -> AsyncIterator[Scene]:
     """Connect as the administrator, and make the PriorityClass."""
     api = await Api.connect(kubeconfig=str(cluster.info.kubeconfig), user_agent="bench")
-    key = signing_keys.read(cluster.directory, SigningKind.QUOTA_ORDER)
-    signatures = Signatures(signing={SigningKind.QUOTA_ORDER: key} if key else {})
+    key = signing_keys.read(cluster.directory, SigningKind.ORDER)
+    signatures = Signatures(signing={SigningKind.ORDER: key} if key else {})
     bus = await Bus.connect(cluster.info.nats_url, name="scheduler/bench", signatures=signatures)
     try:
         cluster.api.apply(

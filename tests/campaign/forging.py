@@ -276,9 +276,7 @@ class Forger:
 def _writer(subject: str) -> str:
     """Whose login may write to a stream's subject."""
     kinds = {
-        ".orders.pod.": "scheduler",
-        ".orders.group.": "scheduler",
-        ".orders.quota.": "planner",
+        ".orders.": "planner",
         ".outcomes.": "evictor",
         ".control": "planner",
     }

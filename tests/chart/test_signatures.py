@@ -14,9 +14,8 @@ from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 PLUGIN = "bridge=plugin"
 REQUIRED = "signatures.mode=require"
 KINDS = {
-    "planner": {SigningKind.QUOTA_ORDER, SigningKind.CONTROL},
+    "planner": {SigningKind.ORDER, SigningKind.CONTROL},
     "evictor": {SigningKind.OUTCOME},
-    "scheduler": {SigningKind.ORDER},
 }
 
 
@@ -76,23 +75,13 @@ def test_the_parts_are_told_to_sign_and_verify(run: Run, mode: str) -> None:
     (profile,) = yaml.safe_load(configuration)["profiles"]
     arguments = profile["pluginConfig"][0]["args"]
     assert arguments["signatures"] == mode
-    assert arguments["signingKeysDirectory"] == "/etc/makeway/signing"
     assert arguments["keysConfigMap"] == {"namespace": "default", "name": "makeway-keys"}
-
-
-def test_a_static_pod_finds_the_schedulers_key_where_its_other_files_are(run: Run) -> None:
-    rendered = objects(template(run, PLUGIN, REQUIRED, "scheduler.install=replacement"))
-
-    configuration = named(rendered, "ConfigMap", "makeway-scheduler")["data"]["scheduler.yaml"]
-    (profile,) = yaml.safe_load(configuration)["profiles"]
-    directory = profile["pluginConfig"][0]["args"]["signingKeysDirectory"]
-    assert directory == "/etc/kubernetes/makeway/signing"
 
 
 def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None:
     rendered = template(run, PLUGIN, "signatures.mode=off")
 
-    for text in ("makeway-signing-", "--signatures", "signingKeysDirectory", "name: signing"):
+    for text in ("makeway-signing-", "--signatures", "name: signing"):
         assert text not in rendered
 
 
@@ -103,7 +92,7 @@ def test_no_part_may_write_the_public_keys_or_read_a_secret(run: Run, install: s
     rules = [rule for one in rendered if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
     assert not any("secrets" in rule.get("resources", ()) for rule in rules)
     reading = [rule for rule in rules if "makeway-keys" in rule.get("resourceNames", ())]
-    assert len(reading) == len(KINDS)
+    assert len(reading) == 3, "planner, evictor and scheduler verify"
     for rule in reading:
         assert rule["resourceNames"] == ["makeway-keys"]
         assert set(rule["verbs"]) <= {"get", "list", "watch"}

@@ -157,10 +157,6 @@ class Release:
             files = self._directory / "files" / place
             self._write_secret(files, {"secretName": "makeway-nats-scheduler"})
             text = text.replace(f" /etc/kubernetes/makeway/{place}/", f" {files}/")
-        if " /etc/kubernetes/makeway/signing" in text:
-            files = self._directory / "files" / "signing"
-            self._write_secret(files, {"secretName": "makeway-signing-scheduler"})
-            text = text.replace(" /etc/kubernetes/makeway/signing", f" {files}")
         file.write_text(self._local(text))
         url = f"https://127.0.0.1:{port}"
         argv = [

@@ -83,8 +83,8 @@ async def write(installed: Installed, order: EvictionOrder, data: bytes) -> None
 async def carried_out(installed: Installed, order: EvictionOrder) -> Outcome:
     """Write an order with the planner's login and its key; what an evictor made of it."""
     secret = installed.release.get("Secret", "makeway-signing-planner")["stringData"]
-    key = SigningKey.from_pem(secret["quota-order.pem"].encode())
-    signatures = Signatures(signing={SigningKind.QUOTA_ORDER: key})
+    key = SigningKey.from_pem(secret["order.pem"].encode())
+    signatures = Signatures(signing={SigningKind.ORDER: key})
     await write(installed, order, signatures.wrap(order, order.writer, Subjects().order(order)))
     async with installed.bus() as bus:
 

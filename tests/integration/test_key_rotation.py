@@ -69,7 +69,7 @@ async def parked(cluster: RunningCluster) -> list[tuple[str, str]]:
 def forged(order: EvictionOrder, subject: str, by: Signatures) -> dict[str, bytes]:
     """Return the order unsigned, signed with another kind's key, and changed after it was signed."""
     signed = by.wrap(order, "makeway/scheduler/forger", subject)
-    other = Signatures(signing={SigningKind.QUOTA_ORDER: by.signing[SigningKind.OUTCOME]})
+    other = Signatures(signing={SigningKind.ORDER: by.signing[SigningKind.OUTCOME]})
     changed = signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0')
     assert changed != signed
     return {
@@ -145,7 +145,7 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
             name = f"v{len(ended)}"
             await scene.space.run(make_pod(name).on("n1"))
             bus.signatures.signing = signatures_of(cluster).signing
-            used.add(bus.signatures.signing[SigningKind.QUOTA_ORDER].key_id)
+            used.add(bus.signatures.signing[SigningKind.ORDER].key_id)
             order = await scene.order(name)
             await scene.give(order)
             ended.append((await scene.outcome(order)).result)
@@ -192,7 +192,7 @@ async def test_replaced_keys_open_no_breaker_and_nothing_is_signed_until_the_new
     subject = bus.subjects.order(order)
     late = bus.signatures.wrap(order, "makeway/scheduler/late", subject)
     before = len(await parked(cluster))
-    await keys(cluster, "new", "--replace", "--kind=quota-order", "--kind=outcome", "--yes")
+    await keys(cluster, "new", "--replace", "--kind=order", "--kind=outcome", "--yes")
     await asyncio.sleep(POLL_SECONDS)
 
     async with cluster.jetstream() as jetstream:

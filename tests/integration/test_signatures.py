@@ -55,7 +55,7 @@ async def bus(cluster: RunningCluster, space: Space) -> AsyncIterator[Bus]:
     space.judged = False
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{signing_keys.CONFIGMAP}"
     public = PublicKeys.parse(json.loads(await space.api.request("GET", path))["data"])
-    signing = {SigningKind.QUOTA_ORDER: key_of(cluster, SigningKind.QUOTA_ORDER)}
+    signing = {SigningKind.ORDER: key_of(cluster, SigningKind.ORDER)}
     signatures = Signatures("require", signing=signing, public=public)
     connected = await Bus.connect(cluster.info.nats_url, name="scheduler/test", signatures=signatures)
     yield connected
@@ -178,11 +178,11 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
     order = await order_for(space, "urgent", "a")
     subject = bus.subjects.order(order)
     await asyncio.sleep(KEYS_BEHIND.total_seconds())  # of an evictor that has just started
-    scheduler = Signatures(signing={SigningKind.QUOTA_ORDER: key_of(cluster, SigningKind.ORDER)})
+    evictor = Signatures(signing={SigningKind.ORDER: key_of(cluster, SigningKind.OUTCOME)})
     signed = bus.signatures.wrap(order, "makeway/scheduler/test", subject)
     messages = {
         "unsigned": codec.wrap(order, "makeway/scheduler/forger"),
-        "unknown-key": scheduler.wrap(order, "makeway/scheduler/forger", subject),
+        "unknown-key": evictor.wrap(order, "makeway/scheduler/forger", subject),
         "invalid-signature": signed.replace(b'"gracePeriodSeconds":1', b'"gracePeriodSeconds":0'),
     }
     assert messages["invalid-signature"] != signed
@@ -204,5 +204,5 @@ async def test_forged_orders_delete_nothing_are_put_aside_and_open_the_breaker(
 
     assert (outcome.result, outcome.reason) == ("refused", "breaker-open")
     samples = await scrape(cluster.info.evictor_url)
-    assert samples.total("makeway_bus_signature_failures_total", kind="quota-order") == OPENS_AT["signatures"]
+    assert samples.total("makeway_bus_signature_failures_total", kind="order") == OPENS_AT["signatures"]
     assert deletes(space) == []

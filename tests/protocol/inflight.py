@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from makeway.bus.messages import LiveOrder, Outcome
+from makeway.bus.messages import Outcome
 from protocol.table import Table
 
-UNSTORED = ("planned", "storing", "orphanStoring")
 STORED = ("committed", "orphanCommitted")
 REVERTS = ("reverting", "clearing")
 
@@ -21,7 +20,7 @@ class PodGoneError(Exception):
 
 
 class AwaitedFailedError(Exception):
-    """An order that this one counts on failed, or this one was given up."""
+    """This order was given up."""
 
 
 @dataclass
@@ -50,15 +49,10 @@ class Entry:
     revert_at: float = 0.0
     reason: str = ""
     own: bool = False
-    message: bytes = b""
+    was_stored: bool = False
 
     def __post_init__(self) -> None:
         self.remaining = dict.fromkeys((*self.victims, *self.awaited))
-
-    @property
-    def live(self) -> bool:
-        """Whether the order has no outcome."""
-        return self.phase in (*UNSTORED, *STORED)
 
 
 @dataclass(frozen=True)
@@ -108,6 +102,7 @@ class InFlight:
                 del self.by_order[entry.order_id]
                 del self.by_pod[entry.uid]
             entry.phase = to
+            entry.was_stored = entry.was_stored or to in (*STORED, "leaving")
             self._notify()
         return True
 
@@ -130,14 +125,13 @@ class InFlight:
         self._put(entry)
         self._happens(entry, "nominated")
 
-    def publishing(self, order_id: str, message: bytes) -> None:
-        """The order's publishing begins."""
+    def asking(self, order_id: str) -> None:
+        """The planner is asked to store the order."""
         entry = self.get(order_id)
         if entry is None:
             raise PodGoneError
         if not self._happens(entry, "storing"):
             raise AwaitedFailedError
-        entry.message = message
 
     def commit(self, order_id: str, opens_at: float) -> None:
         """The stream has taken the order."""
@@ -226,16 +220,6 @@ class InFlight:
         if entry is not None and entry.phase == "released":
             entry.reserved_until = now + self._seconds["releasedLasts"]
 
-    def counts_on_stored(self, order_id: str) -> bool:
-        """Whether every order that this one counts on is stored or has ended."""
-        entry = self.get(order_id)
-        if entry is None:
-            raise PodGoneError
-        if entry.awaited_failed or entry.phase not in UNSTORED:
-            raise AwaitedFailedError
-        others = (self.get(other) for other in entry.awaited.values())
-        return not any(other is not None and other.phase in UNSTORED for other in others)
-
     def gate(self, uid: str, now: float) -> bool:
         """Whether PreEnqueue holds a pod."""
         entry = self.by_pod.get(uid)
@@ -292,7 +276,7 @@ class InFlight:
                     entry.held = False
                     activations.append(Activation(entry.order_id, entry.uid, entry.node, False, why))
                 if "revert" in step[1]:
-                    unpublished = not entry.message
+                    unpublished = not entry.was_stored
                     activations.append(
                         Activation(entry.order_id, entry.uid, entry.node, True, entry.reason, unpublished)
                     )
@@ -345,14 +329,6 @@ class InFlight:
             again.append(entry.not_before)
             return False
         return True
-
-    def live(self) -> tuple[LiveOrder, ...]:
-        """The orders that hold or free room, for a plan request."""
-        return tuple(
-            LiveOrder(order_id=e.order_id, preemptor_uid=e.uid, node=e.node, victims=tuple(e.victims))
-            for e in self.by_pod.values()
-            if e.live
-        )
 
     def nominated(self) -> dict[str, str]:
         """The places that preemptors with an order hold: UID to node."""

@@ -289,9 +289,9 @@ class Checker:
     # ---------------------------------------------------------------------------------- schedulers
 
     def begun(self, scheduler: Scheduler, entry: Entry) -> None:
-        """A scheduler nominates a pod: an order that it has stored itself for that pod has ended."""
+        """A scheduler nominates a pod: an order for it that it knows to be stored has ended."""
         for known in self.by_preemptor.get(entry.uid, []):
-            mine = known.stored.by == scheduler.process.identity
+            mine = known.order.order_id in scheduler.stored
             over = scheduler.process.now() >= known.order.not_after + timedelta(seconds=GATE_SLACK_SECONDS)
             self.expect(
                 not mine or known.outcome is not None or known.lost or over,

@@ -45,7 +45,6 @@ class Planner:
         self.world, self.cluster, self.nats, self.process = world, cluster, nats, process
         self.bus = bus = SimulatedBus(nats, process, "planner")
         self.not_after = 12.0
-        self.commits = False
         self.ledger = Ledger(self._stays)
         self.marks = Marks(lambda: world.loop.virtual)
         self.follower = OrderFollower(bus, self.ledger, _METRICS, process.now())
@@ -144,7 +143,9 @@ class Planner:
         pod = self.pods.get(uid)
         return pod and SimpleNamespace(priority=priority(pod), scheduler_name=pod.spec.scheduler_name)
 
-    def _judge(self, commit: CommitRequest, offer: Offer, now: datetime) -> Accepted | Void:
+    def _judge(
+        self, commit: CommitRequest, offer: Offer, now: datetime, before: Accepted | None = None
+    ) -> Accepted | Void:
         """`makeway.planner.commit.judge`, with the small rules of this plan."""
         uid = commit.preemptor.uid
         pod = self.pods.get(uid)
@@ -193,8 +194,7 @@ class Planner:
         if not self.follower.synced:
             return
         found = self._plan(question)
-        if self.commits:
-            self._pledge(question.pod, found[0] if found else None)
+        self._pledge(question.pod, found[0] if found else None)
         self.world.loop.call_later(self.world.latency(), reply, found)
 
     def _pledge(self, pod: Pod, best: Candidate | None) -> None:
@@ -222,11 +222,9 @@ class Planner:
         pod = question.pod
         uid = pod.metadata.uid
         now = self.process.now()
-        pledged = priority(pod) if self.commits else None
-        in_flight = self.ledger.in_flight(question.live, now, asking=uid, pledged=pledged)
+        in_flight = self.ledger.in_flight((), now, asking=uid, pledged=priority(pod))
         nominated = dict(question.nominated)
-        if self.commits:
-            nominated |= {one.uid: one.node for one in self.ledger.places(now, asking=uid).values()}
+        nominated |= {one.uid: one.node for one in self.ledger.places(now, asking=uid).values()}
         ranked: list[tuple[tuple[int, int, str], Candidate]] = []
         for node in question.nodes:
             there = [

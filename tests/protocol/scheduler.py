@@ -13,23 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec.structs import replace
-
 from makeway.bus import codec
 from makeway.bus.commit import CommitReply, CommitRequest
-from makeway.bus.errors import BusError, BusUnavailable, Malformed
+from makeway.bus.errors import BusError, Malformed
 from makeway.bus.follow import Start
-from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID, JetStreamError, StoredMessage
+from makeway.bus.jetstream import StoredMessage
 from makeway.bus.messages import (
     API_VERSION,
     Awaited,
-    EvictionOrder,
     Fence,
-    LiveOrder,
-    NominationToClear,
+    OrderMember,
     Outcome,
-    PodRef,
-    Preemptor,
     Victim,
     VictimFacts,
 )
@@ -47,21 +41,11 @@ from protocol.world import UnansweredError, World
 
 LEASE = "makeway-scheduler"
 PLAN_TIMEOUT_SECONDS = 0.1
-STORE_WITHIN_SECONDS = 5.0
-ANSWERED_WITHIN_SECONDS = 2.0
 ENDED = ("failed", "expired", "refused", "cancelled")
 
 
 class UnstoredError(Exception):
     """The order is certainly not in the stream, or its time is over."""
-
-
-class OrderLivesError(Exception):
-    """The stream holds another order for the pod."""
-
-    def __init__(self, stored: StoredMessage) -> None:
-        super().__init__("another order is in the stream")
-        self.stored = stored
 
 
 @dataclass(frozen=True)
@@ -70,7 +54,6 @@ class Question:
 
     pod: Pod
     nodes: tuple[str, ...]
-    live: tuple[LiveOrder, ...]
     nominated: dict[str, str]
     assumed: dict[str, str]
     refused: frozenset[str]
@@ -111,7 +94,7 @@ def victim_of(pod: Pod) -> Victim:
 
 
 class Scheduler:
-    """One scheduler process. `commits`: the planner writes its orders."""
+    """One scheduler process."""
 
     def __init__(self, world: World, cluster: Cluster, nats: Nats, process: Process, table: Table) -> None:
         self.world, self.cluster, self.process, self.table = world, cluster, process, table
@@ -128,11 +111,11 @@ class Scheduler:
         self.reverted: dict[str, str] = {}
         self.failures: dict[str, tuple[int, float]] = {}
         self.left_out: dict[str, dict[str, float]] = {}
-        self.seen = asyncio.Event()
         self.epoch: int | None = None
         self.orders = 0
         self.not_after = 12.0
-        self.commits = False
+        self.stored = set[str]()
+        """Ids of its orders that it knows to be stored."""
         self.begun: list[Any] = []
         """Called with each order that is begun."""
         self.answered: list[Any] = []
@@ -188,8 +171,6 @@ class Scheduler:
                 if kind == "ADDED" and uid not in self.queue:
                     self._queue(uid, 0.0)
                 self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
-        self.seen.set()
-        self.seen = asyncio.Event()
 
     def _forget(self, uid: str) -> None:
         self.inflight.pod_event(uid, "preemptorGone")
@@ -329,8 +310,7 @@ class Scheduler:
             await self._clear_reverted(pod)
             return False
         left_out = frozenset(u for u, until in self.left_out.get(uid, {}).items() if now < until)
-        live = () if self.commits else self.inflight.live()
-        question = Question(pod, tuple(on), live, places, dict(self.assumed), left_out)
+        question = Question(pod, tuple(on), places, dict(self.assumed), left_out)
         candidates = await self._ask(question)
         if candidates is None:
             self._queue(uid, 1.0)
@@ -396,7 +376,7 @@ class Scheduler:
             pod.metadata.name,
             chosen.node,
             now,
-            now + self.seconds["nominationWait"] + self.not_after + self.seconds["gateSlack"],
+            now + self.seconds["storedWithin"] + self.seconds["answeredWithin"] + self.seconds["gateSlack"],
             list(chosen.victims),
             dict(chosen.awaited),
         )
@@ -427,17 +407,12 @@ class Scheduler:
             await self._commit(pod, chosen, order_id)
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
-        except OrderLivesError as lives:
-            self.note(f"{order_id} is given up for another in the stream")
-            self.inflight.happened(order_id, "superseded")
-            self._take_order(lives.stored.subject, lives.stored.data)
-            self._apply(Activation(order_id, uid, chosen.node, True, "another order is in the stream"))
         except (AwaitedFailedError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
             self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
                 self._failed(uid)
 
-    async def _commit_by_planner(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
+    async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
         """Have the planner store the order: ask with the same id until it answers, or the time is over."""
         uid, subject = pod.metadata.uid, SUBJECTS.pod_order(pod.metadata.uid)
         last = await self._last(SUBJECTS.orders_stream, subject)
@@ -449,22 +424,30 @@ class Scheduler:
             bridge=f"makeway/scheduler/{self.process.identity}",
             fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
             offer=chosen.offer,
-            preemptor=PodRef(namespace=NAMESPACE, name=pod.metadata.name, uid=uid),
-            node=chosen.node,
-            node_uid=f"{chosen.node}-uid",
-            store_by=self._when(now + STORE_WITHIN_SECONDS),
+            placements=(
+                OrderMember(
+                    namespace=NAMESPACE,
+                    name=pod.metadata.name,
+                    uid=uid,
+                    node=chosen.node,
+                    node_uid=f"{chosen.node}-uid",
+                ),
+            ),
+            store_by=self._when(now + self.seconds["storedWithin"]),
             after=last.sequence if last is not None else 0,
             victims=chosen.victims,
             awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
         )
-        self.inflight.publishing(order_id, b"")
-        while self.now() < now + STORE_WITHIN_SECONDS + ANSWERED_WITHIN_SECONDS:
+        self.inflight.asking(order_id)
+        until = now + self.seconds["storedWithin"] + self.seconds["answeredWithin"]
+        while self.now() < until:
             reply = await self._ask_for_order(codec.encode(commit))
             if reply is None:
                 await self.process.sleep(0.2)
                 continue
             if reply.order is None:
                 raise UnstoredError(f"void: {reply.void}")
+            self.stored.add(order_id)
             self.inflight.commit(order_id, self._local(reply.order.not_after) + self.seconds["gateSlack"])
             if (outcome := self.inflight.outcomes.get(order_id)) is not None:
                 self._apply_outcome(outcome)
@@ -504,66 +487,6 @@ class Scheduler:
         await self.process.run_on()
         return found
 
-    async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
-        uid = pod.metadata.uid
-        if self.commits:
-            await self._commit_by_planner(pod, chosen, order_id)
-            return
-        await self._await_nomination(uid, chosen.node)
-        while not self.inflight.counts_on_stored(order_id):
-            await self.process.sleep(self.seconds["countedOnPoll"])
-        epoch = await self._fence()
-        now = self.now()
-        victims = tuple(
-            replace(victim_of(self.pods[v]), node=chosen.node) for v in chosen.victims if v in self.pods
-        )
-        order = EvictionOrder(
-            order_id=order_id,
-            kind="pod",
-            cluster_uid=CLUSTER,
-            fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
-            writer=f"makeway/scheduler/{self.process.identity}",
-            created_at=self._when(now),
-            not_after=self._when(now + self.not_after),
-            preemptor=Preemptor(
-                namespace=NAMESPACE,
-                name=pod.metadata.name,
-                uid=uid,
-                priority=priority(pod),
-                scheduler_name="makeway",
-            ),
-            node=chosen.node,
-            node_uid=f"{chosen.node}-uid",
-            victims=victims,
-            awaited=tuple(Awaited(uid=u, order_id=o) for u, o in sorted(chosen.awaited.items())),
-            nominations_to_clear=tuple(
-                NominationToClear(namespace=NAMESPACE, name=p.metadata.name, uid=u)
-                for u, node in sorted(self._nominations().items())
-                if node == chosen.node and (p := self.pods.get(u)) and priority(p) < priority(pod)
-            ),
-        )
-        await self._publish(order)
-        self.inflight.commit(order_id, now + self.not_after + self.seconds["gateSlack"])
-        if (outcome := self.inflight.outcomes.get(order_id)) is not None:
-            self._apply_outcome(outcome)
-
-    async def _await_nomination(self, uid: str, node: str) -> None:
-        until = self.world.loop.virtual + self.seconds["nominationWait"]
-        while True:
-            pod = self.pods.get(uid)
-            if pod is None or pod.spec.node_name:
-                raise PodGoneError
-            if pod.status.nominated_node_name == node:
-                return
-            if self.world.loop.virtual >= until:
-                raise UnstoredError("the nomination did not show")
-            try:
-                async with asyncio.timeout_at(until):
-                    await self.seen.wait()
-            except TimeoutError:
-                pass
-            await self.process.run_on()
-
     async def _fence(self) -> int:
         """The epoch, read once, where this process holds the Lease."""
         if self.epoch is None:
@@ -579,62 +502,8 @@ class Scheduler:
     async def _last(self, stream: str, subject: str) -> StoredMessage | None:
         return await self.bus.jetstream.last_message(stream, subject)
 
-    async def _expected_sequence(self, subject: str) -> int:
-        """The sequence of the subject's last order; raises OrderLivesError where that is alive."""
-        last = await self._last(SUBJECTS.orders_stream, subject)
-        if last is None:
-            return 0
-        previous = codec.unwrap_order(last.data)
-        over = self._local(previous.not_after) + self.seconds["gateSlack"]
-        if self.now() >= over or previous.order_id in self.inflight.outcomes:
-            return last.sequence
-        if await self._last(SUBJECTS.outcomes_stream, SUBJECTS.outcome(previous.order_id)) is None:
-            raise OrderLivesError(last)
-        return last.sequence
-
     def _local(self, at: datetime) -> float:
         return (at - START).total_seconds()
-
-    async def _publish(self, order: EvictionOrder) -> None:
-        assert order.preemptor is not None
-        data = codec.wrap(order, order.writer)
-        subject = SUBJECTS.pod_order(order.preemptor.uid)
-        expected = await self._expected_sequence(subject)
-        self.inflight.publishing(order.order_id, data)
-        for _ in range(self.table.counts["publishAttempts"]):
-            try:
-                await self._store(subject, order.order_id, expected, data)
-            except BusUnavailable:
-                continue
-            except JetStreamError as error:
-                if error.wrong_last_sequence:
-                    break
-                raise
-            return
-        await self._read_back(order, subject)
-
-    async def _store(self, subject: str, order_id: str, expected: int, data: bytes) -> None:
-        await self.bus.jetstream.publish(
-            subject,
-            data,
-            headers={MSG_ID: order_id, EXPECTED_LAST_SUBJECT_SEQUENCE: str(expected)},
-            timeout_seconds=self.seconds["publishTimeout"],
-        )
-
-    async def _read_back(self, order: EvictionOrder, subject: str) -> None:
-        while True:
-            try:
-                last = await self._last(SUBJECTS.orders_stream, subject)
-            except BusUnavailable:
-                if self.now() >= self._local(order.not_after) + self.seconds["gateSlack"]:
-                    raise UnstoredError("it cannot be known whether it was stored") from None
-                await self.process.sleep(self.seconds["readBackDelay"])
-                continue
-            if last is None:
-                raise UnstoredError("it is not in the stream")
-            if codec.unwrap_order(last.data).order_id != order.order_id:
-                raise OrderLivesError(last)
-            return
 
     # ------------------------------------------------------------------------------------ outcomes
 
@@ -673,7 +542,6 @@ class Scheduler:
             opens_at,
             [v.uid for v in order.victims],
             {a.uid: a.order_id for a in order.awaited},
-            message=data,
         )
         if not self.inflight.adopt(entry, self.now()):
             return
@@ -783,12 +651,7 @@ class Scheduler:
                 continue
 
     async def _read_outcome(self, entry: Entry) -> None:
-        """Apply the outcome where there is one; publish the order again where the stream has lost it."""
+        """Apply the outcome where there is one; a lost order the planner stores again."""
         outcome = await self._last(SUBJECTS.outcomes_stream, SUBJECTS.outcome(entry.order_id))
         if outcome is not None:
             self._take_outcome(outcome.data)
-            return
-        subject = SUBJECTS.pod_order(entry.uid)
-        if entry.message and await self._last(SUBJECTS.orders_stream, subject) is None:
-            self.note(f"publishes {entry.order_id} again")
-            await self._store(subject, entry.order_id, 0, entry.message)

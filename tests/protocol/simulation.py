@@ -66,8 +66,6 @@ class Simulation:
         self.mode: Mode = "enforce"
         self.not_after = self.rng.choice((12.0, 30.0))
         self.expected = 0
-        self.commits = seed % 4 == 3
-        """Whether the planner writes the orders that schedulers ask for, in every fourth seed."""
         # Drawn apart from the rest.
         most = random.Random(f"victims of an order, {seed}").choice((0, 0, 0, 0, 2))
         self.policy = Policy(limits=PolicyLimits(victims_per_order=most)) if most else Policy()
@@ -85,14 +83,13 @@ class Simulation:
         if kind == "scheduler":
             scheduler = Scheduler(self.world, self.cluster, self.nats, process, self.table)
             scheduler.not_after = self.not_after
-            scheduler.commits = self.commits
             scheduler.begun.append(self.checker.begun)
             scheduler.answered.append(self.checker.answered)
             self.schedulers[name] = scheduler
             scheduler.start()
         elif kind == "planner":
             planner = Planner(self.world, self.cluster, self.nats, process, lambda: self.mode)
-            planner.not_after, planner.commits = self.not_after, self.commits
+            planner.not_after = self.not_after
             planner.start()
         else:
             start_evictor(self.world, self.cluster, self.nats, process, self.policy)

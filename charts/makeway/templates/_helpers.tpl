@@ -333,7 +333,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 
 {{/* Which private keys each part has; JSON. */}}
 {{- define "makeway.signingKinds" -}}
-{{- dict "planner" (list "quota-order" "control") "evictor" (list "outcome") "scheduler" (list "order") | toJson -}}
+{{- dict "planner" (list "order" "control") "evictor" (list "outcome") | toJson -}}
 {{- end }}
 
 {{/* Fills .Values.signingKeys with private keys by part, and public keys under "public", once a rendering: what the
@@ -456,7 +456,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if include "makeway.trialTls" $ }}
 - { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor")) }}
 - { name: {{ $prefix }}signing, mountPath: /etc/makeway/signing, readOnly: true }
 {{- end }}
 {{- if $.Values.nats.url -}}
@@ -485,7 +485,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: {{ $prefix }}nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
 {{- end }}
-{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor" "scheduler")) }}
+{{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor")) }}
 - name: {{ $prefix }}signing
   secret: { secretName: {{ include "makeway.signingSecret" . }} }
 {{- end }}

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.nats
 async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, str]) -> Bus:
     """A planner that leads, with the keys that a planner has."""
     bus = await connect_bus("planner/p")
-    bus.signatures = signatures("require", SigningKind.QUOTA_ORDER, SigningKind.CONTROL)
+    bus.signatures = signatures("require", SigningKind.ORDER, SigningKind.CONTROL)
     configuration = SimpleNamespace(in_force=Policy(), brake=SimpleNamespace(current=RELEASED))
     ledger = Ledger()
     committer = Committer(
@@ -85,7 +85,7 @@ async def test_an_offer_that_the_planner_has_not_signed_is_worth_nothing(
     bus: Bus, connect_bus: ConnectBus
 ) -> None:
     planner = await serving(connect_bus, snapshot(), {"urgent": "n1"})
-    forged = sealed(planner, signatures("off", SigningKind.ORDER, SigningKind.OUTCOME))
+    forged = sealed(planner, signatures("off", SigningKind.CONTROL, SigningKind.OUTCOME))
 
     reply = await asked(await connect_bus("nominator/n"), commit("a", offer=forged))
 

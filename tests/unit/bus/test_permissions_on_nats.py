@@ -117,9 +117,9 @@ async def test_nobody_says_what_is_not_theirs_to_say(guarded: NatsServer) -> Non
     group = "one.two.v1.orders.group.u"
     control, elsewhere = "one.two.v1.control", "makeway.v1.control"
     forbidden = {
-        "planner": (group, outcome, elsewhere),
+        "planner": (outcome, elsewhere),
         "evictor": (order, group, quota, control),
-        "scheduler": (quota, outcome, control),
+        "scheduler": (order, group, quota, outcome, control),
         "nominator": (order, group, quota, outcome, control, "one.two.v1.plan.group"),
         "shadow": (order, group, quota, outcome, control, "one.two.v1.plan.group", "one.two.v1.verify"),
         "streams": (order, group, outcome, control),

@@ -48,32 +48,32 @@ def test_what_a_part_signs_the_others_take() -> None:
 
 
 def test_an_order_without_a_signature_is_refused_and_counted() -> None:
-    before = failures("quota-order", "unsigned")
+    before = failures("order", "unsigned")
 
     assert refused(written(Signatures())) == "unsigned"
-    assert failures("quota-order", "unsigned") == before + 1
+    assert failures("order", "unsigned") == before + 1
 
 
 @pytest.mark.parametrize("bridge", ["makeway/scheduler/s", "makeway/nominator/n"])
 def test_an_order_for_a_pod_is_the_planners_to_sign(bridge: str) -> None:
     order = make_order(writer=bridge)
-    planners = signatures("require", SigningKind.QUOTA_ORDER)
+    planners = signatures("require", SigningKind.ORDER)
 
     assert signatures().order(written(planners, order), SUBJECT) == order
-    assert refused(written(signatures("off", SigningKind.ORDER), order)) == "unsigned"
+    assert refused(written(signatures("off", SigningKind.OUTCOME), order)) == "unsigned"
 
 
 @pytest.mark.parametrize("order", [ORDER, QUOTA_ORDER])
-def test_the_key_of_the_scheduler_signs_no_order_of_the_planners(order: EvictionOrder) -> None:
-    scheduler = Signatures(signing={SigningKind.QUOTA_ORDER: KEYS[SigningKind.ORDER]})
+def test_the_key_of_the_evictors_signs_no_order(order: EvictionOrder) -> None:
+    evictor = Signatures(signing={SigningKind.ORDER: KEYS[SigningKind.OUTCOME]})
 
-    assert refused(written(scheduler, order), SUBJECTS.order(order)) == "unknown-key"
+    assert refused(written(evictor, order), SUBJECTS.order(order)) == "unknown-key"
 
 
 def test_a_signature_of_another_kind_under_the_right_key_id_is_refused() -> None:
     envelope = codec.envelope_of(ORDER, "makeway/scheduler/test")
-    signed = KEYS[SigningKind.OUTCOME].sign(envelope, SigningKind.QUOTA_ORDER, SUBJECT)
-    posing = msgspec.structs.replace(signed, keyid=KEYS[SigningKind.QUOTA_ORDER].key_id)
+    signed = KEYS[SigningKind.OUTCOME].sign(envelope, SigningKind.ORDER, SUBJECT)
+    posing = msgspec.structs.replace(signed, keyid=KEYS[SigningKind.ORDER].key_id)
 
     assert refused(codec.encode(posing)) == "invalid-signature"
 
@@ -89,7 +89,7 @@ def test_an_order_with_one_changed_byte_is_refused() -> None:
 
 
 def test_a_retired_key_counts_no_more() -> None:
-    data = written(Signatures(signing={SigningKind.QUOTA_ORDER: SigningKey.new()}))
+    data = written(Signatures(signing={SigningKind.ORDER: SigningKey.new()}))
 
     assert refused(data) == "unknown-key"
 
@@ -99,17 +99,17 @@ def test_nothing_is_taken_before_the_public_keys_are_known() -> None:
 
 
 def test_log_takes_what_fails_and_counts_it() -> None:
-    before = failures("quota-order", "unsigned")
+    before = failures("order", "unsigned")
 
     assert signatures("log").order(written(Signatures()), SUBJECT) == ORDER
-    assert failures("quota-order", "unsigned") == before + 1
+    assert failures("order", "unsigned") == before + 1
 
 
 def test_off_takes_everything_and_counts_nothing() -> None:
-    before = failures("quota-order", "unsigned")
+    before = failures("order", "unsigned")
 
     assert Signatures().order(written(Signatures()), SUBJECT) == ORDER
-    assert failures("quota-order", "unsigned") == before
+    assert failures("order", "unsigned") == before
 
 
 def test_a_key_that_the_others_do_not_know_is_named() -> None:
@@ -142,7 +142,7 @@ def test_a_key_that_is_not_published_signs_where_signatures_are_only_counted() -
 
 def test_what_a_key_signed_that_counted_until_lately_is_not_taken_and_no_forgery() -> None:
     before, reader = signatures(), signatures()
-    renewed = {**PUBLIC_DATA, "quota-order.pem": SigningKey.new().public_pem()}
+    renewed = {**PUBLIC_DATA, "order.pem": SigningKey.new().public_pem()}
     reader.public, reader.retired = PublicKeys.parse(renewed), (before.public,)
 
     assert refused(written(before), by=reader) == "retired-key"

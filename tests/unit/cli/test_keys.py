@@ -90,8 +90,8 @@ class Cluster:
         self.objects[where] = body
         return web.json_response(body)
 
-    def private(self, kind: str, secret: str, namespace: str = "makeway-system") -> SigningKey:
-        data = self.objects["secrets", namespace, secret]["data"]
+    def private(self, kind: str, secret: str) -> SigningKey:
+        data = self.objects["secrets", "makeway-system", secret]["data"]
         return SigningKey.from_pem(b64decode(data[f"{kind}.pem"]))
 
     def public(self) -> dict[str, list[str]]:
@@ -134,7 +134,7 @@ async def made(tmp_path: Path, *arguments: str) -> Cluster:
 
 
 async def test_each_part_has_a_secret_of_its_own_keys_and_all_public_keys_count(tmp_path: Path) -> None:
-    cluster = await made(tmp_path, "--scheduler-namespace=kube-system")
+    cluster = await made(tmp_path)
 
     held = {
         (namespace, name): set(one["data"])
@@ -142,13 +142,11 @@ async def test_each_part_has_a_secret_of_its_own_keys_and_all_public_keys_count(
         if kind == "secrets"
     }
     assert held == {
-        ("kube-system", "makeway-signing-scheduler"): {"order.pem"},
-        ("makeway-system", "makeway-signing-planner"): {"quota-order.pem", "control.pem"},
+        ("makeway-system", "makeway-signing-planner"): {"order.pem", "control.pem"},
         ("makeway-system", "makeway-signing-evictor"): {"outcome.pem"},
     }
     assert cluster.public() == {
-        "order": [cluster.private("order", "makeway-signing-scheduler", "kube-system").key_id],
-        "quota-order": [cluster.private("quota-order", "makeway-signing-planner").key_id],
+        "order": [cluster.private("order", "makeway-signing-planner").key_id],
         "control": [cluster.private("control", "makeway-signing-planner").key_id],
         "outcome": [cluster.private("outcome", "makeway-signing-evictor").key_id],
     }
@@ -169,7 +167,7 @@ async def test_new_keys_are_refused_where_there_are_some_and_replaced_only_when_
     assert code == 0, err
     after = cluster.public()
     assert {kind for kind in after if after[kind] != before[kind]} == {"order"}
-    assert after["order"] == [cluster.private("order", "makeway-signing-scheduler").key_id]
+    assert after["order"] == [cluster.private("order", "makeway-signing-planner").key_id]
 
 
 async def test_a_lost_private_key_is_named_and_replaced_only_when_told(tmp_path: Path) -> None:
@@ -195,7 +193,7 @@ async def test_what_a_broken_off_call_has_left_out_is_made(tmp_path: Path, write
     assert code == 0, err
     code, out, err = await run(cluster, tmp_path, "show")
     assert code == 0, err
-    assert out.count("in use") == 4
+    assert out.count("in use") == 3
 
 
 async def test_a_rotation_keeps_the_old_key_until_it_is_finished(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ async def test_a_rotation_keeps_the_old_key_until_it_is_finished(tmp_path: Path)
     code, out, err = await run(cluster, tmp_path, "rotate", "--wait=0s")
 
     assert code == 0, err
-    assert out.count("is put in use") == 4
+    assert out.count("is put in use") == 3
     after = cluster.public()
     assert all(len(after[kind]) == 2 and before[kind][0] in after[kind] for kind in after)
     used = cluster.private("control", "makeway-signing-planner").key_id
@@ -221,13 +219,13 @@ async def test_a_rotation_keeps_the_old_key_until_it_is_finished(tmp_path: Path)
     code, out, err = await run(cluster, tmp_path, "rotate", "--finish", "--after=0s")
 
     assert code == 0, err
-    assert out.count("counts no more") == 4
+    assert out.count("counts no more") == 3
     assert cluster.public()["control"] == [used]
     code, out, err = await run(cluster, tmp_path, "rotate", "--finish", "--after=0s")
     assert (code, out) == (0, "there is no old key to drop\n")
 
 
-@pytest.mark.parametrize("writes", range(5))
+@pytest.mark.parametrize("writes", range(4))
 async def test_what_a_rotation_that_is_broken_off_at_any_write_signs_counts_and_it_can_be_finished(
     tmp_path: Path, writes: int
 ) -> None:
@@ -235,7 +233,7 @@ async def test_what_a_rotation_that_is_broken_off_at_any_write_signs_counts_and_
     cluster.fails_after = writes
     code, _, _ = await run(cluster, tmp_path, "rotate", "--wait=0s")
     assert code == 1
-    for kind, secret in (("order", "scheduler"), ("quota-order", "planner"), ("outcome", "evictor")):
+    for kind, secret in (("order", "planner"), ("control", "planner"), ("outcome", "evictor")):
         assert cluster.private(kind, f"makeway-signing-{secret}").key_id in cluster.public()[kind]
 
     cluster.fails_after = 1000
@@ -245,7 +243,7 @@ async def test_what_a_rotation_that_is_broken_off_at_any_write_signs_counts_and_
 
     code, out, err = await run(cluster, tmp_path, "show", "-o", "json")
     assert code == 0, err
-    assert sorted(row["state"] for row in json.loads(out)) == ["in use"] * 4 + ["not in use"] * 4
+    assert sorted(row["state"] for row in json.loads(out)) == ["in use"] * 3 + ["not in use"] * 3
 
 
 async def test_manifests_are_printed_for_git_and_nothing_is_written(tmp_path: Path) -> None:
@@ -253,32 +251,12 @@ async def test_manifests_are_printed_for_git_and_nothing_is_written(tmp_path: Pa
 
     assert code == 0, err
     *secrets, public = yaml.safe_load_all(out)
-    assert [one["metadata"]["namespace"] for one in (*secrets, public)] == ["mw"] * 4
+    assert [one["metadata"]["namespace"] for one in (*secrets, public)] == ["mw"] * 3
     assert public["metadata"]["name"] == "makeway-keys"
     ids = PublicKeys.parse(public["data"]).ids()
     for secret in secrets:
         for name, value in secret["data"].items():
             assert SigningKey.from_pem(b64decode(value)).key_id in ids[name.removesuffix(".pem")]
-
-
-async def test_the_schedulers_key_is_kept_in_a_directory_for_a_static_pod(tmp_path: Path) -> None:
-    directory = tmp_path / "makeway" / "signing"
-    cluster = await made(tmp_path, f"--directory={directory}")
-    file = directory / "order.pem"
-
-    assert file.stat().st_mode & 0o777 == 0o600
-    first = SigningKey.from_pem(file.read_bytes()).key_id
-    assert cluster.public()["order"] == [first]
-    assert ("secrets", "makeway-system", "makeway-signing-scheduler") not in cluster.objects
-
-    code, _, err = await run(
-        cluster, tmp_path, "rotate", "--kind=order", "--wait=0s", f"--directory={directory}"
-    )
-
-    assert code == 0, err
-    second = SigningKey.from_pem(file.read_bytes()).key_id
-    assert cluster.public()["order"] == sorted([first, second])
-    assert [one.name for one in directory.iterdir()] == ["order.pem"]
 
 
 async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path) -> None:
@@ -293,7 +271,6 @@ async def test_show_says_which_key_is_in_use_and_fits_a_terminal(tmp_path: Path)
     assert [(row.split()[0], " ".join(row.split()[3:-1])) for row in rows] == [
         ("order", "not in use"),
         ("order", "in use"),
-        ("quota-order", "in use"),
         ("control", "in use"),
         ("outcome", "in use"),
     ]
@@ -312,13 +289,13 @@ def test_check_names_a_key_in_use_that_no_part_takes() -> None:
     assert judge([keys(None), *others]).state == "wrong"
 
 
-def test_check_reminds_of_a_rotation_and_takes_a_static_pods_key_as_it_is() -> None:
+def test_check_reminds_of_a_rotation_and_of_a_key_that_no_secret_has() -> None:
     others = [
         KindKeys(kind, OLD, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind if kind is not ORDER
     ]
 
     assert judge([keys(OLD, OLD), *others]).state == "ok"
-    assert judge([keys(None, OLD), *others]).state == "ok"
+    assert judge([keys(None, OLD), *others]).state == "warning"
     rotating = judge([keys(NEW, OLD, NEW), *others])
     assert (rotating.state, rotating.detail) == ("warning", "a rotation is not finished for order")
     lost = judge([keys(OLD, OLD), KindKeys(SigningKind.OUTCOME, None, {"a": "b"})])

@@ -118,7 +118,7 @@ def test_no_forged_message_verifies_whatever_form_it_has() -> None:
 
     verdicts = {
         PublicKeys.parse(PUBLIC_DATA).verify(
-            codec.unwrap(forger.sealed(order, subject))[0], SigningKind.QUOTA_ORDER, subject
+            codec.unwrap(forger.sealed(order, subject))[0], SigningKind.ORDER, subject
         )
         for _ in range(60)
     }

@@ -23,7 +23,7 @@ from unit.evictor.test_service import World, running
 
 ORDER = make_order("a")
 SUBJECT = Subjects().order(ORDER)
-PLANNER = signatures("require", SigningKind.QUOTA_ORDER)
+PLANNER = signatures("require", SigningKind.ORDER)
 
 
 class SignedWorld(World):
@@ -65,14 +65,14 @@ def written(by: Signatures, order: EvictionOrder = ORDER, subject: str = SUBJECT
 
 
 def by_key(key: SigningKey) -> bytes:
-    return written(Signatures(signing={SigningKind.QUOTA_ORDER: key}))
+    return written(Signatures(signing={SigningKind.ORDER: key}))
 
 
 FORGED = {
     "no signature": (written(Signatures()), "unsigned"),
     "a retired key": (by_key(SigningKey.new()), "unknown-key"),
     "the evictor's own key": (by_key(KEYS[SigningKind.OUTCOME]), "unknown-key"),
-    "the scheduler's key": (by_key(KEYS[SigningKind.ORDER]), "unknown-key"),
+    "the planner's other key": (by_key(KEYS[SigningKind.CONTROL]), "unknown-key"),
     "another subject": (written(PLANNER, subject=Subjects().pod_order("another")), "invalid-signature"),
     "a changed byte": (written(PLANNER).replace(b'"a-uid"', b'"b-uid"'), "invalid-signature"),
 }
@@ -138,7 +138,7 @@ async def test_orders_of_before_a_key_was_retired_do_not_open_the_breaker() -> N
 
 async def test_orders_by_a_key_that_was_replaced_a_moment_ago_do_not_open_the_breaker() -> None:
     world = SignedWorld()
-    renewed = {**PUBLIC_DATA, "quota-order.pem": SigningKey.new().public_pem()}
+    renewed = {**PUBLIC_DATA, "order.pem": SigningKey.new().public_pem()}
     world.keys.retired, world.keys.public = (world.keys.public,), PublicKeys.parse(renewed)
     later = NOW + timedelta(hours=1)
     world.clock.time = later

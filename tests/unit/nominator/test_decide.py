@@ -220,7 +220,7 @@ def test_a_commit_names_who_asks_the_fence_the_victims_and_a_bounded_time() -> N
     commit = a_commit(replace(chosen, removable=(*chosen.removable, spared)))
 
     assert (commit.bridge, commit.fence.epoch) == ("makeway/nominator/n", 4)
-    assert (commit.preemptor.uid, commit.node, commit.node_uid) == ("p-uid", "n1", "n1-uid")
+    assert (commit.preemptor.uid, commit.node, commit.placements[0].node_uid) == ("p-uid", "n1", "n1-uid")
     assert commit.victims == ("v-uid",)
     assert commit.awaited == (leaving("a", 70), ordered)
     assert commit.store_by - NOW == decide.STORED_WITHIN

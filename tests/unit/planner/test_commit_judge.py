@@ -13,8 +13,19 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, CommitRequest, Offer, offered
-from makeway.bus.messages import API_VERSION, Awaited, Fence, NominationToClear, PodRef, VictimFacts, Void
+from makeway.bus.messages import (
+    API_VERSION,
+    Awaited,
+    ClosedDomain,
+    Fence,
+    NominationToClear,
+    OrderedGroup,
+    OrderMember,
+    VictimFacts,
+    Void,
+)
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
+from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.importance import microseconds
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
@@ -28,13 +39,16 @@ from makeway.planner.commit.judge import (
 )
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
-from makeway.planner.snapshot.changes import PutPod
+from makeway.planner.snapshot.changes import PutPod, RemovePod
+from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import HIGH, LOW, NOW, S, make_budget, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, NOW, S, make_budget, make_pod, make_snapshot
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
+PLACE: Final = OrderMember(namespace="default", name="urgent", uid="urgent", node="n1", node_uid="n1-uid")
 PREEMPTOR: Final = make_pod("urgent", priority=HIGH, size=300)
+MEMBERS: Final = {"m1": "n1", "m2": "n2"}
 AROUND: Final = Circumstances(now=NOW, mode="enforce", nominated={"urgent": "n1"})
 LIVE: Final = {"a": "ord-other"}
 
@@ -47,22 +61,59 @@ def commit(*victims: str, **changes: Any) -> CommitRequest:
         bridge="makeway/nominator/n",
         fence=Fence(kind="lease", namespace="makeway-system", name="makeway-nominator", epoch=1),
         offer="{}",
-        preemptor=PodRef(namespace="default", name="urgent", uid="urgent"),
-        node="n1",
-        node_uid="n1-uid",
+        placements=(PLACE,),
         store_by=NOW + timedelta(seconds=5),
         victims=victims,
     )
     return replace(request, **changes)
 
 
-def offer(pods: Iterable[str] = ("a", "b"), **changes: Any) -> Offer:
+def group_commit(*victims: str, must_place: int = 2, **changes: Any) -> CommitRequest:
+    """Make a commit for members m1 and m2 of group train, on nodes n1 and n2."""
+    about = OrderedGroup(
+        namespace="default",
+        name="train",
+        uid="g",
+        priority=HIGH,
+        scheduler_name="default-scheduler",
+        must_place=must_place,
+    )
+    places = tuple(replace(PLACE, name=uid, uid=uid, node=node) for uid, node in MEMBERS.items())
+    return commit(*victims, **{"group": about, "placements": places, **changes})
+
+
+def group_offer(pods: Iterable[str] = ("a", "b"), **changes: Any) -> Offer:
+    return offer(pods, node="", **{"preemptor_uid": "g", **changes})
+
+
+def gang(*pods: PodRecord, policy: Policy | None = None, budgets: Iterable[Budget] = ()) -> Snapshot:
+    """Two nodes with a pod of low priority on each, and the members of train; `pods`: others in place."""
+    there = {"a": make_pod("a", "n1"), "b": make_pod("b", "n2")}
+    there |= {uid: member("train", uid, "", priority=HIGH) for uid in MEMBERS}
+    there |= {one.uid: one for one in pods}
+    groups = [group("train", whole=False, priority=HIGH, min_count=2)]
+    return cluster(groups, there.values(), policy=policy, budgets=budgets)
+
+
+def group_judged(
+    request: CommitRequest,
+    seen: Snapshot | None = None,
+    around: Circumstances | None = None,
+    one: Offer | None = None,
+    *,
+    before: Accepted | None = None,
+) -> Accepted | Void:
+    around = around or changed(AROUND, nominated=MEMBERS)
+    return judge(seen or gang(), PlanCache(), request, one or group_offer(), around, before=before)
+
+
+def offer(pods: Iterable[str] = ("a", "b"), *, node: str = "n1", **changes: Any) -> Offer:
     one = Offer(
         decision_id="dec-1",
         cluster_uid="cluster",
         preemptor_uid="urgent",
         at=NOW,
-        pods=offered(("n1", uid) for uid in pods),
+        pods=offered((node, uid) for uid in pods),
     )
     return replace(one, **changes)
 
@@ -138,10 +189,10 @@ def test_no_facts_are_written_of_a_pod_that_an_evictor_has_to_read_more_of(facts
 @pytest.mark.parametrize(
     ("expected", "found"),
     [
-        ("preemptor-gone", judged(commit("a", preemptor=PodRef(namespace="x", name="y", uid="urgent")))),
+        ("preemptor-gone", judged(commit("a", placements=(replace(PLACE, namespace="x", name="y"),)))),
         ("preemptor-bound", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, node="n2")))),
         ("preemptor-terminating", judged(commit("a"), snapshot(urgent=replace(PREEMPTOR, terminating=True)))),
-        ("node-gone", judged(commit("a", node="n9"))),
+        ("node-gone", judged(commit("a", placements=(replace(PLACE, node="n9"),)))),
         ("braked", judged(commit("a"), around=changed(AROUND, brake=Brake(everywhere=True)))),
         ("mode-observe", judged(commit("a"), around=changed(AROUND, mode="observe"))),
         ("mode-off", judged(commit("a"), around=changed(AROUND, mode="off"))),
@@ -200,9 +251,9 @@ def test_an_awaited_pod_that_another_plan_takes_waits_for_that_commit_and_a_vict
 @pytest.mark.parametrize(
     ("waits_for", "around"),
     [
-        ("the pod's nomination to node n1", changed(AROUND, nominated={})),
-        ("the pod's nomination to node n1", changed(AROUND, nominated={"urgent": "n2"})),
-        ("the end of order ord-0 for the same pod", changed(AROUND, busy="ord-0")),
+        ("the nomination of pod default/urgent to node n1", changed(AROUND, nominated={})),
+        ("the nomination of pod default/urgent to node n1", changed(AROUND, nominated={"urgent": "n2"})),
+        ("the end of order ord-0 for the same pod or group", changed(AROUND, busy="ord-0")),
         (
             "order ord-other, which it counts on, in the stream",
             changed(AROUND, in_flight=LIVE, unstored=frozenset({"ord-other"})),
@@ -239,6 +290,119 @@ def test_any_pod_of_a_hard_budget_may_be_chosen_but_no_more_than_it_allows() -> 
     assert reason(judged(commit("a", "b"), seen)) == "victim-spared"
 
 
+def test_the_order_of_a_group_has_its_members_and_victims_on_several_nodes() -> None:
+    lower = make_pod("lower", priority=LOW)
+    around = changed(AROUND, nominated=MEMBERS | {"lower": "n2"}, versions={"a": "41"})
+    closed = ClosedDomain(key="zone", value="z1", rule="podAntiAffinity")
+
+    found = group_judged(group_commit("a", "b"), gang(lower), around, group_offer(closing={"b": closed}))
+
+    assert isinstance(found, Accepted)
+    order = found.order
+    assert (found.waits_for, order.kind, order.preemptor, order.node) == ("", "group", None, "")
+    assert order.group is not None
+    assert (order.preemptor_uid, order.group.priority) == ("g", HIGH)
+    assert [(one.uid, one.node) for one in order.members] == [*MEMBERS.items()]
+    assert [(one.uid, one.node, one.closes) for one in order.victims] == [
+        ("a", "n1", None),
+        ("b", "n2", closed),
+    ]
+    assert {one.facts for one in order.victims} == {None}, "an evictor reads more than these of a group"
+    assert order.nominations_to_clear == (
+        NominationToClear(namespace="default", name="lower", uid="lower", node="n2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "pods"),
+    [
+        ("member-gone", [replace(make_pod("m2", priority=HIGH), name="another")]),
+        ("member-bound", [member("train", "m2", "n2", priority=HIGH)]),
+        ("member-terminating", [member("train", "m2", "", priority=HIGH, ends=20)]),
+        ("no-member", [make_pod("m2", priority=HIGH)]),
+        ("no-member", [member("other", "m2", "", priority=HIGH)]),
+        ("victim-spared", [make_pod("b", "n2", HIGH)]),
+    ],
+)
+def test_a_group_gets_no_order_for_pods_that_are_no_members_or_not_removable(
+    expected: str, pods: list[PodRecord]
+) -> None:
+    assert reason(group_judged(group_commit("a", "b"), gang(*pods))) == expected
+
+
+def test_a_group_is_as_important_as_its_least_important_member() -> None:
+    pods = [make_pod("a", "n1", MID), *(member("train", uid, "", priority=HIGH) for uid in MEMBERS)]
+    alike = make_snapshot(["n1", "n2"], pods)
+    unlike = make_snapshot(["n1", "n2"], [*pods[:-1], member("train", "m2", "", priority=MID)])
+
+    assert isinstance(group_judged(group_commit("a"), alike), Accepted)
+    assert reason(group_judged(group_commit("a"), unlike)) == "victim-spared"
+
+
+@pytest.mark.parametrize(("allowed", "accepted"), [(1, False), (2, True)])
+def test_victims_on_all_nodes_together_keep_a_hard_budget(allowed: int, accepted: bool) -> None:
+    policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
+    budget = make_budget("web", {"app": "web"}, allowed)
+    pods = [make_pod(uid, node, labels={"app": "web"}) for uid, node in (("a", "n1"), ("b", "n2"))]
+
+    found = group_judged(group_commit("a", "b"), gang(*pods, policy=policy, budgets=[budget]))
+
+    assert isinstance(found, Accepted) == accepted
+
+
+def test_a_groups_order_is_judged_anew_once_all_its_members_show_nominated() -> None:
+    first = group_judged(group_commit("a", "b"), around=changed(AROUND, nominated={"m1": "n1"}))
+    assert isinstance(first, Accepted)
+    assert first.waits_for == "the nomination of pod default/m2 to node n2"
+    one_stays = gang(make_pod("b", "n2", HIGH))
+
+    half = changed(AROUND, nominated={"m2": "n2"})
+    waiting = group_judged(group_commit("a", "b"), one_stays, half, before=first)
+    shown = group_judged(group_commit("a", "b"), one_stays, before=first)
+
+    assert isinstance(waiting, Accepted)
+    assert (waiting.order, waiting.waits_for) == (
+        first.order,
+        "the nomination of pod default/m1 to node n1",
+    )
+    assert reason(shown) == "victim-spared"
+
+
+@pytest.mark.parametrize(
+    ("expected", "request_"),
+    [
+        ("", group_commit("a", "b")),
+        ("not-offered", group_commit("c")),
+        ("too-few-members", group_commit("a", must_place=3)),
+        ("too-few-members", group_commit("a", must_place=0)),
+        ("named-twice", group_commit("a", placements=(PLACE, PLACE))),
+    ],
+)
+def test_a_commit_for_a_group_names_what_was_offered_and_enough_members(
+    expected: str, request_: CommitRequest
+) -> None:
+    found = refused_by_itself(request_, group_offer(), "cluster", NOW)
+
+    assert ("" if found is None else found.reason) == expected
+
+
+def test_a_member_that_its_bridge_has_seen_first_is_waited_for() -> None:
+    seen = gang()
+    seen.apply(RemovePod("m2"))
+
+    found = group_judged(group_commit("a", "b"), seen, changed(AROUND, nominated={"m1": "n1"}))
+
+    assert isinstance(found, Accepted)
+    assert (found.order.victims, found.waits_for) == ((), "pod default/m2 to be seen")
+
+
+def test_a_commit_names_one_pod_or_a_group() -> None:
+    with pytest.raises(ValueError, match="placements"):
+        commit(placements=(PLACE, replace(PLACE, uid="other")))
+    with pytest.raises(ValueError, match="placements"):
+        group_commit(placements=())
+
+
 def test_a_commit_that_no_planner_could_accept_is_refused_by_itself() -> None:
     def refused(request: CommitRequest, one: Offer | None = None, cluster_uid: str = "cluster") -> str:
         found = refused_by_itself(request, one or offer(), cluster_uid, NOW)
@@ -249,7 +413,7 @@ def test_a_commit_that_no_planner_could_accept_is_refused_by_itself() -> None:
     assert refused(commit("a", cluster_uid="another")) == "other-cluster"
     assert refused(commit("a"), offer(preemptor_uid="another")) == "not-offered"
     assert refused(commit("a", "c")) == "not-offered"
-    assert refused(commit("a", node="n2")) == "not-offered"
+    assert refused(commit("a", placements=(replace(PLACE, node="n2"),))) == "not-offered"
     assert refused(commit("a", store_by=NOW + timedelta(minutes=1))) == "store-by-too-far"
     assert refused(commit("a", "a")) == "named-twice"
     assert refused(commit("a", awaited=(Awaited(uid="a"),))) == "named-twice"
@@ -262,7 +426,7 @@ def test_a_daemonsets_pod_takes_what_the_rules_for_daemonsets_chose(size: int) -
     seen.apply(PutPod(preemptor))
     chosen = the(seen, preemptor)
     uids = tuple(one.pod.uid for one in chosen.victims)
-    asked = commit(*uids, preemptor=PodRef(namespace="default", name="logs", uid="logs"))
+    asked = commit(*uids, placements=(replace(PLACE, name="logs", uid="logs"),))
     one = offer(uids, preemptor_uid="logs", daemonset_node="n1", unfit_since=NOW - timedelta(hours=1))
 
     found = judged(asked, seen, changed(AROUND, nominated={"logs": "n1"}), one)

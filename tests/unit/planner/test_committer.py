@@ -26,7 +26,7 @@ from makeway.planner.service.orders.ledger import Ledger
 from unit.bus.test_order_writer import Fault, Stream
 from unit.planner.building import NOW, make_pod
 from unit.planner.building import make_order as make_live
-from unit.planner.test_commit_judge import commit, offer
+from unit.planner.test_commit_judge import commit, group_commit, offer
 
 SPARED: Final = Void(reason="victim-spared", message="the policy says so")
 SUBJECTS: Final = Subjects()
@@ -64,7 +64,9 @@ class World:
             metrics=PlannerMetrics(CollectorRegistry()),
         )
 
-    def _judge(self, asked: CommitRequest, one: Offer, now: datetime) -> Accepted | Void:
+    def _judge(
+        self, asked: CommitRequest, one: Offer, now: datetime, before: Accepted | None
+    ) -> Accepted | Void:
         self.judged += 1
         if self.verdict is not None:
             return self.verdict
@@ -82,9 +84,7 @@ class World:
 
 def request(**changes: Any) -> CommitRequest:
     text = codec.wrap(offer(), "makeway/planner/p").decode()
-    # The stream of these tests has one subject, of this pod.
-    pod = replace(commit().preemptor, uid="urgent")
-    return replace(commit("a"), **{"offer": text, "preemptor": pod, **changes})
+    return replace(commit("a"), **{"offer": text, **changes})
 
 
 async def test_an_accepted_commit_is_stored_and_live() -> None:
@@ -254,6 +254,24 @@ async def test_what_a_commit_says_wrong_by_itself_is_answered_and_not_stored() -
 async def test_a_request_that_is_not_understood_has_no_answer() -> None:
     with pytest.raises(Malformed):
         await World().committer.handle(b"no commit")
+
+
+async def test_the_order_of_a_group_is_stored_once_its_members_show_nominated() -> None:
+    world = World()
+    world.waits_for = "nominations"
+    text = codec.wrap(offer(preemptor_uid="g", pods=(), node=""), "makeway/planner/p").decode()
+    asking = asyncio.create_task(world.ask(group_commit(offer=text)))
+    await asyncio.sleep(0.01)
+    world.committer.changed("m1")
+    await asyncio.sleep(0.01)
+    assert (world.judged, world.stored()) == (3, [])
+    world.waits_for = ""
+    world.committer.changed("m2")
+
+    reply = await asking
+
+    assert (reply.status, reply.order) == ("stored", world.stored()[0])
+    assert [world.stored()[0].kind, world.stored()[0].preemptor_uid] == ["group", "g"]
 
 
 async def test_what_is_under_way_ends_with_the_lead() -> None:

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
+from makeway.bus.commit import Offer
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
 from makeway.bus.messages import (
@@ -69,12 +70,13 @@ class Bench:
         self.ledger = Ledger()
         self.records: list[DecisionRecord] = []
         self.observed: list[GangDecision] = []
+        self.offers: list[Offer] = []
         self.snapshot = snapshot = snapshot or full()
         metrics = PlannerMetrics(self.registry)
         self.decisions = Decisions(self, metrics, journal=journal)
         info = PlannerInfo("cluster-1", "planner-1")
         self.planner = GroupPlanner(
-            PlanRequests(info, snapshot=snapshot, unsynced=unsynced, brake=lambda: brake),
+            PlanRequests(info, snapshot=snapshot, unsynced=unsynced, brake=lambda: brake, seal=self._seal),
             snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
@@ -82,6 +84,10 @@ class Bench:
             behind=lambda _: behind,
             observe=self.observed.append,
         )
+
+    def _seal(self, offer: Offer) -> str:
+        self.offers.append(offer)
+        return "sealed"
 
     async def publish_decision(self, record: DecisionRecord) -> None:
         self.records.append(record)
@@ -125,6 +131,7 @@ def request(**changes: Any) -> GroupPlanRequest:
         "group": GroupPreemptor(namespace="shop", name="train", uid="G", priority=HIGH),
         "classes": (member(),),
         "must_place": 2,
+        "commits": True,
         **changes,
     }
     return GroupPlanRequest(**fields)
@@ -205,6 +212,46 @@ async def test_a_plan_names_nodes_victims_and_its_price() -> None:
     assert bench.count("makeway_planner_group_plan_duration_seconds_count", result="plan") == 1
     assert bench.count("makeway_planner_group_members_sum") == 2
     assert bench.count("makeway_planner_group_victims_sum") == 2
+
+
+async def test_a_plan_offers_its_victims_and_pledges_them_to_the_group() -> None:
+    bench = Bench()
+
+    reply = await bench.ask()
+
+    assert reply.plan is not None
+    victims = [one.uid for one in reply.plan.victims]
+    [offer] = bench.offers
+    assert (reply.offer, offer.decision_id, offer.preemptor_uid) == ("sealed", reply.decision_id, "G")
+    assert offer.lacks("", victims) == ""
+    assert offer.lacks("", ["many0"]) == "many0"
+    now = datetime.now(UTC)
+    assert bench.ledger.pledges.victims(now, asking="G") == {}
+    assert bench.ledger.pledges.victims(now) == dict.fromkeys(victims, reply.decision_id)
+    assert bench.ledger.places(now) == {}, "no request tells the members apart"
+
+
+async def test_another_group_gets_no_victims_that_are_pledged() -> None:
+    bench = Bench()
+    first, other = await bench.ask(), GroupPreemptor(namespace="shop", name="other", uid="H", priority=HIGH)
+
+    second = await bench.ask(group=other)
+
+    assert first.plan is not None
+    pledged = {one.uid for one in first.plan.victims}
+    assert second.plan is not None
+    assert not pledged & {one.uid for one in second.plan.victims}
+
+
+async def test_a_plugin_that_writes_orders_for_groups_itself_gets_no_plan_to_carry_out() -> None:
+    bench = Bench()
+
+    old = await bench.ask(commits=False)
+
+    assert (old.status, old.plan) == ("notSynced", None)
+    assert old.refusal is not None
+    assert old.refusal.reason == "OldBridge"
+    assert (await bench.ask(mode="observe", commits=False)).offer == ""
 
 
 async def test_a_plan_in_mode_observe_is_to_be_compared_and_one_in_enforce_is_not() -> None:

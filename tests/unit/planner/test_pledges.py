@@ -6,7 +6,15 @@ from datetime import timedelta
 
 import msgspec
 
-from makeway.bus.messages import LiveOrder, NodeSelection, Placement, PlanReply, Preemptor
+from makeway.bus.messages import (
+    LiveOrder,
+    NodeSelection,
+    OrderedGroup,
+    OrderMember,
+    Placement,
+    PlanReply,
+    Preemptor,
+)
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
@@ -90,9 +98,15 @@ def test_orders_and_pledges_place_their_pods_before_a_nomination_shows() -> None
     ledger.pledges.pledge("p", pledge("p", "a"))
     about = Preemptor(namespace="shop", name="q", uid="q", priority=1, scheduler_name="s")
     ledger.reserve(make_order("o1", preemptor=about, node="n2"))
+    members = (OrderMember(namespace="shop", name="m", uid="m", node="n3"),)
+    train = OrderedGroup(
+        namespace="shop", name="train", uid="g", priority=1, scheduler_name="s", must_place=1
+    )
+    ledger.reserve(make_order("o2", kind="group", preemptor=None, node="", group=train, members=members))
 
-    assert {uid: one.node for uid, one in ledger.places(NOW).items()} == {"p": "n1", "q": "n2"}
-    assert set(ledger.places(NOW, asking="q")) == {"p"}
+    assert {uid: one.node for uid, one in ledger.places(NOW).items()} == {"p": "n1", "q": "n2", "m": "n3"}
+    assert set(ledger.places(NOW, asking="q")) == {"p", "m"}
+    assert set(ledger.places(NOW, asking="g")) == {"p", "q"}
 
 
 def pod(name: str) -> msgspec.Raw:

@@ -533,7 +533,7 @@ async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
         return "sealed"
 
     world = Bench()
-    world.planner._seal = seal
+    world.planner._requests._seal = seal
 
     plain = await world.ask(mode="observe", commits=False)
     asked = await world.ask()

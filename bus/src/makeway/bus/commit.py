@@ -1,4 +1,4 @@
-"""Question and answer about an order: a bridge asks the planner to store one for a pod that it has nominated.
+"""Question and answer about an order: a bridge asks the planner to store one for whom it has nominated.
 
 Bare JSON like a plan request and reply, under the same version. A bridge is what asks for plans: a
 scheduler's plugin or the nominator. An `Offer` travels in a plan reply as the text of an envelope, and is in
@@ -15,12 +15,16 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from makeway.bus.messages import (
+    MOST_MEMBERS,
     UNIQUE,
     Awaited,
+    ClosedDomain,
     Count,
     EvictionOrder,
     Fence,
     Message,
+    OrderedGroup,
+    OrderMember,
     PodRef,
     Preemptor,
     Text,
@@ -54,7 +58,8 @@ CommitStatus = Literal["stored", "void"]
 class Offer(Message, frozen=True):
     """What a plan offers its preemptor for eviction, signed by the planner, so that a later leader knows.
 
-    `pods`: a digest of each removable pod with the node that it is offered for; see `offered`.
+    `pods`: a digest of each removable pod with the node that it is offered for, which is none in a plan for a
+    group; see `offered`. `closing`: by UID, the domain that a pod on a node of no member keeps closed for it.
     `daemonset_node`, `unfit_since`: as the plan took them, for a pod of a DaemonSet.
     """
 
@@ -65,6 +70,7 @@ class Offer(Message, frozen=True):
     pods: str = ""
     daemonset_node: str = ""
     unfit_since: Time | None = None
+    closing: dict[str, ClosedDomain] = msgspec.field(default_factory=dict)
 
     def lacks(self, node: str, uids: Iterable[str]) -> str:
         """Return the first of some pods that was not offered for a node; empty where all were."""
@@ -83,10 +89,11 @@ def _digest(node: str, uid: str) -> bytes:
 
 
 class CommitRequest(Message, frozen=True):
-    """A bridge's question: store the order for this pod, which it nominates to this node.
+    """A bridge's question: store the order for this pod, or for the pods of a group, as it nominates them.
 
     Asked again with the same `order_id` until it is answered; every planner gives the same answer. `bridge`:
-    who asks, as the order's writer. `offer`: the plan's. `after`: the sequence of the pod's last order in its
+    who asks, as the order's writer. `offer`: the plan's. `placements`: one pod with its node; with `group` as
+    many of its members as are nominated. `after`: the sequence of the last order for the pod or group in its
     stream, as the bridge has read it; 0 for none. `victims` (UIDs) and `awaited`: of the candidate that was
     chosen. `in_memory` (UIDs): pods of it that the bridge stops by itself once the order is stored, as they
     wait in Permit or PreBind. `fence`: the bridge's own. After `store_by` nothing is stored. `lasts_seconds`:
@@ -99,10 +106,11 @@ class CommitRequest(Message, frozen=True):
     bridge: Text
     fence: Fence
     offer: Text
-    preemptor: PodRef
-    node: Text
-    node_uid: Text
+    placements: Annotated[
+        tuple[OrderMember, ...], msgspec.Meta(max_length=MOST_MEMBERS, extra_json_schema=UNIQUE)
+    ]
     store_by: Time
+    group: OrderedGroup | None = None
     after: Count = 0
     victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_VICTIMS, extra_json_schema=UNIQUE)] = ()
     awaited: Annotated[
@@ -113,28 +121,48 @@ class CommitRequest(Message, frozen=True):
     ] = ()
     lasts_seconds: Count = 0
 
+    @property
+    def preemptor(self) -> PodRef:
+        """The pod or PodGroup that room is to be made for."""
+        about = self.group or self.placements[0]
+        return PodRef(namespace=about.namespace, name=about.name, uid=about.uid)
+
+    @property
+    def node(self) -> str:
+        """The node of the pod; empty for a group."""
+        return self.placements[0].node if self.group is None else ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where there is no pod, or where there are several without a group."""
+        if not self.placements or (self.group is None and len(self.placements) > 1):
+            raise ValueError(f"placements: {len(self.placements)} of them, and one is wanted without a group")
+
 
 def named_order(
     commit: CommitRequest, *, decision_id: str, priority: int, scheduler_name: str, now: datetime
 ) -> EvictionOrder:
     """Return an order of a commit's names, without pods to evict. `priority`, ...: of the preemptor."""
+    about, place, group = commit.preemptor, commit.placements[0], commit.group
+    pod = Preemptor(
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        priority=priority,
+        scheduler_name=scheduler_name,
+    )
     return EvictionOrder(
         order_id=commit.order_id,
-        kind="pod",
+        kind="pod" if group is None else "group",
         cluster_uid=commit.cluster_uid,
         fence=commit.fence,
         writer=commit.bridge,
         created_at=now,
         not_after=now + (timedelta(seconds=min(commit.lasts_seconds, LONGEST_LIFE_SECONDS)) or ORDER_LIFE),
-        preemptor=Preemptor(
-            namespace=commit.preemptor.namespace,
-            name=commit.preemptor.name,
-            uid=commit.preemptor.uid,
-            priority=priority,
-            scheduler_name=scheduler_name,
-        ),
+        preemptor=pod if group is None else None,
         node=commit.node,
-        node_uid=commit.node_uid,
+        node_uid=place.node_uid if group is None else "",
+        group=group and msgspec.structs.replace(group, priority=priority, scheduler_name=scheduler_name),
+        members=commit.placements if group is not None else (),
         decision_id=decision_id,
         store_by=commit.store_by,
     )

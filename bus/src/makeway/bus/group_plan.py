@@ -86,6 +86,7 @@ class GroupPlanRequest(Message, frozen=True):
     live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
     refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
+    commits: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError where a class has its nodes from one that does not name its own before it."""
@@ -134,6 +135,7 @@ class GroupPlanReply(Message, frozen=True):
 
     `candidates` as status means that there is a `plan`; one without victims says that the modelled
     constraints need none. `left_to_verification` names constraints that only the scheduler's filters look at.
+    `offer` as of the reply about a pod.
     """
 
     api_version: Text
@@ -146,3 +148,4 @@ class GroupPlanReply(Message, frozen=True):
     plan: GroupPlan | None = None
     refusal: Refusal | None = None
     left_to_verification: tuple[str, ...] = ()
+    offer: str = ""

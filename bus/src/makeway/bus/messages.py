@@ -493,6 +493,20 @@ class EvictionOrder(Message, frozen=True):
         return self.group if self.kind == "group" else self.preemptor
 
     @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The pods that room is made for, each with its node."""
+        pods = self.members if self.preemptor is None else (self.preemptor,)
+        return tuple(
+            Placement(
+                namespace=one.namespace,
+                name=one.name,
+                uid=one.uid,
+                node=one.node if isinstance(one, OrderMember) else self.node,
+            )
+            for one in pods
+        )
+
+    @property
     def preemptor_uid(self) -> str:
         """UID of the pod or PodGroup that room is made for; empty for a quota order."""
         return self.room_for.uid if self.room_for is not None else ""

@@ -70,7 +70,7 @@ MALFORMED: Final = Counter(
 )
 SIGNATURE_FAILURES: Final = Counter(
     "makeway_bus_signature_failures_total",
-    "Messages whose signature does not hold, by kind (order, quota-order, control, outcome) and reason: "
+    "Messages whose signature does not hold, by kind (order, control, outcome) and reason: "
     "unsigned, unknown-key, retired-key (replaced within ten minutes), invalid-signature. They count for "
     "nothing where signatures are required.",
     ["kind", "reason"],

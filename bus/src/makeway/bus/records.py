@@ -172,18 +172,20 @@ class Records:
 
     async def last_order(self, preemptor_uid: str) -> Last[EvictionOrder] | Unverified | None:
         """The last order for a preemptor, live or not, or the void in its place."""
-        return await self._last_order(self.subjects.pod_order(preemptor_uid), SigningKind.QUOTA_ORDER)
+        return await self._last_order(self.subjects.pod_order(preemptor_uid))
 
     async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
         """The last order for a PodGroup; as `last_order`."""
-        return await self._last_order(self.subjects.group_order(group_uid), SigningKind.ORDER)
+        return await self._last_order(self.subjects.group_order(group_uid))
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
         """The last quota order of a queue, given by its path; as `last_order`."""
-        return await self._last_order(self.subjects.quota_order(queue), SigningKind.QUOTA_ORDER)
+        return await self._last_order(self.subjects.quota_order(queue))
 
-    async def _last_order(self, subject: str, kind: SigningKind) -> Last[EvictionOrder] | Unverified | None:
-        return await self._last(self.subjects.orders_stream, subject, self.signatures.order, kind)
+    async def _last_order(self, subject: str) -> Last[EvictionOrder] | Unverified | None:
+        return await self._last(
+            self.subjects.orders_stream, subject, self.signatures.order, SigningKind.ORDER
+        )
 
     async def outcome(self, order_id: str) -> Last[Outcome] | None:
         """The outcome of an order, None while it is live; one whose signature does not hold is none."""

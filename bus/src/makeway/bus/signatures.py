@@ -173,10 +173,8 @@ class Signatures:
 def kind_of(message: EvictionOrder | Begun | Outcome | ControlState | Offer) -> SigningKind:
     """Return what a message is signed as."""
     match message:
-        case EvictionOrder():
-            return SigningKind.ORDER if message.kind == "group" else SigningKind.QUOTA_ORDER
-        case Offer():  # the planner's, as the orders that come of it
-            return SigningKind.QUOTA_ORDER
+        case EvictionOrder() | Offer():  # of the same writer
+            return SigningKind.ORDER
         case Begun() | Outcome():  # the same writer
             return SigningKind.OUTCOME
         case ControlState():

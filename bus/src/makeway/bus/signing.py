@@ -40,7 +40,6 @@ class SigningKind(StrEnum):
     """What a key signs. Each kind has keys of its own."""
 
     ORDER = "order"
-    QUOTA_ORDER = "quota-order"
     CONTROL = "control"
     OUTCOME = "outcome"
 

@@ -312,12 +312,12 @@ def asyncapi() -> dict[str, Any]:
             "askForOrder": {
                 "action": "send",
                 "channel": _channel_ref("commits"),
-                "summary": "The nominator asks for an order to be stored for a pod that it has nominated.",
+                "summary": "A bridge asks for the order of a pod or group that it has nominated.",
                 "reply": {"channel": _channel_ref("commitReply")},
             },
-            "commitPodOrder": _send("podOrders", "The scheduler plugin commits an order."),
-            "commitGroupOrder": _send("groupOrders", "The scheduler plugin commits an order for a PodGroup."),
-            "commitQuotaOrder": _send("quotaOrders", "The planner commits an order."),
+            "commitPodOrder": _send("podOrders", "The planner stores an order for a pod."),
+            "commitGroupOrder": _send("groupOrders", "The planner stores an order for a PodGroup."),
+            "commitQuotaOrder": _send("quotaOrders", "The planner stores an order of a quota."),
             "carryOutOrders": _receive(
                 "podOrders", "An evictor takes an order (durable consumer `evictor`)."
             ),

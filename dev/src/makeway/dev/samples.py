@@ -57,7 +57,6 @@ from makeway.bus.messages import (
     Placement,
     PlanReply,
     PlanRequest,
-    PodRef,
     Preemptor,
     PricedDomain,
     Profile,
@@ -236,6 +235,7 @@ _GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
     live_orders=(LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A,)),),
     seen={"nodes": 40_961, "pods": 41_003},
     refused_victims=(_OTHER,),
+    commits=True,
 )
 _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
     api_version=API_VERSION,
@@ -307,31 +307,7 @@ _OFFER_FULL: Final = msgspec.structs.replace(
     pods=offered([("node-1", _BATCH_A), ("node-1", _BATCH_B)]),
     daemonset_node="node-1",
     unfit_since=_AT,
-)
-_COMMIT_MINIMAL: Final = CommitRequest(
-    api_version=API_VERSION,
-    order_id=_ORDER,
-    cluster_uid=_CLUSTER,
-    bridge=_NOMINATOR,
-    fence=Fence(kind="lease", name="makeway-nominator", namespace="makeway-system", epoch=3),
-    offer="{}",
-    preemptor=PodRef(namespace="shop", name="urgent", uid=_URGENT),
-    node="node-1",
-    node_uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c0ff",
-    store_by=_LATER + timedelta(seconds=5),
-)
-_COMMIT_FULL: Final = msgspec.structs.replace(
-    _COMMIT_MINIMAL, after=17, victims=(_BATCH_A,), awaited=(_AWAITED, _TERMINATING), in_memory=(_OTHER,)
-)
-_COMMIT_STORED: Final = CommitReply(
-    api_version=API_VERSION, order_id=_ORDER, planner=_PLANNER, status="stored", order=_ORDER_FULL
-)
-_COMMIT_VOID: Final = CommitReply(
-    api_version=API_VERSION,
-    order_id=_ORDER,
-    planner=_PLANNER,
-    status="void",
-    void=Void(reason="preemptor-gone", message=_ODD_TEXT),
+    closing={_OTHER: _CLOSED},
 )
 _ORDER_GROUP: Final = EvictionOrder(
     order_id=_ORDER,
@@ -372,6 +348,44 @@ _ORDER_GROUP: Final = EvictionOrder(
             namespace="shop", name="train-7-b", uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c012", node="node-2"
         ),
     ),
+)
+_COMMIT_MINIMAL: Final = CommitRequest(
+    api_version=API_VERSION,
+    order_id=_ORDER,
+    cluster_uid=_CLUSTER,
+    bridge=_NOMINATOR,
+    fence=Fence(kind="lease", name="makeway-nominator", namespace="makeway-system", epoch=3),
+    offer="{}",
+    placements=(
+        OrderMember(
+            namespace="shop",
+            name="urgent",
+            uid=_URGENT,
+            node="node-1",
+            node_uid="0c4a3c1e-6a0f-4a55-8d0b-53a6d9b4c0ff",
+        ),
+    ),
+    store_by=_LATER + timedelta(seconds=5),
+)
+_COMMIT_FULL: Final = msgspec.structs.replace(
+    _COMMIT_MINIMAL,
+    placements=_ORDER_GROUP.members,
+    group=_ORDER_GROUP.group,
+    after=17,
+    victims=(_BATCH_A,),
+    awaited=(_AWAITED, _TERMINATING),
+    in_memory=(_OTHER,),
+    lasts_seconds=60,
+)
+_COMMIT_STORED: Final = CommitReply(
+    api_version=API_VERSION, order_id=_ORDER, planner=_PLANNER, status="stored", order=_ORDER_FULL
+)
+_COMMIT_VOID: Final = CommitReply(
+    api_version=API_VERSION,
+    order_id=_ORDER,
+    planner=_PLANNER,
+    status="void",
+    void=Void(reason="preemptor-gone", message=_ODD_TEXT),
 )
 _BEGUN_MINIMAL: Final = Begun(order_id=_ORDER, cluster_uid=_CLUSTER, at=_AT, units=(), priority=1000)
 _BEGUN_FULL: Final = Begun(
@@ -735,7 +749,7 @@ _STATUS_FULL: Final = ComponentStatus(
     brake="batch, shop",
     caps="3 of 500 victims in the last minute",
     breaker="everywhere: clock-skew",
-    signatures="require; signs order by 0123456789abcdef",
+    signatures="require; messages failed: 0",
     kubernetes="1.37",
     loops="pods like shop/web-1 are preempted again and again for pods like batch/train-1",
     queue_gates=("default-scheduler", "makeway-scheduler"),

@@ -123,11 +123,9 @@ def _enabled(names: list[str]) -> dict[str, Any]:
 
 
 def _arguments(options: ClusterOptions, nats_url: str, keys: Path | None) -> dict[str, Any]:
-    signs = keys is not None and options.signatures != "off"
     return {
         **_queue_arguments(options, nats_url, keys),
         "planTimeout": f"{options.plan_timeout_seconds:g}s",
-        **({"signingKeysDirectory": str(keys)} if signs else {}),
         **dict(options.plugin_arguments),
     }
 

@@ -10,9 +10,8 @@ from makeway.dev.site import Site
 
 CONFIGMAP: Final = "makeway-keys"
 KINDS: Final = {
-    "planner": (SigningKind.QUOTA_ORDER, SigningKind.CONTROL),
+    "planner": (SigningKind.ORDER, SigningKind.CONTROL),
     "evictor": (SigningKind.OUTCOME,),
-    "scheduler": (SigningKind.ORDER,),
 }
 """What each part signs."""
 

@@ -19,8 +19,8 @@ from makeway.bus.messages import (
     EvictionOrder,
     Fence,
     NominationToClear,
+    OrderMember,
     Outcome,
-    PodRef,
 )
 from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
 from makeway.core.policy.facts import annotations_read
@@ -122,11 +122,15 @@ def commit_of(
         bridge=writer.source,
         fence=writer.fence(),
         offer=offer,
-        preemptor=PodRef(
-            namespace=preemptor.metadata.namespace, name=preemptor.metadata.name, uid=preemptor.metadata.uid
+        placements=(
+            OrderMember(
+                namespace=preemptor.metadata.namespace,
+                name=preemptor.metadata.name,
+                uid=preemptor.metadata.uid,
+                node=candidate.node,
+                node_uid=node_uid,
+            ),
         ),
-        node=candidate.node,
-        node_uid=node_uid,
         store_by=now + STORED_WITHIN,
         victims=tuple(one.uid for one in candidate.removable if one.victim),
         awaited=candidate.awaited,

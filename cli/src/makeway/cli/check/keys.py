@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from makeway.bus.signing import SigningKind
 from makeway.cli.check.result import CheckResult
 from makeway.cli.keys.rotation import KindKeys
 from makeway.cli.keys.stores import CONFIGMAP, SECRETS, SecretKeys, public_state
@@ -44,8 +43,7 @@ def judge(found: Sequence[KindKeys]) -> CheckResult:
         parts += [f"there are no keys for {', '.join(without)}"] if without else []
         remedy = "makeway keys show; makeway keys new makes what is missing, --replace what was lost"
         return CheckResult(_NAME, "wrong", "; ".join(parts), remedy)
-    # A static pod's key is in a file of its node.
-    lost = [str(one.kind) for one in found if one.current is None and one.kind is not SigningKind.ORDER]
+    lost = [str(one.kind) for one in found if one.current is None]
     if lost:
         remedy = "where that is not so by intention: makeway keys new --replace --kind ..."
         return CheckResult(_NAME, "warning", f"no Secret holds the private key of {', '.join(lost)}", remedy)

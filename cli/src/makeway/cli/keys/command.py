@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -19,10 +18,7 @@ from makeway.cli.errors import NEGATIVE, USAGE, fail
 from makeway.cli.keys.rotation import KindKeys, may_rotate, retired
 from makeway.cli.keys.stores import (
     CONFIGMAP,
-    SCHEDULER_KEYS,
     SECRETS,
-    DirectoryKeys,
-    PrivateKeys,
     PublicState,
     SecretKeys,
     configmap,
@@ -44,8 +40,7 @@ app = typer.Typer(
 )
 
 _USES: Final = {
-    SigningKind.ORDER: "scheduler",
-    SigningKind.QUOTA_ORDER: "planner",
+    SigningKind.ORDER: "planner",
     SigningKind.CONTROL: "planner",
     SigningKind.OUTCOME: "evictor",
 }
@@ -61,23 +56,6 @@ _COLUMNS: Final = (
 KindOption = Annotated[
     list[SigningKind] | None,
     typer.Option("--kind", help="Only keys of this kind; may be given again. Default: all."),
-]
-SchedulerNamespaceOption = Annotated[
-    str,
-    typer.Option(
-        "--scheduler-namespace",
-        metavar="NS",
-        help=f"Namespace of Secret {SCHEDULER_KEYS}. Default: makeway's own.",
-    ),
-]
-DirectoryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--directory",
-        metavar="DIRECTORY",
-        file_okay=False,
-        help="Keep the scheduler's private key here, as a static pod needs it, and not in a Secret.",
-    ),
 ]
 
 
@@ -102,20 +80,14 @@ class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
 class _Keys:
     """All keys of an installation, private and public."""
 
-    def __init__(self, api: Api, namespace: str, scheduler_namespace: str, directory: Path | None) -> None:
+    def __init__(self, api: Api, namespace: str) -> None:
         self.api = api
         self.namespace = namespace
         self.public = PublicState()
-        self._private: dict[SigningKind, PrivateKeys] = {}
-        secrets: dict[str, PrivateKeys] = {}
-        for kind, name in SECRETS.items():
-            if kind is SigningKind.ORDER and directory is not None:
-                self._private[kind] = DirectoryKeys(directory)
-                continue
-            at = scheduler_namespace if kind is SigningKind.ORDER and scheduler_namespace else namespace
-            self._private[kind] = secrets.setdefault(name, SecretKeys(api, at, name))
+        secrets = {name: SecretKeys(api, namespace, name) for name in SECRETS.values()}
+        self._private = {kind: secrets[name] for kind, name in SECRETS.items()}
 
-    def private(self, kind: SigningKind) -> PrivateKeys:
+    def private(self, kind: SigningKind) -> SecretKeys:
         return self._private[kind]
 
     async def read(self, kinds: Iterable[SigningKind]) -> list[KindKeys]:
@@ -143,25 +115,23 @@ async def new(
         bool,
         typer.Option("--replace", help="Make new keys in place of those there, which count no more."),
     ] = False,
-    scheduler_namespace: SchedulerNamespaceOption = "",
-    directory: DirectoryOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace keys without being asked.")] = False,
     output: OutputOption = "text",
 ) -> int | None:
     """Make a key pair of each kind: Secrets makeway-signing-*, and ConfigMap makeway-keys.
 
-    With --output yaml or json it prints their manifests, for Git, and writes nothing but the file of
-    --directory. It refuses where there are keys; what a broken-off call has left out it adds. With --replace,
-    for a key that was lost or stolen, what the old key has signed is refused at once, and what the part
-    signs until it has the new one, which takes a kubelet up to two minutes. Exit code 1 where there are keys.
+    With --output yaml or json it prints their manifests, for Git, and writes nothing. It refuses where there
+    are keys; what a broken-off call has left out it adds. With --replace, for a key that was lost or stolen,
+    what the old key has signed is refused at once, and what the part signs until it has the new one, which
+    takes a kubelet up to two minutes. Exit code 1 where there are keys.
     """
     kinds = tuple(kind or SigningKind)
     printer = Printer(output)
     if printer.data:
-        await _print_manifests(printer, installation, kinds, scheduler_namespace, directory)
+        _print_manifests(printer, installation, kinds)
         return None
     async with installation.api() as api:
-        keys = _Keys(api, installation.makeway_namespace, scheduler_namespace, directory)
+        keys = _Keys(api, installation.makeway_namespace)
         found = await keys.read(kinds)
         if replace:
             _confirm(kinds, yes=yes)
@@ -186,8 +156,6 @@ async def new(
 async def show(
     installation: Installation,
     *,
-    scheduler_namespace: SchedulerNamespaceOption = "",
-    directory: DirectoryOption = None,
     output: TableOutputOption = "text",
 ) -> int | None:
     """Show kinds, key ids and ages, and which key is in use; never a private key.
@@ -197,7 +165,7 @@ async def show(
     printer = Printer(output)
     now = datetime.now(UTC)
     async with installation.api() as api:
-        keys = _Keys(api, installation.makeway_namespace, scheduler_namespace, directory)
+        keys = _Keys(api, installation.makeway_namespace)
         found = await keys.read(SigningKind)
     rows = [row for one in found for row in _rows(one, keys.public)]
     if printer.data:
@@ -238,8 +206,6 @@ async def rotate(
             "published.",
         ),
     ] = "15m",
-    scheduler_namespace: SchedulerNamespaceOption = "",
-    directory: DirectoryOption = None,
     output: OutputOption = "text",
 ) -> int | None:
     """Bring in new keys while makeway works: publish them, wait, and put them in use; later --finish.
@@ -253,7 +219,7 @@ async def rotate(
     seconds, drop_after = _duration(wait, "--wait"), _duration(after, "--after")
     printer = Printer(output)
     async with installation.api() as api:
-        keys = _Keys(api, installation.makeway_namespace, scheduler_namespace, directory)
+        keys = _Keys(api, installation.makeway_namespace)
         found = await keys.read(kinds)
         if finish:
             done = await _finish(keys, found, drop_after)
@@ -308,13 +274,7 @@ async def _finish(keys: _Keys, found: Sequence[KindKeys], after: timedelta) -> _
     return [(kind, key_id, "counts no more") for kind, ids in old.items() for key_id in ids]
 
 
-async def _print_manifests(
-    printer: Printer,
-    installation: Installation,
-    kinds: Sequence[SigningKind],
-    scheduler_namespace: str,
-    directory: Path | None,
-) -> None:
+def _print_manifests(printer: Printer, installation: Installation, kinds: Sequence[SigningKind]) -> None:
     """Print new keys as manifests; nothing is asked of the API server."""
     namespace = installation.makeway_namespace
     secrets: dict[str, dict[str, str]] = {}
@@ -322,16 +282,9 @@ async def _print_manifests(
     for kind in kinds:
         key = SigningKey.new()
         public[kind] = {key.key_id: key.public_pem()}
-        if kind is SigningKind.ORDER and directory is not None:
-            files = DirectoryKeys(directory)
-            if await files.read(kind) is not None:
-                fail(f"{directory} holds a key already")
-            await files.put(kind, key)
-            continue
         secrets.setdefault(SECRETS[kind], {})[f"{kind}.pem"] = encoded(key)
     for name, data in secrets.items():
-        at = scheduler_namespace if name == SCHEDULER_KEYS and scheduler_namespace else namespace
-        printer.item(secret(at, name, data))
+        printer.item(secret(namespace, name, data))
     printer.item(configmap(namespace, public, datetime.now(UTC)))
 
 

@@ -1,31 +1,25 @@
-"""Where keys are kept: private ones in a Secret a part or in a directory, public ones in a ConfigMap."""
+"""Where keys are kept: private ones in a Secret a part, public ones in a ConfigMap."""
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.reasons import reason_of
 from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
 
 CONFIGMAP: Final = "makeway-keys"
-SCHEDULER_KEYS: Final = "makeway-signing-scheduler"
 SECRETS: Final[Mapping[SigningKind, str]] = {
-    SigningKind.ORDER: SCHEDULER_KEYS,
-    SigningKind.QUOTA_ORDER: "makeway-signing-planner",
+    SigningKind.ORDER: "makeway-signing-planner",
     SigningKind.CONTROL: "makeway-signing-planner",
     SigningKind.OUTCOME: "makeway-signing-evictor",
 }
@@ -41,16 +35,6 @@ class _Secret(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
-class PrivateKeys(Protocol):
-    """Where the private key of a kind is kept."""
-
-    async def read(self, kind: SigningKind) -> SigningKey | None:
-        """Return the key in use; None where there is none."""
-
-    async def put(self, kind: SigningKind, key: SigningKey) -> None:
-        """Store the key in use."""
-
-
 class SecretKeys:
     """Private keys in a Secret. A write fails (409) where the Secret has changed since it was read."""
 
@@ -60,13 +44,13 @@ class SecretKeys:
         self._metadata: Metadata | None = None
 
     async def read(self, kind: SigningKind) -> SigningKey | None:
-        """As `PrivateKeys`."""
+        """Return the key in use of a kind; None where there is none."""
         found = await self._get()
         self._metadata = None if found is None else found.metadata
         return self._key({} if found is None else found.data or {}, f"{kind}.pem")
 
     async def put(self, kind: SigningKind, key: SigningKey) -> None:
-        """As `PrivateKeys`."""
+        """Store the key in use of a kind."""
         data = {f"{kind}.pem": encoded(key)}
         if self._metadata is None:
             answer = await created(self._api, secret(self._namespace, self._name, data))
@@ -93,49 +77,6 @@ class SecretKeys:
                 return None
             raise
         return msgspec.json.decode(body, type=_Secret)
-
-
-class DirectoryKeys:
-    """Private keys in files, `<kind>.pem` each, for a part that does not run as a pod of the API server's."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    async def read(self, kind: SigningKind) -> SigningKey | None:
-        """As `PrivateKeys`."""
-        return self._key(f"{kind}.pem")
-
-    async def put(self, kind: SigningKind, key: SigningKey) -> None:
-        """As `PrivateKeys`."""
-        self._write(f"{kind}.pem", key)
-
-    def _key(self, name: str) -> SigningKey | None:
-        file = self._directory / name
-        try:
-            return SigningKey.from_pem(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file}: {reason_of(error)}") from error
-
-    def _write(self, name: str, key: SigningKey) -> None:
-        """Write a file that only its owner may read, and let it take the place of one that is there."""
-        file = self._directory / name
-        new = self._directory / f".{name}.{os.getpid()}"
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(descriptor, "wb") as opened:
-                    opened.write(key.to_pem())
-                    opened.flush()
-                    os.fsync(opened.fileno())
-                new.replace(file)
-            finally:
-                with suppress(FileNotFoundError):
-                    new.unlink()
-        except OSError as error:
-            raise ValueError(f"{file} cannot be written: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True)

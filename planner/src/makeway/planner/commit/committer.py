@@ -54,8 +54,8 @@ class CommitLedger(Protocol):
         """Return the id of another live order for a pod; empty for none."""
 
 
-Judge = Callable[[CommitRequest, Offer, datetime], Accepted | Void]
-"""Judges a commit by what the planner sees at this moment."""
+Judge = Callable[[CommitRequest, Offer, datetime, Accepted | None], Accepted | Void]
+"""Judges a commit by what the planner sees at this moment, knowing the verdict so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,19 +156,19 @@ class Committer:
         if (why := refused_by_itself(commit, offer, settings.cluster_uid, now)) is not None:
             return self._void(commit, why)
         try:
-            verdict = self._judged(commit, offer)
+            verdict = self._judged(commit, offer, None)
             await failpoint("planner.commit-received")
-            subject = settings.subjects.pod_order(commit.preemptor.uid)
+            subject = settings.subjects.order(draft(commit, offer.decision_id, None, now))
             with contextlib.suppress(BusUnavailable):
                 if (first := await self._writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
-            while waits_for := self._waits_for(verdict := self._judged(commit, offer), commit):
+            while waits_for := self._waits_for(verdict := self._judged(commit, offer, verdict), commit):
                 left = (commit.store_by - settings.now()).total_seconds()
                 if left <= 0 and isinstance(verdict, Accepted):
                     verdict = Void(reason=LATE, message=f"not seen in time: {waits_for}")
                 if left <= 0:
                     break
-                await self._change_of(commit.preemptor.uid, left)
+                await self._change_of(commit, left)
             if isinstance(verdict, Accepted):
                 order = verdict.order
             elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
@@ -179,7 +179,9 @@ class Committer:
                     commit, structs.replace(verdict, message=f"{verdict.message}; {live} lives")
                 )
             else:
-                made = draft(commit, offer.decision_id, settings.pod(commit.preemptor.uid), settings.now())
+                made = draft(
+                    commit, offer.decision_id, settings.pod(commit.placements[0].uid), settings.now()
+                )
                 order = voided(made, verdict)
             # Judged just now: nothing was awaited since.
             answer = await self._writer.store(order, commit.after)
@@ -194,29 +196,33 @@ class Committer:
             return verdict.waits_for
         return self._ledger.live_beside(commit.preemptor.uid, commit.order_id, self._settings.now())
 
-    def _judged(self, commit: CommitRequest, offer: Offer) -> Accepted | Void:
+    def _judged(self, commit: CommitRequest, offer: Offer, before: Accepted | Void | None) -> Accepted | Void:
         """Judge a commit, and reserve what it comes to."""
         if missing := self._settings.unsynced():
             made = draft(commit, offer.decision_id, None, self._settings.now())
             return Accepted(made, missing)
-        verdict = self._judge(commit, offer, self._settings.now())
+        known = before if isinstance(before, Accepted) else None
+        verdict = self._judge(commit, offer, self._settings.now(), known)
         if isinstance(verdict, Accepted):
             self._ledger.reserve(verdict.order)
         else:
             self._ledger.withdraw(commit.order_id)
         return verdict
 
-    async def _change_of(self, uid: str, left: float) -> None:
+    async def _change_of(self, commit: CommitRequest, left: float) -> None:
         """Wait until a pod's nomination changes, for a while; of several commits for it the last waits so."""
-        waiting = self._wakes[uid] = asyncio.Event()
+        waiting = asyncio.Event()
+        for place in commit.placements:
+            self._wakes[place.uid] = waiting
         try:
             async with asyncio.timeout(min(left, LOOKS_AGAIN_SECONDS)):
                 await waiting.wait()
         except TimeoutError:
             return
         finally:
-            if self._wakes.get(uid) is waiting:
-                del self._wakes[uid]
+            for place in commit.placements:
+                if self._wakes.get(place.uid) is waiting:
+                    del self._wakes[place.uid]
 
     def _answered(self, commit: CommitRequest, stored: EvictionOrder) -> CommitReply:
         """Return the answer that what is stored behind the commit's message is."""

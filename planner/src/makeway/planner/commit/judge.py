@@ -7,8 +7,9 @@ from the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,6 +22,7 @@ from makeway.bus.messages import (
     EvictionOrder,
     NodeSelection,
     NominationToClear,
+    OrderMember,
     Victim,
     VictimFacts,
     Void,
@@ -30,8 +32,9 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.planner import UNMODELLED_AT_LEAST
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
+from makeway.planner.plan.result import Plan, RemovablePod
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.plan.unfiltered import answer
 from makeway.planner.snapshot.records import PodRecord
@@ -89,11 +92,18 @@ def refused_by_itself(commit: CommitRequest, offer: Offer, cluster_uid: str, now
             reason="store-by-too-far", message=f"storeBy {commit.store_by.isoformat()} is too far ahead"
         )
     if lacking := offer.lacks(commit.node, (*commit.victims, *commit.in_memory)):
-        message = f"pod {lacking} was not offered for node {commit.node} in decision {offer.decision_id}"
+        where = f"for node {commit.node}" if commit.node else "for the group"
+        message = f"pod {lacking} was not offered {where} in decision {offer.decision_id}"
         return Void(reason="not-offered", message=message)
-    named = (*commit.victims, *commit.in_memory, *(one.uid for one in commit.awaited))
+    members = tuple(one.uid for one in commit.placements)
+    named = (*members, *commit.victims, *commit.in_memory, *(one.uid for one in commit.awaited))
     if len(set(named)) < len(named):
         return Void(reason="named-twice", message="a commit names each pod once")
+    if commit.group is not None and not 1 <= commit.group.must_place <= len(commit.placements):
+        must = commit.group.must_place
+        return Void(
+            reason="too-few-members", message=f"mustPlace is {must}, of {len(commit.placements)} members"
+        )
     return None
 
 
@@ -111,22 +121,35 @@ def draft(
 
 
 def judge(
-    snapshot: Snapshot, cache: PlanCache, commit: CommitRequest, offer: Offer, around: Circumstances
+    snapshot: Snapshot,
+    cache: PlanCache,
+    commit: CommitRequest,
+    offer: Offer,
+    around: Circumstances,
+    *,
+    before: Accepted | None = None,
 ) -> Accepted | Void:
-    """Return the order that a commit comes to, or why there is none. Costs a plan for one node."""
-    preemptor = snapshot.pods.get(commit.preemptor.uid)
-    name = f"{commit.preemptor.namespace}/{commit.preemptor.name}"
-    if preemptor is None:
+    """Return the order that a commit comes to, or why there is none.
+
+    Costs a plan for the node of a pod, or for the nodes of a group's victims: for each of them by itself
+    where pods of several nodes count together. While nominations do not show yet, the verdict `before`
+    holds, and the cost is O(members). A group is as important as its least important member.
+    """
+    members: list[PodRecord] = []
+    for place in commit.placements:
+        found = _wanted(place, commit, snapshot, around)
+        if isinstance(found, Void):
+            return found
+        members += () if found is None else (found,)
+    waits_for = _unseen(commit, snapshot, around)
+    if waits_for and before is not None and before.order.victims:
+        return changed(before, waits_for=waits_for)
+    if len(members) < len(commit.placements):
         # Its bridge may have seen it first: a pod that has just been created.
-        return Accepted(draft(commit, offer.decision_id, None, around.now), f"pod {name} to be seen")
-    if _name(preemptor) != name:
-        return Void(reason="preemptor-gone", message="no pod of that name and UID is there")
-    if (why := _unwanted(preemptor, commit, snapshot, around)) is not None:
-        return why
-    others = frozenset(pod.uid for pod in snapshot.pods_of(commit.node)).difference(commit.victims)
-    question = _question(preemptor, commit.node, offer, around, others)
-    found = answer(snapshot, question, around.now, cache)
-    removable = _removable(found, commit.node)
+        return Accepted(draft(commit, offer.decision_id, None, around.now), waits_for)
+    preemptor = min(members, key=lambda one: one.priority)
+    removable = _removable(snapshot, cache, commit, offer, around, preemptor=preemptor)
+    versions = around.versions if commit.group is None else {}
     victims: list[Victim] = []
     placed_nowhere = ""
     awaited: dict[str, Awaited] = {}
@@ -151,10 +174,11 @@ def judge(
         elif uid not in removable:
             return Void(
                 reason="victim-spared",
-                message=f"pod {pod.namespace}/{pod.name} may not be evicted for {_name(preemptor)} now",
+                message=f"pod {pod.namespace}/{pod.name} may not be evicted for {_preemptor(commit)} now",
             )
         else:
-            victims.append(_victim(removable[uid], around.versions.get(uid, "")))
+            one = _victim(removable[uid], versions.get(uid, ""))
+            victims.append(replace(one, closes=offer.closing.get(uid)))
     if (why := _not_whole(removable, {one.uid for one in victims})) is not None:
         return why
     most = snapshot.exemptions.policy.limits.victims_per_order
@@ -175,59 +199,107 @@ def judge(
         pdb_violations=sum(one.pdb_violating for one in victims),
     )
     binding = f"pod {placed_nowhere} to be bound, which is a victim" if placed_nowhere else ""
-    return Accepted(order, _waits_for(commit, counts_on, around) or binding)
+    return Accepted(order, waits_for or _unstored(counts_on, around) or binding)
 
 
-def _unwanted(
-    preemptor: PodRecord, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
-) -> Void | None:
-    if preemptor.node:
-        return Void(reason="preemptor-bound", message=f"{_name(preemptor)} is bound to {preemptor.node}")
-    if preemptor.terminating:
-        return Void(reason="preemptor-terminating", message=f"{_name(preemptor)} is being deleted")
-    if around.brake.holds(preemptor.namespace):
+def _wanted(
+    place: OrderMember, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
+) -> PodRecord | Void | None:
+    """Return the pod of a placement as it is, or why there is no order for it; None where it is not seen."""
+    pod, group = snapshot.pods.get(place.uid), commit.group
+    what = "preemptor" if group is None else "member"
+    if pod is None:
+        return None
+    if (pod.namespace, pod.name) != (place.namespace, place.name):
+        message = f"no pod {place.namespace}/{place.name} of that UID is there"
+        return Void(reason=f"{what}-gone", message=message)
+    if pod.node:
+        return Void(reason=f"{what}-bound", message=f"{_name(pod)} is bound to {pod.node}")
+    if pod.terminating:
+        return Void(reason=f"{what}-terminating", message=f"{_name(pod)} is being deleted")
+    if group is not None and (pod.namespace, pod.group) != (group.namespace, group.name):
+        return Void(reason="no-member", message=f"{_name(pod)} is no member of {_preemptor(commit)}")
+    if around.brake.holds(pod.namespace):
         return Void(reason="braked", message=around.brake.describe())
     if around.mode != "enforce":
-        message = f"the mode for namespace {preemptor.namespace} is {around.mode}"
+        message = f"the mode for namespace {pod.namespace} is {around.mode}"
         return Void(reason=f"mode-{around.mode}", message=message)
-    if commit.node not in snapshot.rows:
-        return Void(reason="node-gone", message=f"node {commit.node} does not exist")
-    return None
+    if place.node not in snapshot.rows:
+        return Void(reason="node-gone", message=f"node {place.node} does not exist")
+    return pod
+
+
+def _removable(
+    snapshot: Snapshot,
+    cache: PlanCache,
+    commit: CommitRequest,
+    offer: Offer,
+    around: Circumstances,
+    *,
+    preemptor: PodRecord,
+) -> Mapping[str, RemovablePod]:
+    """Return the pods that may be evicted, by UID, if all others stay.
+
+    What goes of some nodes counts as leaving for the next ones, for budgets, gangs and guarantees.
+    """
+    removable: dict[str, RemovablePod] = {}
+    for nodes in _looked_at(commit, snapshot):
+        there = {pod.uid for node in nodes for pod in snapshot.pods_of(node)}
+        in_flight = {**around.in_flight, **dict.fromkeys(removable, commit.order_id)}
+        question = _question(
+            preemptor, nodes, offer, around, in_flight=in_flight, others=there.difference(commit.victims)
+        )
+        found = answer(snapshot, question, around.now, cache)
+        for one in (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ():
+            removable |= {pod.pod.uid: pod for pod in one.removable}
+    return removable
+
+
+def _looked_at(commit: CommitRequest, snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes whose pods are judged: a pod's, or those of a group's victims.
+
+    Several at a time where no pod of one counts for those of another.
+    """
+    victims = [pod for uid in commit.victims if (pod := snapshot.pods.get(uid)) is not None]
+    of_victims = {pod.node for pod in victims if pod.node in snapshot.rows}
+    nodes = tuple(sorted(of_victims)) if commit.group is not None else (commit.node,)
+    counted = any(pod.group or snapshot.budget_set(pod.uid) for pod in victims)
+    many = 1 if counted or snapshot.queues.tree is not None else UNMODELLED_AT_LEAST
+    for first in range(0, len(nodes), many):
+        yield nodes[first : first + many]
 
 
 def _question(
-    preemptor: PodRecord, node: str, offer: Offer, around: Circumstances, others: frozenset[str]
+    preemptor: PodRecord,
+    nodes: tuple[str, ...],
+    offer: Offer,
+    around: Circumstances,
+    *,
+    in_flight: Mapping[str, str],
+    others: Set[str],
 ) -> Question:
-    """Return the question which pods may be evicted for a preemptor's place on a node, if all `others` stay.
+    """Return the question which pods may be evicted for places on some nodes, if all `others` stay.
 
     That they stay leaves what budgets and guarantees allow to the victims.
 
-    What the pod asks of the node is no matter: the bridge's filters have verified that, or the plan's
+    What the pod asks of the nodes is no matter: the bridge's filters have verified that, or the plan's
     columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs.
     """
-    of_daemonset = offer.daemonset_node == node
+    of_daemonset = offer.daemonset_node in nodes
     return Question(
         preemptor=preemptor,
         needs=preemptor.requests if of_daemonset else {},
         may_preempt=True,
         scheduler_name=preemptor.scheduler_name,
-        nodes=NodeSelection(names=(node,)),
+        nodes=NodeSelection(names=nodes),
         max_candidates=1,
-        in_flight=around.in_flight,
+        in_flight=in_flight,
         leaving=around.leaving,
         daemonset_node=offer.daemonset_node if of_daemonset else "",
         unfit_since=offer.unfit_since if of_daemonset else None,
-        refused=others,
+        refused=frozenset(others),
         ignore_columns=not of_daemonset,
     )
-
-
-def _removable(found: Plan | PlanRefusal, node: str) -> Mapping[str, RemovablePod]:
-    """Return the pods that may be evicted for a place on a node, by UID."""
-    candidates = (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ()
-    return {
-        one.pod.uid: one for candidate in candidates if candidate.node == node for one in candidate.removable
-    }
 
 
 def _victim(removable: RemovablePod, version: str) -> Victim:
@@ -272,27 +344,44 @@ def _not_whole(removable: Mapping[str, RemovablePod], victims: set[str]) -> Void
 def _to_clear(
     snapshot: Snapshot, preemptor: PodRecord, commit: CommitRequest, around: Circumstances
 ) -> tuple[NominationToClear, ...]:
-    """Return the pods of lower priority that are nominated to the node.
+    """Return the pods of lower priority that are nominated to the nodes.
 
     Pods that are being bound are nominated too; of those that the bridge stops this is for it to clear.
     """
-    nominated = (uid for uid, place in sorted(around.nominated.items()) if place == commit.node)
-    pods = (snapshot.pods.get(uid) for uid in nominated if uid not in commit.in_memory)
-    lower = [one for one in pods if one is not None and one.priority < preemptor.priority]
+    nodes = {place.node for place in commit.placements}
+    nominated = ((uid, node) for uid, node in sorted(around.nominated.items()) if node in nodes)
+    pods = ((snapshot.pods.get(uid), node) for uid, node in nominated if uid not in commit.in_memory)
+    lower = [(one, node) for one, node in pods if one is not None and one.priority < preemptor.priority]
     return tuple(
-        NominationToClear(namespace=one.namespace, name=one.name, uid=one.uid)
-        for one in lower[:MOST_NOMINATIONS]
+        NominationToClear(
+            namespace=one.namespace, name=one.name, uid=one.uid, node=node if commit.group is not None else ""
+        )
+        for one, node in lower[:MOST_NOMINATIONS]
     )
 
 
-def _waits_for(commit: CommitRequest, awaited: tuple[Awaited, ...], around: Circumstances) -> str:
+def _unseen(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> str:
+    """Return what has to show before an order is judged for good; empty for nothing."""
     if around.busy:
-        return f"the end of order {around.busy} for the same pod"
-    if around.nominated.get(commit.preemptor.uid) != commit.node:
-        return f"the pod's nomination to node {commit.node}"
-    if unstored := next((one.order_id for one in awaited if one.order_id in around.unstored), ""):
-        return f"order {unstored}, which it counts on, in the stream"
+        return f"the end of order {around.busy} for the same pod or group"
+    for place in commit.placements:
+        name = f"pod {place.namespace}/{place.name}"
+        if place.uid not in snapshot.pods:
+            return f"{name} to be seen"
+        if around.nominated.get(place.uid) != place.node:
+            return f"the nomination of {name} to node {place.node}"
     return ""
+
+
+def _unstored(awaited: Iterable[Awaited], around: Circumstances) -> str:
+    """Return that an order which is counted on is not stored yet; empty where all are."""
+    unstored = next((one.order_id for one in awaited if one.order_id in around.unstored), "")
+    return f"order {unstored}, which it counts on, in the stream" if unstored else ""
+
+
+def _preemptor(commit: CommitRequest) -> str:
+    about = commit.preemptor
+    return f"{'' if commit.group is None else 'group '}{about.namespace}/{about.name}"
 
 
 def _name(pod: PodRecord) -> str:

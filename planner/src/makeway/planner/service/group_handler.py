@@ -12,9 +12,11 @@ import msgspec
 import structlog
 
 from makeway.bus import codec, tracing
+from makeway.bus.commit import Offer, offered
 from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.ids import decision_id
+from makeway.bus.messages import Placement
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
@@ -29,7 +31,8 @@ from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker
-from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
+from makeway.planner.service.orders.pledges import LASTS, Pledge
+from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -93,6 +96,7 @@ class GroupPlanner:
         began = time.perf_counter()
         left = await self._requests.check(request, sender, now)
         self._requests.check_brake(request.group.namespace)
+        self._requests.check_commits(request.mode, commits=request.commits)
         async with self._planning:
             question = self._question(request, now)
             if self._seen(question):
@@ -107,12 +111,16 @@ class GroupPlanner:
         # Only budgets and queues look at them.
         asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
         leaving = self._ledger.leaving(now) if asked else frozenset[str]()
-        in_flight = self._ledger.in_flight(request.live_orders, now, asking=request.group.uid)
+        ledger, asking, enforced = self._ledger, request.group.uid, request.mode == "enforce"
+        pledged = request.group.priority if enforced else None
+        in_flight = ledger.in_flight(request.live_orders, now, asking=asking, pledged=pledged)
+        places = ledger.places(now, asking=asking) if enforced else {}
+        request = msgspec.structs.replace(request, nominations=with_places(request.nominations, places))
         try:
             question = gang_question_of(request, in_flight, leaving, records=self._records)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        return question.leaving_out(self._ledger.left_out(request.group.uid, request.live_orders, now))
+        return question.leaving_out(ledger.left_out(asking, request.live_orders, now))
 
     async def _plan(
         self, request: GroupPlanRequest, question: GangQuestion, now: datetime, began: float
@@ -146,12 +154,31 @@ class GroupPlanner:
             decision_id=decision.decision_id,
             policy_revision=decision.policy_revision,
         )
+        if request.mode == "enforce":
+            pledge = None
+            if isinstance(result, GangPlan):
+                offer = self._offer(request, result, decision.decision_id, now)
+                reply = msgspec.structs.replace(reply, offer=offer)
+                pledge = _pledge_of(request, result, decision.decision_id, datetime.now(UTC))
+            self._ledger.pledges.pledge(request.group.uid, pledge)
         if request.mode == "observe":
             self._observe(decision)
         self._decisions.put(decision)
         self._count(result, seconds)
         _log_plan(request, reply, seconds)
         return reply
+
+    def _offer(self, request: GroupPlanRequest, plan: GangPlan, of_decision: str, now: datetime) -> str:
+        """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
+        offer = Offer(
+            decision_id=of_decision,
+            cluster_uid=self._requests.facts.cluster_uid,
+            preemptor_uid=request.group.uid,
+            at=now,
+            pods=offered(("", one.pod.uid) for one in plan.victims),
+            closing={one.pod.uid: one.closes for one in plan.victims if one.closes is not None},
+        )
+        return self._requests.sealed(offer)
 
     def _not_now(
         self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
@@ -207,6 +234,19 @@ class GroupPlanner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._identity, reason=reason, message=message)
         return codec.encode(reply)
+
+
+def _pledge_of(request: GroupPlanRequest, plan: GangPlan, of_decision: str, now: datetime) -> Pledge:
+    """Return what a plan takes until its commit comes."""
+    group = request.group
+    return Pledge(
+        pledge_id=of_decision,
+        place=Placement(namespace=group.namespace, name=group.name, uid=group.uid, node=""),
+        priority=group.priority,
+        victims=tuple(one.pod.uid for one in plan.victims),
+        until=now + LASTS,
+        needs_order=plan.needs_order,
+    )
 
 
 def _log_plan(request: GroupPlanRequest, reply: GroupPlanReply, seconds: float) -> None:

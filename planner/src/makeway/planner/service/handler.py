@@ -12,9 +12,9 @@ import structlog
 
 from makeway.bus import codec, tracing
 from makeway.bus.commit import Offer, offered
-from makeway.bus.errors import BusError, Malformed
+from makeway.bus.errors import Malformed
 from makeway.bus.ids import decision_id
-from makeway.bus.messages import Placement, PlanReply, PlanRequest
+from makeway.bus.messages import PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
@@ -30,7 +30,7 @@ from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import elsewhere
 from makeway.planner.service.orders.pledges import pledge_of
-from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests
+from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -46,7 +46,6 @@ class Planner:
     `requests`: the checks that every request goes through, shared with those about groups.
     `observe` is told of every decision of mode observe, before the scheduler is.
     `hold_back` leaves out of a plan what goes on with a preemption loop, and what waits for a node.
-    `seal` writes the offer of a plan whose order is asked for by a commit; raises BusError.
     `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
@@ -61,7 +60,6 @@ class Planner:
         behind: Callable[[Mapping[str, int]], bool],
         observe: Callable[[Decision], None] = lambda _: None,
         hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
-        seal: Callable[[Offer], str] = lambda _: "",
     ) -> None:
         self._requests = requests
         self._facts = requests.facts
@@ -74,7 +72,6 @@ class Planner:
         self._behind = behind
         self._observe = observe
         self._hold_back = hold_back
-        self._seal = seal
         self._stale_refusals = StaleRefusals()
         self._first_failures = FirstFailures()
 
@@ -106,18 +103,16 @@ class Planner:
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
         self._requests.check_brake(question.preemptor.namespace)
+        self._requests.check_commits(request.mode, commits=request.commits)
         enforced = request.mode == "enforce"
-        if enforced and not request.commits:
-            message = (
-                "the scheduler's plugin is older than this planner, which stores the orders for pods itself"
-            )
-            raise NotPlannedError("oldBridge", "OldBridge", message)
         asking, ledger = question.preemptor.uid, self._ledger
         pledged = question.preemptor.priority if enforced else None
         question = replace(
             question,
             in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=pledged),
-            nominations=_placed(request, ledger.places(now, asking=asking) if enforced else {}),
+            nominations=with_places(
+                request.nominations, ledger.places(now, asking=asking) if enforced else {}
+            ),
         ).leaving_out(ledger.left_out(asking, request.live_orders, now))
         if question.daemonset_node:
             question = replace(
@@ -177,23 +172,20 @@ class Planner:
     def _offer(self, decision: Decision, plan: Plan) -> str:
         """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
         question = decision.question
-        offer = Offer(
+        one = Offer(
             decision_id=decision.decision_id,
             cluster_uid=self._facts.cluster_uid,
             preemptor_uid=question.preemptor.uid,
             at=decision.at,
             pods=offered(
-                (candidate.node, one.pod.uid)
+                (candidate.node, pod.pod.uid)
                 for candidate in (*plan.candidates, *plan.unmodelled)
-                for one in candidate.removable
+                for pod in candidate.removable
             ),
             daemonset_node=question.daemonset_node,
             unfit_since=question.unfit_since if question.daemonset_node else None,
         )
-        try:
-            return self._seal(offer)
-        except BusError as error:
-            raise NotPlannedError("notSynced", "NotSigned", str(error)) from error
+        return self._requests.sealed(one)
 
     def _unless_not_now(
         self, request: PlanRequest, question: Question, plan: Plan, now: datetime
@@ -254,12 +246,6 @@ class Planner:
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
         return codec.encode(reply)
-
-
-def _placed(request: PlanRequest, places: dict[str, Placement]) -> tuple[Placement, ...]:
-    """Return the nominations that a plan counts with: as they are told, and as orders and pledges place."""
-    told = {one.uid for one in request.nominations}
-    return (*request.nominations, *(one for uid, one in places.items() if uid not in told))
 
 
 def _refusal(plan: Plan, why: NotNow) -> PlanRefusal:

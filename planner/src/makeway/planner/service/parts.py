@@ -292,6 +292,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
         snapshot=seen.snapshot,
         unsynced=seen.unsynced,
         brake=lambda: configuration.brake.current,
+        seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
     )
     committer = Committer(
         CommitterSettings(
@@ -326,7 +327,6 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
             behind=seen.watch.behind,
             observe=seen.observing.expect,
             hold_back=seen.hold_back,
-            seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
         ),
         committer=committer,
         group_planner=GroupPlanner(

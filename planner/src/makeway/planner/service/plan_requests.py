@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from makeway.bus.commit import Offer
+from makeway.bus.errors import BusError
+from makeway.bus.messages import Placement
 from makeway.core.policy.brake import RELEASED, Brake
+from makeway.core.policy.mode import Mode
 from makeway.planner.service.freshness import RequestAges
 from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.snapshot.state import Snapshot
@@ -57,6 +61,7 @@ class PlanRequests:
 
     `unsynced()` says what is still missing before there is anything to plan on; empty where nothing is.
     `brake()`: nothing is planned in namespaces that it holds, also where the plugin has not heard of it yet.
+    `seal` writes the offer of a plan whose order is asked for by a commit; raises BusError.
     """
 
     def __init__(
@@ -66,11 +71,13 @@ class PlanRequests:
         snapshot: Snapshot,
         unsynced: Callable[[], str],
         brake: Callable[[], Brake] = lambda: RELEASED,
+        seal: Callable[[Offer], str] = lambda _: "",
     ) -> None:
         self.facts = facts
         self._snapshot = snapshot
         self._unsynced = unsynced
         self._brake = brake
+        self._seal = seal
         self._ages = RequestAges()
 
     async def check(self, request: AskedOnTime, sender: str, now: datetime) -> float:
@@ -99,6 +106,19 @@ class PlanRequests:
         if brake.holds(namespace):
             raise NotPlannedError("braked", "Braked", brake.describe())
 
+    def check_commits(self, mode: Mode, *, commits: bool) -> None:
+        """Raise NotPlannedError where a bridge would write the order of a plan itself."""
+        if mode == "enforce" and not commits:
+            message = "the scheduler's plugin is older than this planner, which stores the orders itself"
+            raise NotPlannedError("oldBridge", "OldBridge", message)
+
+    def sealed(self, offer: Offer) -> str:
+        """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
+        try:
+            return self._seal(offer)
+        except BusError as error:
+            raise NotPlannedError("notSynced", "NotSigned", str(error)) from error
+
     async def run(self, steps: Iterator[_F | None], request: AskedOnTime, began: float) -> _F:
         """Run a plan to its end; all else that is ready has its turn at each pause.
 
@@ -117,3 +137,9 @@ class PlanRequests:
     def _check_synced(self) -> None:
         if missing := self._unsynced():
             raise NotPlannedError("notSynced", "NotSynced", missing)
+
+
+def with_places(told: Sequence[Placement], places: Mapping[str, Placement]) -> tuple[Placement, ...]:
+    """Return the nominations that a plan counts with: as they are told, and as orders and pledges place."""
+    known = {one.uid for one in told}
+    return (*told, *(one for uid, one in places.items() if uid not in known))

@@ -66,7 +66,7 @@ async def run(
                 listen=listen,
                 config=config,
                 signatures=signatures,
-                signs=(SigningKind.QUOTA_ORDER, SigningKind.CONTROL),
+                signs=(SigningKind.ORDER, SigningKind.CONTROL),
                 registry=REGISTRY,
             )
         )

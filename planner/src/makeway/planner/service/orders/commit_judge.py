@@ -62,12 +62,16 @@ class CommitJudge:
         self._own_mode: Mode = own_mode
         self._cache = PlanCache()
 
-    def judge(self, commit: CommitRequest, offer: Offer, now: datetime) -> Accepted | Void:
-        """Return the order that a commit comes to now, or why there is none."""
+    def judge(
+        self, commit: CommitRequest, offer: Offer, now: datetime, before: Accepted | None = None
+    ) -> Accepted | Void:
+        """Return the order that a commit comes to now, or why there is none. `before`: the verdict so far."""
         uid, namespace = commit.preemptor.uid, commit.preemptor.namespace
         snapshot, ledger, policy = self._snapshot, self._ledger, self._configuration.in_force
-        known = snapshot.pods.get(uid)
-        asking = Asker(uid, namespace, known.priority if known is not None else 0)
+        known = snapshot.pods.get(commit.placements[0].uid)
+        asking = Asker(
+            uid, namespace, known.priority if known is not None else 0, is_pod=commit.group is None
+        )
         ledger.pledges.withdraw(uid)
         limit = ledger.over_limit(asking, (), snapshot, now)
         pledged = ledger.pledges.victims(now, asking=uid)
@@ -84,4 +88,4 @@ class CommitJudge:
             busy=ledger.live_beside(uid, commit.order_id, now),
             limit=None if limit is None else Void(reason=limit.reason, message=limit.message),
         )
-        return judge(snapshot, self._cache, commit, offer, around)
+        return judge(snapshot, self._cache, commit, offer, around, before=before)

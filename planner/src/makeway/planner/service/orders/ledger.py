@@ -171,11 +171,9 @@ class Ledger:
     def places(self, now: datetime, *, asking: str = "") -> dict[str, Placement]:
         """Return where pledges and live orders place other pods, by UID: also before a nomination shows."""
         self._forget(now)
-        places = [one.place for one in self.pledges.live(now, asking=asking)]
+        places = [one.place for one in self.pledges.live(now, asking=asking) if one.place.node]
         places += [
-            Placement(namespace=about.namespace, name=about.name, uid=about.uid, node=one.order.node)
-            for one in self._live.values()
-            if (about := one.order.preemptor) is not None and about.uid != asking
+            place for one in self._live.values() if one.preemptor != asking for place in one.order.placements
         ]
         return {one.uid: one for one in places}
 

@@ -26,6 +26,7 @@ MOST_IN_NAMESPACE: Final = 50
 class Pledge:
     """The best candidate of one plan. `pledge_id`: that of the decision. `victims`: by UID, none awaited.
 
+    `place`: of a group its name without a node, since the request for it does not tell its members apart.
     `needs_order`: without an order the room does not come about; it counts towards the limit.
     """
 
