@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import io
 import os
+import random
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
-from builders_bus import NOW, make_group_order, make_victim
+from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
 from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, MemberPlacement
+from makeway.cli.demo import next_commands
+from makeway.cli.main import SUB_COMMANDS
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.scenarios import SCENARIOS
-from makeway.dev.demo.timeline import RecordSeen, Timeline
+from makeway.dev.demo.timeline import Timeline
 from makeway.dev.paths import CHECKOUT
 
 pytestmark = pytest.mark.tools
@@ -58,8 +65,8 @@ def decision() -> DecisionRecord:
 
 def test_a_decision_about_a_group_tells_who_goes_from_which_node() -> None:
     narrator, output = told()
-    narrator.begin(0, "PodGroup train")
-    narrator.group_decision(0.5, decision())
+    narrator.begin(NOW.timestamp() - 0.5, "PodGroup train")
+    narrator.group_decision(decision())
     narrator.timetable()
 
     lines = [line.rstrip() for line in output.getvalue().splitlines()]
@@ -75,8 +82,8 @@ def test_a_decision_about_a_group_tells_who_goes_from_which_node() -> None:
 def test_an_order_for_a_group_tells_on_how_many_nodes_its_victims_are() -> None:
     narrator, output = told()
     victims = (make_victim("a"), make_victim("b", node="node-2"))
-    narrator.begin(0, "PodGroup train")
-    narrator.order(0.5, make_group_order(order_id="ord-1", victims=victims))
+    narrator.begin(NOW.timestamp() - 0.5, "PodGroup train")
+    narrator.order(make_group_order(order_id="ord-1", victims=victims))
     narrator.timetable()
 
     assert "order ord-1 committed: evict a, b on 2 nodes" in output.getvalue()
@@ -84,12 +91,58 @@ def test_an_order_for_a_group_tells_on_how_many_nodes_its_victims_are() -> None:
 
 def test_orders_and_decisions_for_a_group_are_found_by_its_uid() -> None:
     timeline, order, made = Timeline(), make_group_order(), decision()
-    timeline.add(RecordSeen(1.0, made))
-    timeline.add(RecordSeen(2.0, order))
+    timeline.add(made)
+    timeline.add(order)
 
     assert timeline.orders("uid-train") == [order]
     assert timeline.decisions("uid-train") == [made]
-    assert timeline.decision("uid-train", after=1.5) is None
+    assert timeline.decision_of(replace(order, decision_id=made.decision_id)) == made
+    assert timeline.decision_of(replace(order, decision_id="dec-2")) is None
+
+
+def test_a_preemption_is_told_in_the_order_of_its_causes_however_late_pods_are_seen() -> None:
+    order = replace(make_order(), decision_id="dec-1", created_at=NOW + timedelta(milliseconds=80))
+    planned = make_decision(decision_id="dec-1", preemptor=order.preemptor)
+    planned = replace(planned, at=NOW + timedelta(milliseconds=60))
+    outcome = replace(make_outcome(order), finished_at=NOW + timedelta(milliseconds=137))
+    at = NOW.timestamp()
+    tell: list[Callable[[Narrator], None]] = [
+        lambda narrator: narrator.bound(at + 0.120, order, "bound"),
+        lambda narrator: narrator.outcome(outcome),
+        lambda narrator: narrator.carried_out(at + 0.150, order, "leaves"),
+        lambda narrator: narrator.order(order),
+        lambda narrator: narrator.nominated(at + 0.090, order, "nominated"),
+        lambda narrator: narrator.decision(planned),
+    ]
+    source = random.Random(1)
+    for _ in range(20):
+        narrator, output = told()
+        narrator.begin(at, "created")
+        source.shuffle(tell)
+        for one in tell:
+            one(narrator)
+        narrator.timetable()
+        lines = [line.strip() for line in output.getvalue().splitlines()]
+
+        # The planner's and the evictor's words are of the time they say; a pod is seen later than it changes.
+        assert [line for line in lines if re.match(r"\d+ ms", line)] == [
+            "0 ms  created",
+            f"60 ms  {next(line for line in lines if 'planner:' in line)[7:]}",
+            "80 ms  nominated",
+            f"80 ms  {next(line for line in lines if 'committed' in line)[7:]}",
+            "137 ms  leaves",
+            "137 ms  outcome succeeded",
+            "137 ms  bound (seen at 120 ms)",
+        ]
+
+
+def test_what_is_best_run_next_are_commands_of_this_program() -> None:
+    for scenario in SCENARIOS.values():
+        shell, ask, page = (line.split() for line in next_commands(scenario).splitlines())
+
+        assert shell[0] == "eval"
+        assert page == ["makeway", "ui"]
+        assert ask[1] in SUB_COMMANDS
 
 
 def test_the_readme_names_every_scenario() -> None:

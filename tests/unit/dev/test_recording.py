@@ -11,6 +11,7 @@ import pytest
 
 from makeway.dev.paths import CHECKOUT
 from makeway.dev.recording import (
+    COLUMNS,
     LEAST_SECONDS,
     LONGEST_SECONDS,
     REST_SECONDS,
@@ -43,6 +44,14 @@ def test_pauses_are_cut_and_bursts_slowed_down() -> None:
     assert shown == pytest.approx([0, LEAST_SECONDS, LEAST_SECONDS + LONGEST_SECONDS, 1 + 0.3 + 1.5])
 
 
+def test_how_the_cluster_was_started_is_there_from_the_beginning() -> None:
+    shown = shown_at(
+        [TimedLine(0, "$"), TimedLine(9, "starting"), TimedLine(10, "A ────"), TimedLine(11, "b")]
+    )
+
+    assert shown == pytest.approx([0, 0, 0, 1])
+
+
 def test_the_picture_scrolls_once_it_is_full_and_ends_on_the_last_lines() -> None:
     few = drawn([TimedLine(number, str(number)) for number in range(ROWS)])
     many = drawn([TimedLine(number, str(number)) for number in range(ROWS + 2)])
@@ -67,5 +76,7 @@ def test_the_committed_picture_is_of_a_run_whose_claims_held() -> None:
     lines = lines_of((CHECKOUT / "docs/demo.svg").read_text())
 
     assert lines[0] == "$ make demo"
-    assert re.match(r"All \d+ claims held\. The demo took \d+ s\.", lines[-1])
+    assert re.fullmatch(r"All \d+ claims held\.", lines[-2])
+    assert re.match(r"Played in \d+ s, after \d+ s of building and starting\.", lines[-1])
+    assert max(map(len, lines)) <= COLUMNS
     assert not any(line.startswith("✗") for line in lines)

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from makeway.dev.errors import DevError
 
 _FILE = "cluster.json"
+_PROGRAMS = str(Path(sys.executable).parent)
+"""Where `makeway` is, for a shell that has not activated its environment."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,16 @@ class ClusterInfo:
         return {
             "KUBECONFIG": str(self.kubeconfig),
             "NATS_URL": self.nats_url,
-            "PATH": f"{self.binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PATH": os.pathsep.join((str(self.binaries), os.environ.get("PATH", ""), _PROGRAMS)),
         }
 
     def exports(self) -> str:
         """The environment as lines a shell can evaluate."""
         values = {**self.environment(), "PATH": None}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items() if value is not None]
-        return "\n".join([*lines, f'export PATH={shlex.quote(str(self.binaries))}:"$PATH"'])
+        return "\n".join(
+            [*lines, f'export PATH={shlex.quote(str(self.binaries))}:"$PATH":{shlex.quote(_PROGRAMS)}']
+        )
 
     def write(self) -> None:
         """Write it into the cluster's directory, whole or not at all."""

@@ -23,15 +23,17 @@ from rich.text import Text
 
 from makeway.dev.demo.scenarios import SCENARIOS
 
-COLUMNS: Final = 100
+COLUMNS: Final = 80
 ROWS: Final = 30
 LEAST_SECONDS: Final = 0.3
 """Between two lines in the picture: a line is read, not only seen."""
 LONGEST_SECONDS: Final = 1.5
-"""Between two lines in the picture: starting the cluster takes some seconds."""
+"""Between two lines in the picture."""
 REST_SECONDS: Final = 6.0
 """For which the end is shown before it begins again."""
 
+_RULE: Final = "───"
+"""What a chapter's title ends with."""
 _CHARACTER: Final = 7.8
 _LINE: Final = 17.0
 _MARGIN: Final = 14.0
@@ -74,11 +76,15 @@ def _visible(lines: Sequence[TimedLine]) -> list[TimedLine]:
 
 
 def shown_at(lines: Sequence[TimedLine]) -> list[float]:
-    """Return when each line is shown: after the pause that it really came after, within bounds. Pure."""
+    """Return when each line is shown: after the pause that it really came after, within bounds. Pure.
+
+    What comes before the first chapter, how building and starting went, is there from the beginning.
+    """
+    chapter = next((number for number, line in enumerate(lines) if _RULE in line.text), 0)
     shown: list[float] = []
-    for before, line in zip([TimedLine(0.0, ""), *lines], lines, strict=False):
+    for number, (before, line) in enumerate(zip([TimedLine(0.0, ""), *lines], lines, strict=False)):
         pause = min(max(line.at - before.at, LEAST_SECONDS), LONGEST_SECONDS)
-        shown.append(shown[-1] + pause if shown else 0.0)
+        shown.append(shown[-1] + pause if number > chapter else 0.0)
     return shown
 
 

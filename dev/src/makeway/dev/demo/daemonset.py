@@ -6,7 +6,7 @@ from makeway.bus.messages import EvictionOrder
 from makeway.core.policy.facts import ALLOW_PREEMPTION
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import SETTLE_SECONDS, Stage
-from makeway.dev.demo.timeline import PodSeen
+from makeway.dev.demo.timeline import PodSeen, when
 
 START_DELAY_SECONDS = 3
 
@@ -72,22 +72,26 @@ async def ship_logs(stage: Stage) -> None:
     narrator.begin(sent, f"DaemonSet logs created: 500m on every node, priority {manifests.BATCH_PRIORITY}")
     pods = await _pods_of(stage, "logs", 2)
     orders: dict[str, EvictionOrder] = {}
+    over: list[bool] = []
     for pod in pods:
         bound = await stage.bound(pod.uid, pod.name)
         order, outcome = await stage.last_outcome(pod.uid)
         orders[order.node] = order
         for refused in timeline.refusals(pod.uid)[:1]:
-            narrator.refusal(timeline.when(refused), refused)
-        decision = await stage.decision(pod.uid, pod.name, after=(timeline.when(order) or 0) - 1)
-        narrator.decision(timeline.when(decision), decision)
-        narrator.outcome(timeline.when(outcome), outcome)
-        narrator.event(bound.at, f"{pod.name} bound to {bound.node}")
+            narrator.refusal(refused)
+            # Kubernetes tells since when a pod has not fitted in whole seconds.
+            due = refused.diagnosis.retry_at if refused.diagnosis else None
+            over.append(due is not None and due <= order.created_at)
+        narrator.decision(await stage.decision_of(order))
+        narrator.order(order)
+        narrator.outcome(outcome)
+        narrator.bound(bound.at, order, f"{pod.name} bound to {bound.node}")
     narrator.timetable()
 
-    early = min(timeline.when(order) or 0 for order in orders.values()) - sent
+    early = min(map(when, orders.values())) - sent
     narrator.claim(
         f"nobody was evicted before the start delay was over: the first after {early:.1f} s",
-        early >= START_DELAY_SECONDS,
+        len(over) == len(pods) and all(over),
     )
     narrator.claim(
         "on node-a the one regular pod of the right size went, not the large one, nor the one that opted out",
@@ -111,10 +115,11 @@ async def take_the_last_class(stage: Stage) -> None:
     (pod,) = await _pods_of(stage, "metrics", 1)
     bound = await stage.bound(pod.uid, pod.name)
     order, outcome = await stage.last_outcome(pod.uid)
-    decision = await stage.decision(pod.uid, pod.name, after=(timeline.when(order) or 0) - 1)
-    narrator.decision(timeline.when(decision), decision)
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"{pod.name} bound to {bound.node}")
+    decision = await stage.decision_of(order)
+    narrator.decision(decision)
+    narrator.order(order)
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"{pod.name} bound to {bound.node}")
     narrator.timetable()
     narrator.claim(
         "thumbnails, which had asked to be taken last, went now",

@@ -64,19 +64,19 @@ async def make_room(stage: Stage) -> str:
     uid, sent = await stage.create_one(_pod("payment", "urgent"))
     narrator.begin(sent, f"pod payment created: 2 CPUs, priority {manifests.URGENT_PRIORITY}")
     bound = await stage.bound(uid, "payment")
-    decision = await stage.decision(uid, "payment")
     order, outcome = await stage.last_outcome(uid)
+    decision = await stage.decision_of(order)
 
-    narrator.decision(timeline.when(decision), decision)
+    narrator.decision(decision)
     nominated = timeline.first(lambda pod: pod.uid == uid and pod.nominated_node != "")
     if nominated:
-        narrator.event(nominated.at, f"nominated to {nominated.nominated_node} by the nominator")
-    narrator.order(timeline.when(order), order)
+        narrator.nominated(nominated.at, order, f"nominated to {nominated.nominated_node} by the nominator")
+    narrator.order(order)
     for victim in order.victims:
         leaving = timeline.first(lambda pod, v=victim.uid: pod.uid == v and (pod.leaving or pod.deleted))  # type: ignore[misc]
-        narrator.event(leaving.at if leaving else None, f"{victim.name} leaves")
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"payment bound to {bound.node} by kube-scheduler")
+        narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"payment bound to {bound.node} by kube-scheduler")
     narrator.timetable()
 
     took = bound.at - sent
@@ -114,7 +114,7 @@ async def audit(stage: Stage, uid: str) -> None:
         narrator.say(f"makeway-nominator patched the status of {event.name}: {status}")
     for event in deletes:
         narrator.say(
-            f"{event.user.rpartition(':')[2]} deleted {event.name}, if its UID is {event.precondition_uid}"
+            f"{event.user.rpartition(':')[2]} deleted {event.name}\n  if its UID is {event.precondition_uid}"
         )
     for event in bindings:
         narrator.say(f"{event.user} bound {event.name} to {event.target}")
@@ -150,7 +150,7 @@ def _writes(stage: Stage) -> Iterator[AuditEvent]:
 
 
 def _orders(stage: Stage) -> list[EvictionOrder]:
-    return [seen.record for seen in stage.timeline.records if isinstance(seen.record, EvictionOrder)]
+    return [one for one in stage.timeline.records if isinstance(one, EvictionOrder)]
 
 
 def _class(name: str, *, opted_in: bool) -> manifests.Manifest:

@@ -6,7 +6,7 @@ from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.dev.audit_log import AuditEvent, AuditLog
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import ANSWER_SECONDS, EVICTOR, KUBELET, Stage
-from makeway.dev.demo.timeline import PodSeen
+from makeway.dev.demo.timeline import PodSeen, when
 from makeway.dev.options import ClusterOptions
 
 OPTIONS = ClusterOptions(
@@ -86,18 +86,17 @@ async def make_room(stage: Stage) -> list[tuple[EvictionOrder, Outcome]]:
     orders = await _ended(stage, group_uid)
     for decision in timeline.decisions(group_uid):
         if any(order.decision_id == decision.decision_id for order, _ in orders):
-            narrator.group_decision(timeline.when(decision), decision)
+            narrator.group_decision(decision)
     since = 0.0
     for order, outcome in orders:
         _tell(stage, order, outcome, since)
-        since = timeline.when(outcome) or since
+        since = when(outcome)
     (first, refused), (last, _) = orders[0], orders[-1]
     cleared = _cleared(stage, first)
-    narrator.event(
-        cleared, f"no member is nominated any more; {len(first.members)} nominations were taken back"
-    )
+    taken_back = f"no member is nominated any more; {len(first.members)} nominations were taken back"
+    narrator.carried_out(cleared, first, taken_back)
     at = max(pod.at for pod in bound)
-    narrator.event(at, f"all {_MEMBERS} members are bound")
+    narrator.bound(at, last, f"all {_MEMBERS} members are bound")
     narrator.timetable()
 
     names = {victim.name for victim in first.victims}
@@ -140,13 +139,14 @@ def _tell(stage: Stage, order: EvictionOrder, outcome: Outcome, since: float) ->
     """Put an order into the timetable. `since`: when the one before had ended."""
     timeline, narrator = stage.timeline, stage.narrator
     nominated = _nominated(stage, order, since)
-    narrator.event(nominated, f"all {len(order.members)} members are nominated")
-    narrator.order(timeline.when(order), order)
+    narrator.nominated(nominated, order, f"all {len(order.members)} members are nominated")
+    narrator.order(order)
     if outcome.result == "succeeded":
         victims = {victim.uid for victim in order.victims}
         leaving = timeline.first(lambda pod: pod.uid in victims and (pod.leaving or pod.deleted))
-        narrator.event(leaving.at if leaving else None, f"the first of {len(victims)} victims leaves")
-    narrator.outcome(timeline.when(outcome), outcome)
+        first = f"the first of {len(victims)} victims leaves"
+        narrator.carried_out(leaving.at if leaving else None, order, first)
+    narrator.outcome(outcome)
 
 
 async def _ended(stage: Stage, group_uid: str) -> list[tuple[EvictionOrder, Outcome]]:
@@ -174,7 +174,7 @@ def _nominated(stage: Stage, order: EvictionOrder, since: float) -> float | None
 
 def _cleared(stage: Stage, order: EvictionOrder) -> float | None:
     """Return when the last member was seen without the order's nomination; None where one never was."""
-    at = stage.timeline.when(order) or 0.0
+    at = _nominated(stage, order, 0.0) or when(order)
     seen: dict[str, float] = {}
     for pod in stage.timeline.pods:
         if pod.at >= at and pod.nominated_node == "":

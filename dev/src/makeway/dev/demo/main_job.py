@@ -56,19 +56,19 @@ async def make_room(stage: Stage) -> None:
     uid, sent = await stage.create_one(manifests.urgent_pod("payment"))
     narrator.begin(sent, "pod payment created: 2 CPUs, priority 100000")
     bound = await stage.bound(uid, "payment")
-    decision = await stage.decision(uid, "payment")
     order, outcome = await stage.last_outcome(uid)
+    decision = await stage.decision_of(order)
 
-    narrator.decision(timeline.when(decision), decision)
+    narrator.decision(decision)
     nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node != "")
     if nominated:
-        narrator.event(nominated.at, f"nominated to {nominated.nominated_node}")
-    narrator.order(timeline.when(order), order)
+        narrator.nominated(nominated.at, order, f"nominated to {nominated.nominated_node}")
+    narrator.order(order)
     for victim in order.victims:
         leaving = timeline.first(lambda p, v=victim.uid: p.uid == v and (p.leaving or p.deleted))  # type: ignore[misc]
-        narrator.event(leaving.at if leaving else None, f"{victim.name} leaves")
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"payment bound to {bound.node}")
+        narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"payment bound to {bound.node}")
     narrator.timetable()
 
     took = bound.at - sent
@@ -109,17 +109,16 @@ async def refuse(stage: Stage) -> None:
     reverted = None
     nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node == first_order.node)
     if nominated:
-        narrator.event(nominated.at, f"nominated to {nominated.nominated_node}")
+        narrator.nominated(nominated.at, first_order, f"nominated to {nominated.nominated_node}")
         reverted = timeline.first(
             lambda p: p.uid == uid and p.nominated_node != first_order.node, after=nominated.at
         )
-    narrator.order(timeline.when(first_order), first_order)
-    narrator.outcome(timeline.when(first_outcome), first_outcome) if first_outcome else None
-    narrator.event(reverted.at if reverted else None, "nomination rolled back")
-    for order, outcome in zip(orders[1:], outcomes[1:], strict=True):
-        narrator.order(timeline.when(order), order)
-        narrator.outcome(timeline.when(outcome), outcome) if outcome else None
-    narrator.event(bound.at, f"fraud-check bound to {bound.node}")
+    narrator.carried_out(reverted.at if reverted else None, first_order, "nomination rolled back")
+    for order, outcome in zip(orders, outcomes, strict=True):
+        narrator.order(order)
+        if outcome:
+            narrator.outcome(outcome)
+    narrator.bound(bound.at, orders[-1], f"fraud-check bound to {bound.node}")
     narrator.timetable()
 
     ledger = [pod for pod in timeline.living() if pod.app == "ledger"]
@@ -161,7 +160,7 @@ async def audit(stage: Stage) -> None:
         await stage.timeline.until("the orders", lambda: deleted <= stage.ordered() or None, SETTLE_SECONDS)
     for event in deletes:
         narrator.say(
-            f"{event.user.rpartition(':')[2]} deleted {event.name}, if its UID is {event.precondition_uid}"
+            f"{event.user.rpartition(':')[2]} deleted {event.name}\n  if its UID is {event.precondition_uid}"
         )
     narrator.claim(
         "every pod was deleted by the evictor, by UID, as a victim of an order",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,9 +10,10 @@ from rich.rule import Rule
 from rich.table import Table
 
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
-from makeway.dev.demo.timeline import PodSeen
+from makeway.core.causes import Happened, in_order
+from makeway.dev.demo.timeline import PodSeen, when
 
-_WIDTH = 100
+_BEGIN = "begin"
 
 
 class Narrator:
@@ -21,10 +21,8 @@ class Narrator:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        if not self._console.is_terminal:
-            self._console.width = _WIDTH
         self._zero = 0.0
-        self._rows: list[tuple[float, str]] = []
+        self._rows: list[Happened[tuple[float, str]]] = []
         self.held = 0
         self.broken: list[str] = []
 
@@ -50,16 +48,33 @@ class Narrator:
         self._console.print(table)
 
     def begin(self, zero: float, text: str) -> None:
-        """Start a timetable; its times count from `zero`."""
+        """Start a timetable; its times count from `zero`, in seconds since 1970."""
         self._zero = zero
-        self._rows = [(zero, text)]
+        self._rows = [Happened((zero, text), zero, key=_BEGIN)]
 
-    def event(self, at: float | None, text: str) -> None:
-        """Put something that happened into the timetable; nothing where it was not seen."""
+    def event(
+        self, at: float | None, text: str, *, key: str = "", after: Sequence[str] = (), seen: bool = True
+    ) -> None:
+        """Put something that happened into the timetable; nothing where it was not seen.
+
+        `key`, `after`, `seen`: as of `makeway.core.causes.Happened`.
+        """
         if at is not None:
-            self._rows.append((at, text))
+            self._rows.append(Happened((at, text), at, key, (_BEGIN, *after), seen))
 
-    def decision(self, at: float | None, decision: DecisionRecord) -> None:
+    def nominated(self, at: float | None, order: EvictionOrder, text: str) -> None:
+        """Put a nomination into the timetable, which an order waits for."""
+        self.event(at, text, key=f"nominated {order.order_id}", after=(order.decision_id,))
+
+    def carried_out(self, at: float | None, order: EvictionOrder, text: str) -> None:
+        """Put what was done or undone under an order into the timetable: before its outcome."""
+        self.event(at, text, key=f"done {order.order_id}", after=(order.order_id,))
+
+    def bound(self, at: float | None, order: EvictionOrder, text: str) -> None:
+        """Put a binding into the timetable: after the outcome of the order that made room."""
+        self.event(at, text, after=(f"outcome {order.order_id}",))
+
+    def decision(self, decision: DecisionRecord) -> None:
         """Put a decision into the timetable, with why."""
         victims = ", ".join(f"{v.name} ({v.rule}: {v.detail or v.priority})" for v in decision.victims)
         lines = [
@@ -71,11 +86,12 @@ class Narrator:
             lines.append(
                 f"  {rank}. {candidate.node}: {len(candidate.victims)} victim, highest priority"
                 f" {candidate.highest_priority}, {candidate.pdb_violations} PDB violations"
-                + (f"; before the next by {candidate.decided_by}" if rank < len(decision.candidates) else "")
             )
-        self.event(at, "\n".join(lines))
+            if rank < len(decision.candidates):
+                lines.append(f"     before the next by {candidate.decided_by}")
+        self._decided(decision, lines)
 
-    def group_decision(self, at: float | None, decision: DecisionRecord) -> None:
+    def group_decision(self, decision: DecisionRecord) -> None:
         """Put a decision about a pod group into the timetable: how many members go where, and for whom."""
         plan = decision.group_plan
         if plan is None:
@@ -98,9 +114,9 @@ class Narrator:
                 f"  price: {price.victims} victims, highest priority {price.highest_priority},"
                 f" {price.pdb_violations} PDB violations"
             )
-        self.event(at, "\n".join(lines))
+        self._decided(decision, lines)
 
-    def refusal(self, at: float | None, decision: DecisionRecord) -> None:
+    def refusal(self, decision: DecisionRecord) -> None:
         """Put a decision that nothing helps into the timetable: why, who is spared, when to ask again."""
         diagnosis = decision.diagnosis
         lines = [f"planner: no: {diagnosis.message if diagnosis else ''}"]
@@ -108,28 +124,58 @@ class Narrator:
             lines += [f"  {near.node}: {one.name} stays ({one.rule}: {one.detail})" for one in near.spared]
         if diagnosis and diagnosis.retry_at:
             lines.append(f"  to be asked again at {diagnosis.retry_at:%H:%M:%S} UTC")
-        self.event(at, "\n".join(lines))
+        self._decided(decision, lines)
 
-    def order(self, at: float | None, order: EvictionOrder) -> None:
+    def quota_decision(self, decision: DecisionRecord) -> None:
+        """Put a decision about a queue into the timetable: how much is too much, and whose it is."""
+        if (quota := decision.quota) is None:
+            return
+        shares = ", ".join(
+            f"{share.queue.rpartition('.')[2]} {share.amounts.get('cpu', 0)}m" for share in quota.shares
+        )
+        self._decided(decision, [f"planner: {quota.need['cpu'] // 1000} CPUs too much; shares: {shares}"])
+
+    def _decided(self, decision: DecisionRecord, lines: Sequence[str]) -> None:
+        self.event(when(decision), "\n".join(lines), key=decision.decision_id, seen=False)
+
+    def order(self, order: EvictionOrder) -> None:
         """Put an order into the timetable."""
         victims = ", ".join(sorted(victim.name for victim in order.victims))
         nodes = len({victim.node for victim in order.victims})
-        where = f" on {nodes} nodes" if order.kind == "group" else f" on {order.node}"
-        self.event(at, f"order {order.order_id} committed: evict {victims}{where}")
+        where = {"group": f" on {nodes} nodes", "quota": ""}.get(order.kind, f" on {order.node}")
+        self.event(
+            when(order),
+            f"order {order.order_id} committed: evict {victims}{where}",
+            key=order.order_id,
+            after=(order.decision_id, f"nominated {order.order_id}"),
+            seen=False,
+        )
 
-    def outcome(self, at: float | None, outcome: Outcome) -> None:
+    def outcome(self, outcome: Outcome) -> None:
         """Put an outcome into the timetable."""
         why = f": {outcome.message or outcome.reason}" if outcome.result != "succeeded" else ""
-        self.event(at, f"outcome {outcome.result}{why}")
+        self.event(
+            when(outcome),
+            f"outcome {outcome.result}{why}",
+            key=f"outcome {outcome.order_id}",
+            after=(outcome.order_id, f"done {outcome.order_id}"),
+            seen=False,
+        )
 
     def timetable(self) -> None:
-        """Print what happened, in order of time."""
+        """Print what happened, in order of time and of causes."""
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column(justify="right", style="cyan", no_wrap=True)
         table.add_column()
-        for at, text in sorted(self._rows, key=lambda row: row[0]):
-            table.add_row(f"{(at - self._zero) * 1000:.0f} ms", text)
+        for row in in_order(self._rows):
+            seen_at, text = row.item
+            shown, seen = self._clock(row.at), self._clock(seen_at)
+            # Its effect was seen before the message of its cause was written.
+            table.add_row(shown, f"{text} (seen at {seen})" if row.at > seen_at and shown != seen else text)
         self._console.print(table)
+
+    def _clock(self, at: float) -> str:
+        return f"{(at - self._zero) * 1000:.0f} ms"
 
     def claim(self, text: str, holds: bool) -> None:
         """State what should have happened, and whether it did."""
@@ -141,15 +187,18 @@ class Narrator:
         else:
             self.broken.append(text)
 
-    def finish(self, began: float) -> None:
-        """Print the sum."""
+    def finish(self, played_seconds: float, before_seconds: float) -> None:
+        """Print the sum: what held, for how long it was played, and how long building and starting took."""
         self._console.print()
-        took = time.monotonic() - began
         if self.broken:
             self._console.print(f"[red]{len(self.broken)} of {self.held + len(self.broken)} claims failed[/]")
         else:
-            self._console.print(f"[green]All {self.held} claims held.[/] The demo took {took:.0f} s.")
+            self._console.print(f"[green]All {self.held} claims held.[/]")
+        self._console.print(
+            f"Played in {played_seconds:.0f} s, after {before_seconds:.0f} s of building and starting."
+        )
 
 
 def _cell(pod: PodSeen) -> str:
-    return f"{pod.app} [dim]{pod.name.removeprefix(pod.app).lstrip('-')}[/]"
+    last = pod.name.removeprefix(pod.app).rpartition("-")[2]
+    return f"{pod.app} [dim]{last}[/]"

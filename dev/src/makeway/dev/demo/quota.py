@@ -8,6 +8,7 @@ import time
 from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import ANSWER_SECONDS, Stage
+from makeway.dev.demo.timeline import when
 
 DELAY_SECONDS = 3
 RESEARCH = "root.research"
@@ -50,24 +51,14 @@ async def lower(stage: Stage) -> None:
     sent = await stage.patch(manifests.queues({}), {"data": _data(_tree(maximum=6))})
     narrator.begin(sent, f"max 12 -> 6 saved; quota.preemption.delay is {DELAY_SECONDS} s")
     order, outcome = await _enforced(stage, after=sent)
-    decision = _decision(stage, order)
-    if decision is not None and decision.quota is not None:
-        shares = ", ".join(
-            f"{share.queue.rpartition('.')[2]} {share.amounts.get('cpu', 0)}m"
-            for share in decision.quota.shares
-        )
-        narrator.event(
-            timeline.when(decision),
-            f"planner: {decision.quota.need['cpu'] // 1000} CPUs too much; shares: {shares}",
-        )
-    names = ", ".join(sorted(victim.name for victim in order.victims))
-    narrator.event(timeline.when(order), f"order {order.order_id} committed: evict {names}")
-    narrator.outcome(timeline.when(outcome), outcome)
+    narrator.quota_decision(await stage.decision_of(order))
+    narrator.order(order)
+    narrator.outcome(outcome)
     narrator.timetable()
     await _waits(stage, {"training": 1, "notebooks": 2, "web": 1})
     narrator.cluster([pod for pod in timeline.living() if pod.node])
 
-    waited = (timeline.when(order) or sent) - sent
+    waited = when(order) - sent
     narrator.claim(f"nobody went before {DELAY_SECONDS} s were over", waited >= DELAY_SECONDS)
     narrator.claim(
         "two pods went, both from training: notebooks is at its guarantee",
@@ -88,10 +79,8 @@ async def guarantee(stage: Stage) -> None:
     sent = await stage.patch(manifests.queues({}), {"data": _data(_tree(maximum=6, shop=1))})
 
     def answered() -> DecisionRecord | None:
-        found = (seen.record for seen in timeline.records if seen.at >= sent)
-        return next(
-            (one for one in found if isinstance(one, DecisionRecord) and one.queue == "root.shop"), None
-        )
+        found = (one for one in timeline.records if isinstance(one, DecisionRecord) and when(one) >= sent)
+        return next((one for one in found if one.queue == "root.shop"), None)
 
     decision = await timeline.until("a decision about root.shop", answered, ANSWER_SECONDS)
     quota = decision.quota
@@ -105,10 +94,10 @@ async def guarantee(stage: Stage) -> None:
 
 async def _enforced(stage: Stage, after: float) -> tuple[EvictionOrder, Outcome]:
     def ask() -> tuple[EvictionOrder, Outcome] | None:
-        for seen in stage.timeline.records:
-            if seen.at >= after and isinstance(seen.record, EvictionOrder) and seen.record.kind == "quota":
-                outcome = stage.timeline.outcome(seen.record.order_id)
-                return (seen.record, outcome) if outcome else None
+        for one in stage.timeline.records:
+            if isinstance(one, EvictionOrder) and one.kind == "quota" and when(one) >= after:
+                outcome = stage.timeline.outcome(one.order_id)
+                return (one, outcome) if outcome else None
         return None
 
     return await stage.timeline.until("the quota is enforced", ask, ANSWER_SECONDS)
@@ -123,14 +112,6 @@ async def _waits(stage: Stage, wanted: dict[str, int]) -> None:
         return True if time.monotonic() >= deadline else None
 
     await stage.timeline.until("a moment without a new binding", stands, 10)
-
-
-def _decision(stage: Stage, order: EvictionOrder) -> DecisionRecord | None:
-    records = (seen.record for seen in stage.timeline.records)
-    return next(
-        (one for one in records if isinstance(one, DecisionRecord) and one.decision_id == order.decision_id),
-        None,
-    )
 
 
 def _app(stage: Stage, uid: str) -> str:

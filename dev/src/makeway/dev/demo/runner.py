@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from makeway.bus.client import Bus
 from makeway.dev import named
@@ -19,11 +20,13 @@ from makeway.runtime.kube import Api
 CLUSTER = "demo"
 
 
-def run(scenario: Scenario, narrator: Narrator, progress: Progress, *, keep: bool) -> ClusterInfo:
+def run(
+    scenario: Scenario, narrator: Narrator, progress: Progress, *, keep: bool, at_end: Callable[[], None]
+) -> None:
     """Play a scenario on a cluster of its own, named `demo`; it stays up only with `keep`.
 
-    The claims are counted by the narrator. Where something that was waited for did not happen,
-    that is a claim that failed.
+    `at_end` is called once all is told, while the cluster is up. The claims are counted by the narrator.
+    Where something that was waited for did not happen, that is a claim that failed.
 
     Raises:
         DevError: the cluster could not be started.
@@ -32,9 +35,10 @@ def run(scenario: Scenario, narrator: Narrator, progress: Progress, *, keep: boo
     began = time.monotonic()
     try:
         info = named.up(CLUSTER, scenario.options, progress=progress, lifeline=lifeline)
+        up = time.monotonic()
         asyncio.run(_play(scenario, info, narrator))
-        narrator.finish(began)
-        return info
+        narrator.finish(time.monotonic() - up, up - began)
+        at_end()
     finally:
         if not keep:
             named.down(CLUSTER, keep_logs=bool(narrator.broken))

@@ -14,12 +14,14 @@ from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
 class Scenario:
     """A story to be played on a cluster of its own.
 
-    `shows`: what, in a few words. `play`: tells it, top to bottom; namespace `demo` is there, and pods in it
-    are watched. `options`: how to start the cluster. `minor`: the only minor version of Kubernetes that has
+    `shows`: what, in a few words. `asks`: the makeway command that tells most afterwards. `play`: tells it,
+    top to bottom; namespace `demo` is there, and pods in it are watched. `options`: how to start the cluster.
+    `minor`: the only minor version of Kubernetes that has
     what it shows, and `because`, a clause that says why; empty: all have it.
     """
 
     shows: str
+    asks: str
     play: Callable[[Stage], Awaitable[None]]
     options: ClusterOptions = field(default_factory=ClusterOptions)
     minor: str = ""
@@ -35,9 +37,12 @@ class Scenario:
 
 
 SCENARIOS = {
-    "main": Scenario("an urgent pod makes room, and an eviction is refused", main_job.play),
+    "main": Scenario(
+        "an urgent pod makes room, and an eviction is refused", "why -n demo fraud-check", main_job.play
+    ),
     "external": Scenario(
         "an urgent pod makes room beside a kube-scheduler that is not touched",
+        "why -n demo payment",
         external.play,
         ClusterOptions(
             components=frozenset({*USUAL, NOMINATOR}), plugin=False, fallback=False, admission_policies=True
@@ -45,15 +50,22 @@ SCENARIOS = {
     ),
     "gang": Scenario(
         "a training job of 8 makes room, all of it or none",
+        "why -n demo podgroup/train",
         gang.play,
         gang.OPTIONS,
         minor="1.37",
         because="kube-scheduler asks for room for a pod group as one from 1.37 on",
     ),
     "toleration": Scenario(
-        "pods stay for as long as their PriorityClass says, and no longer", toleration.play
+        "pods stay for as long as their PriorityClass says, and no longer",
+        "why -n demo forecast",
+        toleration.play,
     ),
-    "daemonset": Scenario("pods of DaemonSets get room on the one node that is theirs", daemonset.play),
-    "quota": Scenario("a queue is brought down to a lowered quota, and its guarantee holds", quota.play),
+    "daemonset": Scenario(
+        "pods of DaemonSets get room on the one node that is theirs", "why -n demo thumbnails", daemonset.play
+    ),
+    "quota": Scenario(
+        "a queue is brought down to a lowered quota, and its guarantee holds", "queues", quota.play
+    ),
 }
 """By name, in the order of being shown."""

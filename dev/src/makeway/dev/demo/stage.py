@@ -43,14 +43,14 @@ class Stage:
 
     async def create_one(self, manifest: manifests.Manifest) -> tuple[str, float]:
         """Create an object; its UID, and the time just before the request was sent."""
-        sent = time.monotonic()
+        sent = time.time()
         body = json.dumps(manifest).encode()
         created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
         return str(created["metadata"]["uid"]), sent
 
     async def patch(self, manifest: manifests.Manifest, changes: manifests.Manifest) -> float:
         """Change fields of an object (JSON merge patch); the time just before the request was sent."""
-        sent = time.monotonic()
+        sent = time.time()
         path = f"{manifests.collection_path(manifest)}/{manifest['metadata']['name']}"
         body = json.dumps(changes).encode()
         await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
@@ -86,7 +86,7 @@ class Stage:
 
     def ordered(self) -> set[tuple[str, str]]:
         """Return the names and UIDs of the pods that orders name, as far as they have been read."""
-        orders = [seen.record for seen in self.timeline.records if isinstance(seen.record, EvictionOrder)]
+        orders = (one for one in self.timeline.records if isinstance(one, EvictionOrder))
         return {(victim.name, victim.uid) for order in orders for victim in order.victims}
 
     async def bound(self, uid: str, name: str) -> PodSeen:
@@ -96,12 +96,16 @@ class Stage:
             f"{name} bound", lambda: first(lambda p: p.uid == uid and p.node != ""), ANSWER_SECONDS
         )
 
-    async def decision(self, uid: str, name: str, *, after: float = 0) -> DecisionRecord:
-        """Wait for the first decision about a pod that was seen after a time."""
+    async def decision(self, uid: str, name: str) -> DecisionRecord:
+        """Wait for the first decision about a pod."""
         decision = self.timeline.decision
-        return await self.timeline.until(
-            f"a decision about {name}", lambda: decision(uid, after), ANSWER_SECONDS
-        )
+        return await self.timeline.until(f"a decision about {name}", lambda: decision(uid), ANSWER_SECONDS)
+
+    async def decision_of(self, order: EvictionOrder) -> DecisionRecord:
+        """Wait for the decision that an order carries out, which is stored after the order."""
+        decision_of = self.timeline.decision_of
+        what = f"the decision of order {order.order_id}"
+        return await self.timeline.until(what, lambda: decision_of(order), ANSWER_SECONDS)
 
     async def last_outcome(self, uid: str) -> tuple[EvictionOrder, Outcome]:
         """Wait until a preemptor's last order has its outcome; of one that is bound, the one that made room.

@@ -1,4 +1,4 @@
-"""What happened and when, as the API server's watch and the bus told it to this process."""
+"""What happened and when: messages by their own times, pods by when the API server's watch showed them."""
 
 from __future__ import annotations
 
@@ -80,20 +80,23 @@ class PodSeen:
         return any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in conditions)
 
 
-@dataclass(frozen=True)
-class RecordSeen:
-    """One message of the bus."""
-
-    at: float
-    record: Record
+def when(record: Record) -> float:
+    """When its writer decided, ordered or ended it."""
+    match record:
+        case DecisionRecord():
+            return record.at.timestamp()
+        case EvictionOrder():
+            return record.created_at.timestamp()
+        case Outcome():
+            return record.finished_at.timestamp()
 
 
 class Timeline:
-    """Everything seen so far. Times are of the monotonic clock, when this process learned of it."""
+    """Everything seen so far. Times are in seconds since 1970."""
 
     def __init__(self) -> None:
         self.pods: list[PodSeen] = []
-        self.records: list[RecordSeen] = []
+        self.records: list[Record] = []
         self._changed = asyncio.Event()
 
     def living(self) -> list[PodSeen]:
@@ -103,13 +106,18 @@ class Timeline:
             last[seen.uid] = seen
         return [seen for seen in last.values() if not seen.deleted]
 
-    def decision(self, pod_uid: str, after: float = 0) -> DecisionRecord | None:
-        """The first decision about a pod after a time."""
-        return next((one for one in self.decisions(pod_uid) if (self.when(one) or 0) >= after), None)
+    def decision(self, pod_uid: str) -> DecisionRecord | None:
+        """The first decision about a pod."""
+        return next(iter(self.decisions(pod_uid)), None)
+
+    def decision_of(self, order: EvictionOrder) -> DecisionRecord | None:
+        """The decision that an order carries out."""
+        decisions = (one for one in self.records if isinstance(one, DecisionRecord))
+        return next((one for one in decisions if one.decision_id == order.decision_id), None)
 
     def decisions(self, uid: str) -> list[DecisionRecord]:
         """The decisions about a pod or a pod group, oldest first."""
-        decisions = [seen.record for seen in self.records if isinstance(seen.record, DecisionRecord)]
+        decisions = (one for one in self.records if isinstance(one, DecisionRecord))
         return [one for one in decisions if one.preemptor_uid == uid]
 
     def refusals(self, pod_uid: str) -> list[DecisionRecord]:
@@ -118,23 +126,17 @@ class Timeline:
 
     def orders(self, uid: str) -> list[EvictionOrder]:
         """The orders for a pod or a pod group, oldest first."""
-        orders = [s.record for s in self.records if isinstance(s.record, EvictionOrder)]
+        orders = (one for one in self.records if isinstance(one, EvictionOrder))
         return [order for order in orders if order.preemptor_uid == uid]
 
     def outcome(self, order_id: str) -> Outcome | None:
         """An order's outcome."""
-        for seen in self.records:
-            if isinstance(seen.record, Outcome) and seen.record.order_id == order_id:
-                return seen.record
-        return None
+        outcomes = (one for one in self.records if isinstance(one, Outcome))
+        return next((one for one in outcomes if one.order_id == order_id), None)
 
     def first(self, matches: Callable[[PodSeen], bool], after: float = 0) -> PodSeen | None:
         """The first pod event after a time that matches."""
         return next((seen for seen in self.pods if seen.at >= after and matches(seen)), None)
-
-    def when(self, record: Record | None) -> float | None:
-        """When a message was seen."""
-        return next((seen.at for seen in self.records if seen.record is record), None)
 
     async def until(self, what: str, ask: Callable[[], T | None], timeout_seconds: float) -> T:
         """Wait until `ask` returns something.
@@ -152,7 +154,7 @@ class Timeline:
                 await asyncio.wait_for(self._changed.wait(), remaining)
         return answer
 
-    def add(self, seen: PodSeen | RecordSeen) -> None:
+    def add(self, seen: PodSeen | Record) -> None:
         """Take one more thing that happened."""
         if isinstance(seen, PodSeen):
             self.pods.append(seen)
@@ -167,7 +169,7 @@ class Timeline:
         async for lines in api.stream(path, query=query, idle_timeout_seconds=300):
             for event in map(json.loads, lines):
                 if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                    self.add(PodSeen(time.monotonic(), event["type"] == "DELETED", event["object"]))
+                    self.add(PodSeen(time.time(), event["type"] == "DELETED", event["object"]))
 
     async def watch_bus(self, bus: Bus) -> None:
         """Follow decisions, orders and outcomes, for ever."""
@@ -182,4 +184,4 @@ class Timeline:
             if isinstance(record, EvictionOrder) and record.void is not None:
                 continue
             if isinstance(record, DecisionRecord | EvictionOrder | Outcome):
-                self.add(RecordSeen(time.monotonic(), record))
+                self.add(record)

@@ -7,6 +7,7 @@ from datetime import datetime
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import Stage
+from makeway.dev.demo.timeline import when
 
 TOLERATES_SECONDS = 8
 """How long pods of class `resumable` stay; long enough to be seen waiting, short enough to wait for."""
@@ -63,10 +64,10 @@ async def wait_for_the_end(stage: Stage) -> None:
     order, outcome = await stage.last_outcome(uid)
     refusals = timeline.refusals(uid)
     for refused in refusals[-1:]:
-        narrator.refusal(timeline.when(refused), refused)
-    narrator.order(timeline.when(order), order)
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"report bound to {bound.node}")
+        narrator.refusal(refused)
+    narrator.order(order)
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"report bound to {bound.node}")
     narrator.timetable()
 
     train = timeline.first(lambda p: p.name == "train" and p.node != "")
@@ -95,16 +96,16 @@ async def wait_for_the_end(stage: Stage) -> None:
 
 async def from_the_minimum_on(stage: Stage) -> None:
     """A preemptor of the minimum preemptable priority need not wait."""
-    timeline, narrator = stage.timeline, stage.narrator
+    narrator = stage.narrator
     narrator.chapter(f"From priority {_CRITICAL} on nobody is exempt")
     uid, sent = await stage.create_one(_pod("incident", "critical", node="node-a"))
     narrator.begin(sent, f"pod incident created: 2 CPUs on node-a, priority {_CRITICAL}")
     bound = await stage.bound(uid, "incident")
-    decision = await stage.decision(uid, "incident")
     order, outcome = await stage.last_outcome(uid)
-    narrator.decision(timeline.when(decision), decision)
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"incident bound to {bound.node}")
+    narrator.decision(await stage.decision_of(order))
+    narrator.order(order)
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"incident bound to {bound.node}")
     narrator.timetable()
     narrator.claim(
         "model made room at once, though it tolerates lower priorities for ever",
@@ -114,28 +115,32 @@ async def from_the_minimum_on(stage: Stage) -> None:
 
 async def change_the_class(stage: Stage) -> None:
     """What the class says now counts, also for pods that have run for long."""
-    timeline, narrator = stage.timeline, stage.narrator
+    narrator = stage.narrator
     narrator.chapter("The class is changed while its pods run")
     uid, sent = await stage.create_one(_pod("forecast", "high", node="node-b"))
     narrator.begin(sent, f"pod forecast created: 2 CPUs on node-b, priority {_HIGH}")
     refused = await stage.decision(uid, "forecast")
-    narrator.refusal(timeline.when(refused), refused)
+    narrator.refusal(refused)
     changed = await stage.patch(
         _class("archive", _LOW, seconds=-1),
         {"metadata": {"annotations": {MINIMUM_PREEMPTABLE_PRIORITY: str(_HIGH)}}},
     )
-    narrator.event(changed, f"PriorityClass archive: minimum-preemptable-priority is {_HIGH} from now on")
+    narrator.event(
+        changed,
+        f"PriorityClass archive: minimum-preemptable-priority is {_HIGH} from now on",
+        after=(refused.decision_id,),
+    )
     bound = await stage.bound(uid, "forecast")
     order, outcome = await stage.last_outcome(uid)
-    narrator.order(timeline.when(order), order)
-    narrator.outcome(timeline.when(outcome), outcome)
-    narrator.event(bound.at, f"forecast bound to {bound.node}")
+    narrator.order(order)
+    narrator.outcome(outcome)
+    narrator.bound(bound.at, order, f"forecast bound to {bound.node}")
     narrator.timetable()
     narrator.claim(
         "the refusal named the class that it depends on",
         refused.diagnosis is not None and "archive" in {one.name for one in refused.diagnosis.depends_on},
     )
-    narrator.claim("nobody was evicted before the change", (timeline.when(order) or 0) > changed)
+    narrator.claim("nobody was evicted before the change", when(order) > changed)
     narrator.claim(
         f"forecast was bound {bound.at - changed:.1f} s after it", bound.at - changed < 2 * LATE_SECONDS
     )
