@@ -239,6 +239,7 @@ async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_
     bus: Bus, connect_bus: ConnectBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("makeway.bus.wakeup.POLL_SECONDS", 60.0)
+    monkeypatch.setattr("makeway.bus.wakeup.LISTENING_SECONDS", 60.0)
     planner = await connect_bus(name="planner/one")
     messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
     reading = asyncio.create_task(take(messages, 2, seconds=10))
@@ -252,8 +253,9 @@ async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_
 
 
 async def test_a_service_that_may_not_be_woken_looks_at_its_pace_and_is_ready(
-    bus: Bus, nats_server: NatsServer
+    bus: Bus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("makeway.bus.wakeup.LISTENING_SECONDS", 60.0)
     nats_server.extra = """
       authorization { users = [
         { user: "old", password: "p", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] }

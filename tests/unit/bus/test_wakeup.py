@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.bus.wakeup import POLL_SECONDS, Owed
+from makeway.bus.wakeup import LISTENING_SECONDS, POLL_SECONDS, Owed
 
 
 def test_where_nothing_passes_it_looks_at_its_pace() -> None:
@@ -30,3 +30,11 @@ def test_what_was_found_is_looked_for_no_more() -> None:
     assert owed.pause() < POLL_SECONDS
     owed.found(1)
     assert owed.pause() == POLL_SECONDS
+
+
+def test_one_that_hears_what_passes_looks_seldom_where_nothing_does() -> None:
+    owed = Owed()
+    assert owed.pause(LISTENING_SECONDS) == LISTENING_SECONDS
+
+    owed.passed()
+    assert owed.pause(LISTENING_SECONDS) < POLL_SECONDS

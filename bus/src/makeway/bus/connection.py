@@ -114,6 +114,7 @@ class Connection:
         self._servers: Sequence[str] = ()
         self._answered = 0
         self._optional: set[str] = set()
+        self._refused: set[str] = set()
         self._clear: Callable[[], bool] = lambda: False
 
     @classmethod
@@ -235,6 +236,10 @@ class Connection:
         """Stay ready though the server denies this subject."""
         self._optional.add(subject)
 
+    def is_refused(self, subject: str) -> bool:
+        """Report whether the server has denied a subject that is tolerated."""
+        return subject in self._refused
+
     async def subscribe_if_allowed(self, subject: str, cb: Callable[[Msg], Awaitable[None]]) -> Subscription:
         """Subscribe to what is not needed: a login that may not is none the worse, and hears nothing."""
         self.tolerate(subject)
@@ -274,9 +279,11 @@ class Connection:
         )
 
     def _is_optional(self, error: Exception, said: str) -> bool:
-        return _kind(error) == "permission" and any(
-            f'"{subject}"'.lower() in said.lower() for subject in self._optional
-        )
+        if _kind(error) != "permission":
+            return False
+        named = {subject for subject in self._optional if f'"{subject}"'.lower() in said.lower()}
+        self._refused |= named
+        return bool(named)
 
     async def _on_disconnected(self) -> None:
         metrics.CONNECTED.set(0)

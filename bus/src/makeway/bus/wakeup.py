@@ -2,8 +2,8 @@
 
 A message that passes on core NATS is no proof that the stream has it, or will have it: it may be stored a
 moment later, on other servers first, or be refused. So it is a reason to look and no more, and what is read
-is what the stream answers. A login that may not subscribe to the subjects looks every `POLL_SECONDS`, as all
-do besides, since a subscription may break without a word.
+is what the stream answers. A login that may not subscribe to the subjects looks every `POLL_SECONDS`; all
+others do so every `LISTENING_SECONDS`, since a subscription may break without a word.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from makeway.bus.connection import Connection
 from makeway.bus.jetstream import translated
 
 POLL_SECONDS: Final = 0.2
-"""Between two looks where nothing passes; a look is one request and one answer."""
+"""Between two looks of one that does not hear what passes; a look is one request and one answer."""
+
+LISTENING_SECONDS: Final = 1.0
+"""Between two looks of one that hears it, where nothing passes."""
 
 _FIRST_PAUSE: Final = 0.01
 """After a look that did not find what had passed; each such look doubles the next pause."""
@@ -42,13 +45,14 @@ class Owed:
         if count:
             self._pause = _FIRST_PAUSE
 
-    def pause(self) -> float:
-        """Return how many seconds to wait before the next look; the next answer is longer.
+    def pause(self, idle: float = POLL_SECONDS) -> float:
+        """Return how many seconds to wait before the next look, `idle` where nothing passed.
 
-        What was not found within some `POLL_SECONDS` was refused, or read before it passed.
+        The next answer is longer. What was not found within some `POLL_SECONDS` was refused, or read before
+        it passed.
         """
         if not self._count:
-            return POLL_SECONDS
+            return idle
         pause, self._pause = self._pause, 2 * self._pause
         if self._pause > POLL_SECONDS:
             self._count, self._pause = 0, _FIRST_PAUSE
@@ -86,8 +90,9 @@ class WakeUp:
     async def wait(self, found: int) -> None:
         """Wait for a reason to look again; `found`: messages that came since the last wait."""
         self._owed.found(found)
+        hears = self._subscription is not None and not self._connection.is_refused(self._subject)
         try:
-            async with asyncio.timeout(self._owed.pause()):
+            async with asyncio.timeout(self._owed.pause(LISTENING_SECONDS if hears else POLL_SECONDS)):
                 await self._passed.wait()
         except TimeoutError:
             return
