@@ -143,7 +143,7 @@ def test_request(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     with asyncio.Runner() as runner:
 
         def answered(asked: bytes) -> PlanReply:
-            reply = codec.decode_plan_reply(runner.run(planner.handle(asked)))
+            reply = codec.decode(PlanReply, runner.run(planner.handle(asked)))
             assert reply.candidates, reply
             return reply
 

@@ -10,6 +10,8 @@ import pytest
 from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
+from makeway.bus.messages import PlanReply, PlanRequest
 from makeway.dev.contract_reference import KINDS, generated
 from makeway.dev.samples import MALFORMED
 
@@ -25,13 +27,13 @@ def content(path: Path) -> bytes:
 
 def decode(kind: str, data: bytes) -> object:
     if kind == "plan-request":
-        return codec.decode_plan_request(data)
+        return codec.decode(PlanRequest, data)
     if kind == "plan-reply":
-        return codec.decode_plan_reply(data)
+        return codec.decode(PlanReply, data)
     if kind == "group-plan-request":
-        return codec.decode_group_plan_request(data)
+        return codec.decode(GroupPlanRequest, data)
     if kind == "group-plan-reply":
-        return codec.decode_group_plan_reply(data)
+        return codec.decode(GroupPlanReply, data)
     if kind == "control-envelope":
         return codec.unwrap_control(data)
     return codec.unwrap_order(data)

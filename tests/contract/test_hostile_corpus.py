@@ -11,7 +11,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import Message
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
+from makeway.bus.messages import Message, PlanReply, PlanRequest
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "bus/testdata"
@@ -89,11 +91,11 @@ ONLY_GO = re.compile(
 )
 """What Python complains of where only Go takes a message."""
 
-DECODERS = {
-    "plan-request": codec.decode_plan_request,
-    "plan-reply": codec.decode_plan_reply,
-    "group-plan-request": codec.decode_group_plan_request,
-    "group-plan-reply": codec.decode_group_plan_reply,
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "plan-request": partial(codec.decode, PlanRequest),
+    "plan-reply": partial(codec.decode, PlanReply),
+    "group-plan-request": partial(codec.decode, GroupPlanRequest),
+    "group-plan-reply": partial(codec.decode, GroupPlanReply),
     "order-envelope": codec.unwrap_order,
     "outcome-envelope": codec.unwrap_outcome,
     "decision-envelope": codec.unwrap_decision,

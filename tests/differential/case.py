@@ -118,7 +118,7 @@ def snapshot_of(case: Case) -> Snapshot:
 def asked(case: Case, snapshot: Snapshot, nodes: Sequence[str], most: int) -> Plan | PlanRefusal:
     """Ask the planner as its service does, of these nodes, for so many candidates."""
     data = codec.encode(_request(case, nodes, most))
-    return plan(snapshot, question_of(codec.decode_plan_request(data), {}), NOW)
+    return plan(snapshot, question_of(codec.decode(PlanRequest, data), {}), NOW)
 
 
 def _request(case: Case, nodes: Sequence[str], most: int) -> PlanRequest:

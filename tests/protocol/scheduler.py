@@ -459,7 +459,7 @@ class Scheduler:
         answer: asyncio.Future[CommitReply] = self.world.loop.create_future()
 
         async def handle(handler: Callable[[bytes], Any]) -> None:
-            reply = codec.decode_commit_reply(await handler(data))
+            reply = codec.decode(CommitReply, await handler(data))
             for listener in self.answered:
                 listener(reply)
             if not self.world.chance(self.world.faults.lose_answer, "answers lost"):

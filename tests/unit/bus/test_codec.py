@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 import pytest
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_preemptor
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import MOST_MEMBERS, ControlState, EvictionOrder, OrderMember, PlanRequest
+from makeway.bus.messages import (
+    MOST_MEMBERS,
+    ControlState,
+    EvictionOrder,
+    OrderMember,
+    PlanReply,
+    PlanRequest,
+)
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 
@@ -127,7 +135,7 @@ def test_times_of_another_zone_are_the_same_moment() -> None:
 
 def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_read() -> None:
     with pytest.raises(Malformed) as refused:
-        codec.decode_plan_request(b" " * (codec.MAX_BYTES + 1))
+        codec.decode(PlanRequest, b" " * (codec.MAX_BYTES + 1))
 
     assert refused.value.reason == "too-large"
 
@@ -135,13 +143,13 @@ def test_a_message_larger_than_the_server_takes_is_refused_before_it_is_read() -
 def test_brackets_within_texts_do_not_count_as_depth() -> None:
     pod = msgspec.Raw(msgspec.json.encode({"annotation": '[{"' * 500 + '\\"'}))
 
-    assert codec.decode_plan_request(codec.encode(request(pod=pod))).pod == pod
+    assert codec.decode(PlanRequest, codec.encode(request(pod=pod))).pod == pod
 
 
 def test_a_wide_message_is_not_a_deep_one() -> None:
     pod = msgspec.Raw(msgspec.json.encode([[{}]] * 1000))
 
-    assert codec.decode_plan_request(codec.encode(request(pod=pod)))
+    assert codec.decode(PlanRequest, codec.encode(request(pod=pod)))
 
 
 @pytest.mark.parametrize("depth", [codec.MAX_DEPTH + 1, 10_000, 300_000])
@@ -149,7 +157,7 @@ def test_nesting_beyond_the_bound_is_refused_and_never_overflows(depth: int) -> 
     pod = msgspec.Raw(b"[" * depth + b"]" * depth)
 
     with pytest.raises(Malformed) as refused:
-        codec.decode_plan_request(codec.encode(request(pod=pod)))
+        codec.decode(PlanRequest, codec.encode(request(pod=pod)))
 
     assert refused.value.reason == "too-deep"
 
@@ -159,14 +167,14 @@ def test_hostile_text_is_looked_through_in_linear_time() -> None:
     started = time.perf_counter()
 
     with pytest.raises(Malformed):
-        codec.decode_plan_request(hostile)
+        codec.decode(PlanRequest, hostile)
 
     assert time.perf_counter() - started < 2
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise_anything_but_malformed(data: bytes) -> None:
-    for decode in (codec.decode_plan_request, codec.decode_plan_reply, codec.unwrap):
+    for decode in (partial(codec.decode, PlanRequest), partial(codec.decode, PlanReply), codec.unwrap):
         with pytest.raises(Malformed):
             decode(data)
 

@@ -56,7 +56,7 @@ async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, 
 
 
 async def asked(bus: Bus, request: CommitRequest) -> CommitReply:
-    return codec.decode_commit_reply(await bus.request_commit(codec.encode(request), 5))
+    return codec.decode(CommitReply, await bus.request_commit(codec.encode(request), 5))
 
 
 def sealed(planner: Bus, by: Signatures | None = None) -> str:

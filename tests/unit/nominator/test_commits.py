@@ -75,7 +75,7 @@ class World:
         return True
 
     async def request_commit(self, data: bytes, timeout_seconds: float) -> bytes:
-        self.asked.append(codec.decode_commit(data))
+        self.asked.append(codec.decode(CommitRequest, data))
         answer = self.replies.popleft() if self.replies else BusUnavailable("no answer")
         if isinstance(answer, Exception):
             raise answer

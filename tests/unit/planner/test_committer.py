@@ -73,7 +73,7 @@ class World:
         return Accepted(draft(asked, one.decision_id, make_pod("urgent"), now), self.waits_for)
 
     async def ask(self, asked: CommitRequest | None = None) -> CommitReply:
-        return codec.decode_commit_reply(await self.committer.handle(codec.encode(asked or request())))
+        return codec.decode(CommitReply, await self.committer.handle(codec.encode(asked or request())))
 
     def stored(self) -> list[EvictionOrder]:
         return [codec.unwrap_order(one.data) for one in self.stream.messages]

@@ -53,7 +53,7 @@ def test_a_class_that_names_no_class_before_it_is_refused(named: int) -> None:
     assert b'"sameNodesAs":%d' % named in data
 
     with pytest.raises(Malformed, match="sameNodesAs"):
-        codec.decode_group_plan_request(data)
+        codec.decode(GroupPlanRequest, data)
     with pytest.raises(ValueError, match="sameNodesAs"):
         msgspec.structs.replace(asked, classes=(*asked.classes[:2], last))
 

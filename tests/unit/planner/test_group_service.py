@@ -93,7 +93,7 @@ class Bench:
         self.records.append(record)
 
     async def ask(self, **changes: Any) -> GroupPlanReply:
-        return codec.decode_group_plan_reply(await self.planner.handle(codec.encode(request(**changes))))
+        return codec.decode(GroupPlanReply, await self.planner.handle(codec.encode(request(**changes))))
 
     async def written(self) -> list[DecisionRecord]:
         task = asyncio.create_task(self.decisions.write_forever())
@@ -370,7 +370,7 @@ async def test_a_request_that_cannot_be_planned_is_no_refusal(
 
 
 async def test_a_message_that_is_none_is_answered() -> None:
-    reply = codec.decode_group_plan_reply(await Bench().planner.handle(b'{"requestId": "r-1"}'))
+    reply = codec.decode(GroupPlanReply, await Bench().planner.handle(b'{"requestId": "r-1"}'))
 
     assert (reply.status, reply.request_id) == ("notSynced", "r-1")
 

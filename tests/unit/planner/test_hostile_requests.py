@@ -70,7 +70,7 @@ class World:
 
     async def ask(self, data: bytes) -> PlanReply:
         """Ask; the answer must be one, and every record must be fit for its stream."""
-        reply = codec.decode_plan_reply(await self.planner.handle(data))
+        reply = codec.decode(PlanReply, await self.planner.handle(data))
         for decision in self.decisions.decisions:
             record = record_of(decision)
             codec.unwrap_decision(codec.wrap(record, "makeway/planner/test"))

@@ -108,7 +108,7 @@ class Bench:
         )
 
     async def ask(self, **changes: Any) -> PlanReply:
-        return codec.decode_plan_reply(await self.planner.handle(codec.encode(request(**changes))))
+        return codec.decode(PlanReply, await self.planner.handle(codec.encode(request(**changes))))
 
     async def written(self) -> list[DecisionRecord]:
         task = asyncio.create_task(self.decisions.write_forever())
@@ -289,7 +289,7 @@ async def test_what_cannot_be_planned_is_answered_without_a_decision(
 async def test_bytes_that_are_no_request_are_answered_too() -> None:
     bench = Bench()
 
-    reply = codec.decode_plan_reply(await bench.planner.handle(b"\xff\x00 not json"))
+    reply = codec.decode(PlanReply, await bench.planner.handle(b"\xff\x00 not json"))
 
     assert reply.status == "notSynced"
     assert bench.count("makeway_planner_decode_errors_total", source="plan") == 1
@@ -353,7 +353,7 @@ async def test_a_scheduler_whose_clock_is_behind_anothers_is_not_late() -> None:
     await bench.ask()
     earlier = request(request_id=request_id(datetime.now(UTC) - timedelta(seconds=1)))
 
-    reply = codec.decode_plan_reply(await bench.planner.handle(codec.encode(earlier), "another"))
+    reply = codec.decode(PlanReply, await bench.planner.handle(codec.encode(earlier), "another"))
 
     assert reply.status == "candidates"
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from makeway.bus.commit import TYPE_OFFER, CommitReply, CommitRequest, Offer
+from makeway.bus.commit import TYPE_OFFER, Offer
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
-from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     API_VERSION,
     REVISION_AHEAD,
@@ -32,9 +32,6 @@ from makeway.bus.messages import (
     EvictionOrder,
     Message,
     Outcome,
-    PlanReply,
-    PlanRequest,
-    RepairProposal,
 )
 
 MAX_BYTES: Final = 1 << 20
@@ -81,15 +78,20 @@ class _RequestId(msgspec.Struct, rename="camel"):
     request_id: str = ""
 
 
+class Versioned(Protocol):
+    """A message that says its own version."""
+
+    @property
+    def api_version(self) -> str:
+        """`API_VERSION`, where it is of this one."""
+
+
+_V = TypeVar("_V", bound=Versioned)
+
+_decoder: Final = lru_cache(maxsize=None)(msgspec.json.Decoder)
+
 _request_id_decoder: Final = msgspec.json.Decoder(_RequestId)
 _version_decoder: Final = msgspec.json.Decoder(_Version)
-_request_decoder: Final = msgspec.json.Decoder(PlanRequest)
-_reply_decoder: Final = msgspec.json.Decoder(PlanReply)
-_group_request_decoder: Final = msgspec.json.Decoder(GroupPlanRequest)
-_group_reply_decoder: Final = msgspec.json.Decoder(GroupPlanReply)
-_commit_decoder: Final = msgspec.json.Decoder(CommitRequest)
-_commit_reply_decoder: Final = msgspec.json.Decoder(CommitReply)
-_repair_decoder: Final = msgspec.json.Decoder(RepairProposal)
 _envelope_decoder: Final = msgspec.json.Decoder(Envelope)
 _data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _TYPES.items()}
 
@@ -97,15 +99,6 @@ _data_decoders: Final = {name: msgspec.json.Decoder(type_) for name, type_ in _T
 def encode(message: Message | Envelope) -> bytes:
     """Write a message: compact, fields in the order of their declaration, keys of maps sorted."""
     return _encoder.encode(message)
-
-
-def decode_plan_request(data: bytes) -> PlanRequest:
-    """Read the plugin's question.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _request_decoder)
 
 
 def request_id_of(data: bytes) -> str:
@@ -117,58 +110,22 @@ def request_id_of(data: bytes) -> str:
         return UNKNOWN_REQUEST
 
 
-def decode_plan_reply(data: bytes) -> PlanReply:
-    """Read a planner's answer.
+def decode(type_: type[_V], data: bytes) -> _V:
+    """Read bare JSON of a type whose `apiVersion` says what it is.
 
     Raises:
         Malformed: it was not understood.
     """
-    return decode_versioned(data, _reply_decoder)
-
-
-def decode_group_plan_request(data: bytes) -> GroupPlanRequest:
-    """Read the plugin's question about a pod group.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _group_request_decoder)
-
-
-def decode_group_plan_reply(data: bytes) -> GroupPlanReply:
-    """Read a planner's answer about a pod group.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _group_reply_decoder)
-
-
-def decode_commit(data: bytes) -> CommitRequest:
-    """Read a bridge's commit.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _commit_decoder)
-
-
-def decode_commit_reply(data: bytes) -> CommitReply:
-    """Read the planner's answer to a commit.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _commit_reply_decoder)
-
-
-def decode_repair_proposal(data: bytes) -> RepairProposal:
-    """Read a proposed repair.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return decode_versioned(data, _repair_decoder)
+    _check_bounds(data)
+    decoder: msgspec.json.Decoder[_V] = _decoder(type_)
+    try:
+        message = _decode(data, decoder)
+    except Malformed:
+        # Of another version that may be the reason, and the version is what to complain of.
+        _check_version(_decode(data, _version_decoder))
+        raise
+    _check_version(message)
+    return message
 
 
 def wrap(message: StreamMessage, source: str, *, at: datetime | None = None) -> bytes:
@@ -314,34 +271,6 @@ def unwrap_as(data: bytes, wanted: type[_M]) -> tuple[Envelope, _M]:
 def shown(text: str) -> str:
     """Return what another wrote as it can stand in a line: short, and its control characters escaped."""
     return ascii(text[:_MAX_SHOWN])[1:-1]
-
-
-class Versioned(Protocol):
-    """A message that says its own version."""
-
-    @property
-    def api_version(self) -> str:
-        """`API_VERSION`, where it is of this one."""
-
-
-_V = TypeVar("_V", bound=Versioned)
-
-
-def decode_versioned(data: bytes, decoder: msgspec.json.Decoder[_V]) -> _V:
-    """Read bare JSON whose `apiVersion` says what it is.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    _check_bounds(data)
-    try:
-        message = _decode(data, decoder)
-    except Malformed:
-        # Of another version that may be the reason, and the version is what to complain of.
-        _check_version(_decode(data, _version_decoder))
-        raise
-    _check_version(message)
-    return message
 
 
 def _check_version(message: Versioned) -> None:

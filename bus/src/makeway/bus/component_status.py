@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
 from msgspec import field
 
-from makeway.bus import codec
 from makeway.bus.messages import Int64, Message, Text, Time
 from makeway.core.policy.mode import Mode
 
@@ -58,15 +56,3 @@ class ComponentStatus(Message, frozen=True):
     kubernetes: str = ""
     loops: str = ""
     queue_gates: tuple[str, ...] = ()
-
-
-_decoder = msgspec.json.Decoder(ComponentStatus)
-
-
-def decode_component_status(data: bytes) -> ComponentStatus:
-    """Read an answer.
-
-    Raises:
-        Malformed: it was not understood.
-    """
-    return codec.decode_versioned(data, _decoder)

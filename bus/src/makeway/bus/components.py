@@ -12,7 +12,7 @@ from collections.abc import Callable
 from nats.aio.msg import Msg
 
 from makeway.bus import codec, metrics
-from makeway.bus.component_status import ComponentStatus, decode_component_status
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.connection import Connection
 from makeway.bus.errors import Malformed
 from makeway.bus.jetstream import translated
@@ -53,7 +53,7 @@ class Components:
             if not message.data:
                 return  # NATS says that none is there
             try:
-                one = decode_component_status(message.data)
+                one = codec.decode(ComponentStatus, message.data)
             except Malformed as error:
                 metrics.MALFORMED.labels("status", error.reason).inc()
                 return

@@ -142,7 +142,7 @@ class Commits:
         while (now := datetime.now(UTC)) < until:
             left = min(ANSWER_SECONDS, (until - now).total_seconds())
             try:
-                reply = codec.decode_commit_reply(await self._bus.request_commit(data, left))
+                reply = codec.decode(CommitReply, await self._bus.request_commit(data, left))
             except (BusError, Malformed) as error:
                 _log.warning("commit_not_answered", order_id=commit.order_id, reason=str(error))
             else:

@@ -120,7 +120,7 @@ class Questions:
         """Return the planner's answer; where there is none all wait a moment."""
         try:
             with tracing.span("request", request_id=asked):
-                reply = codec.decode_plan_reply(await self._bus.request_plan(data, PLAN_SECONDS))
+                reply = codec.decode(PlanReply, await self._bus.request_plan(data, PLAN_SECONDS))
         except (BusError, Malformed) as error:
             self._metrics.plans.labels("unreachable").inc()
             pause = min(2.0**self._silences, LONGEST_SILENCE_SECONDS)

@@ -47,7 +47,7 @@ class ShadowScheduler:
         if time.monotonic() < self._asked_from:
             return None
         try:
-            reply = codec.decode_plan_reply(await self._bus.request_verified_plan(data, VERIFIES_SECONDS))
+            reply = codec.decode(PlanReply, await self._bus.request_verified_plan(data, VERIFIES_SECONDS))
             if reply.request_id != request_id:
                 raise Malformed("invalid", f"an answer to {reply.request_id!r}")
         except (BusError, Malformed) as error:

@@ -67,7 +67,7 @@ class MarkRepair:
     async def handle(self, data: bytes) -> None:
         """Deal with one proposal."""
         try:
-            proposal = codec.decode_repair_proposal(data)
+            proposal = codec.decode(RepairProposal, data)
         except Malformed as error:
             self._metrics.repairs.labels(result="malformed").inc()
             _log.warning("message_malformed", source="repairs", reason=error.reason)

@@ -108,7 +108,7 @@ class Committer:
         Raises:
             BusError: the request is not understood, or nothing can be stored; then there is no answer.
         """
-        commit = codec.decode_commit(data)
+        commit = codec.decode(CommitRequest, data)
         task = self._under_way.get(commit.order_id)
         if task is None:
             task = asyncio.create_task(self._commit(commit), name="commit")

@@ -82,7 +82,7 @@ class GroupPlanner:
         await failpoint("planner.group-request-received")
         now = datetime.now(UTC)
         try:
-            request = codec.decode_group_plan_request(data)
+            request = codec.decode(GroupPlanRequest, data)
         except Malformed as error:
             return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
         try:

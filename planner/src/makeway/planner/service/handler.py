@@ -83,7 +83,7 @@ class Planner:
         await failpoint("planner.request-received")
         now = datetime.now(UTC)
         try:
-            request = codec.decode_plan_request(data)
+            request = codec.decode(PlanRequest, data)
         except Malformed as error:
             return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
         try:
