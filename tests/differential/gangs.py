@@ -22,8 +22,9 @@ from differential.gang_exact import UnprovenError, cheapest
 from differential.gang_rules import Terms, broken_rule, terms_of
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.refusal.text import NOT_FOUND
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW
 
@@ -79,7 +80,7 @@ def judge(seed: int, theme: str = "", band: str = "") -> Verdict:
     return Verdict(seed, case.theme, band, what, text)
 
 
-def planned(case: Case, changes: Sequence[Callable[[Snapshot], None]]) -> tuple[GangPlan | GangRefusal, int]:
+def planned(case: Case, changes: Sequence[Callable[[Snapshot], None]]) -> tuple[GangPlan | PlanRefusal, int]:
     """Return what the planner says, in pieces with a change in each pause, and how many of them came.
 
     What leaves out a rule, since pods are still being grouped by its labels, is asked again after that.
@@ -87,7 +88,7 @@ def planned(case: Case, changes: Sequence[Callable[[Snapshot], None]]) -> tuple[
     snapshot, question = loaded(case)
     left, cache = list(changes), PlanCache()
     for _ in range(2):
-        found: GangPlan | GangRefusal | None = None
+        found: GangPlan | PlanRefusal | None = None
         for answer in planning_gang(snapshot, question, NOW, cache):
             found = answer
             if found is None and left:
@@ -106,11 +107,11 @@ def _wrong_after_change(case: Case) -> str:
     """Return what is wrong with a plan in whose first pause the cluster has changed, as it is then."""
     after, change = changed(case)
     found, came = planned(case, [change])
-    return "" if isinstance(found, GangRefusal) else _wrong(after if came else case, found)
+    return "" if isinstance(found, PlanRefusal) else _wrong(after if came else case, found)
 
 
-def _compared(case: Case, found: GangPlan | GangRefusal, best: Terms | None) -> tuple[str, str]:
-    if isinstance(found, GangRefusal):
+def _compared(case: Case, found: GangPlan | PlanRefusal, best: Terms | None) -> tuple[str, str]:
+    if isinstance(found, PlanRefusal):
         if best is None:
             return INFEASIBLE, ""
         text = f"{found.reason}: {found.message}; exact {_told(best)}"

@@ -9,7 +9,8 @@ import pytest
 from makeway.core.k8s.objects import Node, Pod
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import pod_record
 from unit.planner.building import NOW
@@ -28,7 +29,7 @@ def member(name: str, cpu: str, near: Mapping[str, str] = JOB, labels: Mapping[s
     return pod(name, priority=100, cpu=cpu, labels=dict(labels), affinity=affinity(*terms))
 
 
-def plan(there: Sequence[Node | Pod], *classes: tuple[Pod, int]) -> GangPlan | GangRefusal:
+def plan(there: Sequence[Node | Pod], *classes: tuple[Pod, int]) -> GangPlan | PlanRefusal:
     snapshot = cluster(*there)
     for manifest, _ in classes:
         snapshot.apply(PutPod(pod_record(manifest)))
@@ -36,7 +37,7 @@ def plan(there: Sequence[Node | Pod], *classes: tuple[Pod, int]) -> GangPlan | G
     return plan_gang(snapshot, GangQuestion("default/gang", asked, sum(count for _, count in classes)), NOW)
 
 
-def told(found: GangPlan | GangRefusal) -> tuple[set[str], set[str]]:
+def told(found: GangPlan | PlanRefusal) -> tuple[set[str], set[str]]:
     """Return the victims, and the nodes to which members come."""
     assert isinstance(found, GangPlan), found
     return {one.pod.uid for one in found.victims}, {one.node for one in found.placements}
@@ -127,4 +128,4 @@ def test_members_do_not_begin_anew_where_a_pod_stays_that_they_could_be_near() -
 
     found = plan([*nodes, *pods], (member("m", "4"), 1))
 
-    assert isinstance(found, GangRefusal)
+    assert isinstance(found, PlanRefusal)

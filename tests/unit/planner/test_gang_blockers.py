@@ -10,9 +10,10 @@ import pytest
 from makeway.bus.messages import ClosedDomain
 from makeway.core.policy.document import CrossNode, Policy
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.refusal.text import NOT_FOUND
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -124,7 +125,7 @@ def test_a_rack_with_a_pod_that_may_not_go_stays_closed() -> None:
 
     found = plan_gang(blocked, exclusive(blocked, 2), NOW)
 
-    assert isinstance(found, GangRefusal), found
+    assert isinstance(found, PlanRefusal), found
     assert f"anti-affinity by {RACK}" in found.message
 
 
@@ -145,7 +146,7 @@ def test_no_rack_is_opened_once_the_work_is_used_up_and_the_refusal_is_not_final
 
     found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
 
-    assert isinstance(found, GangRefusal), found
+    assert isinstance(found, PlanRefusal), found
     assert found.reason == "PlacesNotFound"
 
 
@@ -180,7 +181,7 @@ def test_a_refusal_says_what_keeps_racks_closed_and_how_many_pods_may_go_for_it(
 
     found = plan_gang(snapshot, exclusive(snapshot, 2), NOW)
 
-    assert isinstance(found, GangRefusal), found
+    assert isinstance(found, PlanRefusal), found
     assert found.reason == NOT_FOUND
     assert found.message.endswith(
         f"; nodes are closed by Pod anti-affinity by {RACK}, and crossNode.mostVictims lets 0 pods go on "
@@ -249,7 +250,7 @@ def test_pods_that_a_spread_counts_on_nodes_without_members_stay_and_the_refusal
 
     found = plan_gang(snapshot, members_of(snapshot, asked, 1), NOW)
 
-    assert isinstance(found, GangRefusal), found
+    assert isinstance(found, PlanRefusal), found
     assert found.reason == "PlacesNotFound"
 
 

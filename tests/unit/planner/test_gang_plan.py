@@ -16,8 +16,9 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
 from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -65,9 +66,9 @@ def planned(snapshot: Snapshot, asked: GangQuestion) -> GangPlan:
     return found
 
 
-def refused(snapshot: Snapshot, asked: GangQuestion) -> GangRefusal:
+def refused(snapshot: Snapshot, asked: GangQuestion) -> PlanRefusal:
     found = plan_gang(snapshot, asked, NOW)
-    assert isinstance(found, GangRefusal), found
+    assert isinstance(found, PlanRefusal), found
     return found
 
 

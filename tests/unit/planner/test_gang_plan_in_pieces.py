@@ -12,7 +12,8 @@ from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import (
     KnowPodGroups,
     PutBudget,
@@ -81,7 +82,7 @@ def test_what_is_planned_holds_in_the_cluster_as_it_is_then(seed: int) -> None:
     classes = tuple(GangClass(ask(member), 4) for member in members)
     steps = planning_gang(snapshot, GangQuestion("default/gang", classes, 8), NOW, PlanCache())
 
-    found: GangPlan | GangRefusal | None = None
+    found: GangPlan | PlanRefusal | None = None
     for turn in range(2000):
         found = next(steps)
         if found is not None:

@@ -10,7 +10,8 @@ import pytest
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -45,7 +46,7 @@ def nominated(snapshot: Snapshot, priority: int = HIGH) -> list[tuple[str, str]]
 def test_the_maximum_of_a_queue_holds_for_all_members_together() -> None:
     small, large = four_nodes(1499), four_nodes(1500)
 
-    assert isinstance(plan_gang(small, gang(small, 3), NOW), GangRefusal)
+    assert isinstance(plan_gang(small, gang(small, 3), NOW), PlanRefusal)
     assert isinstance(plan_gang(large, gang(large, 3), NOW), GangPlan)
 
 
@@ -55,7 +56,7 @@ def test_members_of_another_gang_that_room_is_made_for_hold_their_places() -> No
 
     found = plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW)
 
-    assert isinstance(found, GangRefusal)
+    assert isinstance(found, PlanRefusal)
     assert found.placeable == 1
 
 
@@ -63,7 +64,7 @@ def test_they_hold_them_whatever_their_priority() -> None:
     snapshot = four_nodes(1500)
     places = nominated(snapshot, LOW)
 
-    assert isinstance(plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW), GangRefusal)
+    assert isinstance(plan_gang(snapshot, gang(snapshot, 2, nominations=places), NOW), PlanRefusal)
 
 
 def test_where_the_queue_has_room_for_both_the_second_gang_is_planned_for() -> None:

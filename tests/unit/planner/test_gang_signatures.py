@@ -14,7 +14,8 @@ from makeway.planner.plan.constraints.layers import layers_of
 from makeway.planner.plan.constraints.tally import Allowance, StaleSignaturesError, Tallies
 from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import PutNode, PutPod, RemovePod
 from makeway.planner.snapshot.columns import SIGNATURE
 from makeway.planner.snapshot.pending_updates import CHUNK
@@ -75,8 +76,8 @@ def asked(classes: list[list[Pod]]) -> GangQuestion:
     return GangQuestion("default/gang", of_classes, sum(map(len, classes)))
 
 
-def told(found: GangPlan | GangRefusal) -> Any:
-    if isinstance(found, GangRefusal):
+def told(found: GangPlan | PlanRefusal) -> Any:
+    if isinstance(found, PlanRefusal):
         return found.reason, found.placeable, found.message
     return found.placements, sorted(one.pod.uid for one in found.victims), found.price
 
@@ -93,7 +94,7 @@ def test_the_first_plan_of_a_gang_is_that_of_a_planner_that_knew_its_keys(
     assert not expected.left_out
     snapshot, cache = made(nodes, pods, classes, chunk), PlanCache()
 
-    found: GangPlan | GangRefusal | None = None
+    found: GangPlan | PlanRefusal | None = None
     for step in planning_gang(snapshot, asked(classes), NOW, cache):
         found = step
         snapshot.upkeep.apply_chunk()

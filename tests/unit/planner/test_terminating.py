@@ -11,7 +11,7 @@ from makeway.core.policy.document import Policy
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.planner import plan as plan_once
 from makeway.planner.plan.reply import reply_of
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
@@ -160,7 +160,7 @@ def test_a_unit_goes_without_its_terminating_pods() -> None:
     assert groups.victims(snapshot, groups.preemptor()) == {"n1": ["a", "b"]}
 
 
-def gang_plan(snapshot: Snapshot) -> GangPlan | GangRefusal:
+def gang_plan(snapshot: Snapshot) -> GangPlan | PlanRefusal:
     member = make_pod("m", "", HIGH, XL)
     snapshot.apply(PutPod(member))
     return plan_gang(snapshot, GangQuestion("default/gang", (GangClass(ask(member), 1),), 1), NOW)
@@ -181,7 +181,7 @@ def test_a_group_waits_for_a_long_grace_period_where_nothing_else_helps() -> Non
 
     assert isinstance(found, GangPlan)
     assert [one.pod.uid for one in found.awaited] == ["leaving"]
-    assert isinstance(stuck, GangRefusal)
+    assert isinstance(stuck, PlanRefusal)
     assert "default/stuck on n1" in stuck.message
 
 

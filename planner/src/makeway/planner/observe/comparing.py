@@ -21,7 +21,7 @@ from makeway.planner.observe.pairing import ComparedPair
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.decision import Decision, refusal_of
 from makeway.planner.plan.gang.decision import GangDecision
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -89,7 +89,7 @@ def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
 
 def _chosen(decision: AnyDecision) -> tuple[RemovablePod, ...] | None:
     result = decision.result
-    if isinstance(result, PlanRefusal | GangRefusal):
+    if isinstance(result, PlanRefusal):
         return None
     return result.chosen if isinstance(result, Plan) else result.victims
 
@@ -153,8 +153,8 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
         group = ComparedGroup(
             members=question.total, must_place=question.must_place, objective=decision.objective
         )
-    refusal = planned if isinstance(planned, PlanRefusal | GangRefusal) else None
-    own_nodes = () if isinstance(planned, PlanRefusal | GangRefusal) else planned.nodes
+    refusal = planned if isinstance(planned, PlanRefusal) else None
+    own_nodes = () if isinstance(planned, PlanRefusal) else planned.nodes
     own = tuple((one.pod, one.rule) for one in _chosen(decision) or ())
     evicted = tuple((mark.pod, LOWER_PRIORITY) for mark in pair.evicted)
     return Comparison(
@@ -191,7 +191,7 @@ def _verdict(
     result = decision.result
     if theirs is None:
         return ("makewayOnly", "", "") if pair.nominated_at is None else ("undetermined", "", UNSEEN)
-    if isinstance(result, PlanRefusal | GangRefusal):
+    if isinstance(result, PlanRefusal):
         return "defaultOnly", "", ""
     if ours is None:
         return "undetermined", "", UNMODELLED

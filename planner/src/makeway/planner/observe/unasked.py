@@ -25,7 +25,7 @@ from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.decision import GangDecision, gang_decision
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -149,7 +149,7 @@ def planning_unasked(
         else:
             question = GangQuestion(name=seen.key, classes=alike, must_place=len(seen.members))
             steps = planning_gang(snapshot, question, seen.at, cache)
-            waiting: Generator[None, None, GangPlan | GangRefusal] = _paused(steps)
+            waiting: Generator[None, None, GangPlan | PlanRefusal] = _paused(steps)
             planned = yield from waiting
             decision = gang_decision(
                 snapshot,

@@ -23,8 +23,9 @@ from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMem
 from makeway.planner.plan.decision import awaited_of, victim_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.reply import group_price
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 
 GROUPS_HELD: Final = "GroupsHeld"
@@ -132,10 +133,10 @@ def gang_question(
 
 
 def held(
-    found: GangPlan | GangRefusal, group: AdmittedGroup, preemptors: GroupPreemptors
-) -> GangPlan | GangRefusal:
+    found: GangPlan | PlanRefusal, group: AdmittedGroup, preemptors: GroupPreemptors
+) -> GangPlan | PlanRefusal:
     """Return a refusal where makeway makes no room for the group: by the policy, or in 1.36."""
-    if isinstance(found, GangRefusal) or not found.victims:
+    if isinstance(found, PlanRefusal) or not found.victims:
         return found
     if preemptors == "hold":
         why = "groups.preemptors of the policy is hold: nothing is evicted for pod groups"
@@ -146,7 +147,7 @@ def held(
         )
     else:
         return found
-    return GangRefusal(found.scope, GROUPS_HELD, why, left_out=found.left_out)
+    return PlanRefusal(found.scope, GROUPS_HELD, why, left_out=found.left_out)
 
 
 def at_priority(question: Question, priority: int) -> Question:
@@ -159,7 +160,7 @@ def described_group(
     snapshot: Snapshot,
     group: AdmittedGroup,
     members: Sequence[Question],
-    result: GangPlan | GangRefusal,
+    result: GangPlan | PlanRefusal,
     *,
     nodes: Mapping[str, str],
     warnings: tuple[str, ...],
@@ -188,7 +189,7 @@ def described_group(
         price=group_price(result.price) if isinstance(result, GangPlan) else None,
         domains=dict(result.domains) if isinstance(result, GangPlan) else {},
         diagnosis=Refusal(reason=result.reason, message=result.message)
-        if isinstance(result, GangRefusal)
+        if isinstance(result, PlanRefusal)
         else None,
         nodes_total=result.scope.nodes_total,
         nodes_potential=result.scope.nodes_potential,

@@ -16,7 +16,6 @@ from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.plan.gang.decision import GangDecision, gang_decision, gang_record_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import gang_question_of
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.request import question_of
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import answer
@@ -131,7 +130,7 @@ class Replay:
         question = gang_question_of(request, self._removed(), decided.leaving)
         question = question.leaving_out(decided.left_out)
         result = plan_gang(snapshot, question, decided.at, self._cache)
-        if isinstance(result, GangRefusal) and decided.again_at is not None:
+        if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return gang_decision(
             snapshot,

@@ -37,8 +37,9 @@ from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import MOST_PODS, NamelessPodError, Question, question_of
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
@@ -157,7 +158,7 @@ class Simulation:
                 ] = None
             questions.append(at_priority(question, group.record.priority))
         asked, classes = gang_question(snapshot, group, questions)
-        planned: GangPlan | GangRefusal
+        planned: GangPlan | PlanRefusal
         if refusal:
             planned = group_not_admitted(snapshot, refusal)
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
@@ -26,6 +25,6 @@ def not_admitted(snapshot: Snapshot, message: str) -> PlanRefusal:
     return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), NOT_ADMITTED, message)
 
 
-def group_not_admitted(snapshot: Snapshot, message: str) -> GangRefusal:
+def group_not_admitted(snapshot: Snapshot, message: str) -> PlanRefusal:
     """Refuse a group of which the API server does not store a pod."""
-    return GangRefusal(Scope(snapshot.revision, snapshot.node_count, 0), NOT_ADMITTED, message)
+    return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), NOT_ADMITTED, message)

@@ -12,7 +12,6 @@ from makeway.bus import messages
 from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.mode import Mode
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
     AwaitedPod,
@@ -123,7 +122,7 @@ def record_of(decision: Decision) -> DecisionRecord:
     )
 
 
-def refusal_of(refusal: PlanRefusal | GangRefusal) -> messages.Refusal:
+def refusal_of(refusal: PlanRefusal) -> messages.Refusal:
     """Write a refusal down."""
     return messages.Refusal(
         reason=refusal.reason,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,6 +11,7 @@ import msgspec
 from makeway.bus.messages import ClosedDomain
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.rules import Verdict
+from makeway.planner.plan.gang.price import Price
 from makeway.planner.snapshot.records import PodRecord
 
 
@@ -140,6 +142,15 @@ class NearestNode:
 
 
 @dataclass(frozen=True, slots=True)
+class GangDomain:
+    """A topology domain that was looked at: how many members have room, and the price of the plan there."""
+
+    domains: tuple[tuple[str, str], ...]
+    placeable: int
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRefusal:
     """Why no removal helps: a constant, a sentence with the numbers, nodes by what stood in the way.
 
@@ -148,6 +159,10 @@ class PlanRefusal:
     the potential nodes, by rule. `nearest`: the nodes that lack least. `sample`: a node that the columns rule
     out, with all that may be removed there; None where no such node has a removable pod. `left_out`: as of a
     plan.
+
+    Of a group: `placeable`: for NotEnoughRoom how many members have room at the most, else for how many
+    places were found, in the best of `priced` where there are topology constraints; `missing`: what that one
+    lacks for the others, by resource. `changed`: the cluster did so meanwhile.
     """
 
     scope: Scope
@@ -160,3 +175,7 @@ class PlanRefusal:
     nearest: tuple[NearestNode, ...] = ()
     sample: PlanCandidate | None = None
     left_out: tuple[str, ...] = ()
+    placeable: int = 0
+    priced: tuple[GangDomain, ...] = ()
+    missing: Mapping[str, int] = field(default_factory=dict)
+    changed: bool = False

@@ -19,7 +19,6 @@ from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
@@ -116,8 +115,8 @@ class Journal:
         asked, result = decision.question, decision.result
         question = asked.classes[0].question if isinstance(asked, GangQuestion) else asked
         made = entries.GroupDecided if isinstance(decision, GangDecision) else entries.Decided
-        refused = isinstance(result, PlanRefusal | GangRefusal) and decision.looked_at_again
-        refusal = result if refused and isinstance(result, PlanRefusal | GangRefusal) else None
+        looked_again = isinstance(result, PlanRefusal) and decision.looked_at_again
+        again_at = result.retry_at if isinstance(result, PlanRefusal) and looked_again else None
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)
@@ -130,7 +129,7 @@ class Journal:
             in_flight=self._in_flight.become((order, tuple(uids)) for order, uids in in_flight.items()),
             leaving=question.leaving,
             unfit_since=question.unfit_since,
-            again_at=refusal.retry_at if refusal is not None else None,
+            again_at=again_at,
             left_out=question.left_out,
         )
 

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from makeway.bus.ids import moment_in
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.result import PlanRefusal
 
 WINDOW_SECONDS: Final = 60.0
@@ -39,9 +38,6 @@ _MAX_REFUSALS: Final = 10_000
 
 _MAX_FAILURES: Final = 20_000
 """How many are remembered: the pods of several DaemonSets on the largest clusters."""
-
-
-_R = TypeVar("_R", PlanRefusal, GangRefusal)
 
 
 class RequestAges:
@@ -91,7 +87,7 @@ class StaleRefusals:
     def __init__(self) -> None:
         self._refusals: dict[str, _StaleRefusal] = {}
 
-    def with_retry(self, refusal: _R, uid: str, now: datetime, *, behind: bool) -> _R:
+    def with_retry(self, refusal: PlanRefusal, uid: str, now: datetime, *, behind: bool) -> PlanRefusal:
         """Return the refusal, with a time to try again where the snapshot was behind; O(1), amortised."""
         last = self._refusals.pop(uid, None)
         if not behind:

@@ -25,8 +25,9 @@ from makeway.planner.plan.gang.decision import GangDecision, gang_decision
 from makeway.planner.plan.gang.planner import NOT_SEEN, planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
 from makeway.planner.plan.gang.reply import reply_of, unplanned
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import NamelessPodError
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
@@ -127,12 +128,12 @@ class GroupPlanner:
     ) -> GroupPlanReply:
         """Answer a question; one at a time."""
         steps = planning_gang(self._snapshot, question, now, self._cache)
-        result: GangPlan | GangRefusal = await self._requests.run(steps, request, began)
+        result: GangPlan | PlanRefusal = await self._requests.run(steps, request, began)
         behind = False
         not_now = self._not_now(request, result, now)
         if not_now is not None:
             result = not_now
-        elif isinstance(result, GangRefusal):
+        elif isinstance(result, PlanRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
             result = self._stale_refusals.with_retry(result, request.group.uid, now, behind=behind)
         seconds = time.perf_counter() - began
@@ -181,10 +182,10 @@ class GroupPlanner:
         return self._requests.sealed(offer)
 
     def _not_now(
-        self, request: GroupPlanRequest, result: GangPlan | GangRefusal, now: datetime
-    ) -> GangRefusal | None:
+        self, request: GroupPlanRequest, result: GangPlan | PlanRefusal, now: datetime
+    ) -> PlanRefusal | None:
         """Return the refusal of a plan that is not carried out now; None where it may be."""
-        if request.mode != "enforce" or isinstance(result, GangRefusal):
+        if request.mode != "enforce" or isinstance(result, PlanRefusal):
             return None
         group, ledger = request.group, self._ledger
         asking = Asker(group.uid, group.namespace, group.priority, is_pod=False)
@@ -193,7 +194,7 @@ class GroupPlanner:
         )
         if why is None:
             return None
-        return GangRefusal(
+        return PlanRefusal(
             scope=result.scope,
             reason=why.reason,
             message=why.message,
@@ -213,9 +214,9 @@ class GroupPlanner:
     def _seen(self, question: GangQuestion) -> bool:
         return all(one.question.preemptor.uid in self._snapshot.pods for one in question.classes)
 
-    def _count(self, result: GangPlan | GangRefusal, seconds: float) -> None:
-        label = "refused" if isinstance(result, GangRefusal) else "plan"
-        if isinstance(result, GangRefusal):
+    def _count(self, result: GangPlan | PlanRefusal, seconds: float) -> None:
+        label = "refused" if isinstance(result, PlanRefusal) else "plan"
+        if isinstance(result, PlanRefusal):
             self._metrics.refusals.labels(result.reason).inc()
         else:
             self._metrics.group_members.observe(result.placed)

@@ -20,8 +20,9 @@ from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.decision import awaited_of, refusal_of, victim_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.reply import group_price
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.state import Snapshot
 
 
@@ -37,7 +38,7 @@ class GangDecision:
     at: datetime
     request: GroupPlanRequest
     question: GangQuestion
-    result: GangPlan | GangRefusal
+    result: GangPlan | PlanRefusal
     policy_revision: str
     objective: tuple[GroupTerm, ...]
     min_count: int
@@ -73,7 +74,7 @@ def gang_decision(
     snapshot: Snapshot,
     request: GroupPlanRequest,
     question: GangQuestion,
-    result: GangPlan | GangRefusal,
+    result: GangPlan | PlanRefusal,
     *,
     decision_id: str,
     planner: str,
@@ -105,7 +106,7 @@ def gang_record_of(decision: GangDecision) -> DecisionRecord:
     """Write the decision record: who goes where, who has to go by which rule, and what it costs."""
     result, request, question = decision.result, decision.request, decision.question
     planned = result if isinstance(result, GangPlan) else None
-    refused = result if isinstance(result, GangRefusal) else None
+    refused = result if isinstance(result, PlanRefusal) else None
     return DecisionRecord(
         decision_id=decision.decision_id,
         request_id=request.request_id,

@@ -13,7 +13,7 @@ from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.levels import least_levels
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangDomain
+from makeway.planner.plan.result import GangDomain
 from makeway.planner.snapshot.columns import MOST
 
 MOST_DOMAINS: Final = 64

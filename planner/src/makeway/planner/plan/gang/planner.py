@@ -28,7 +28,7 @@ from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.refusing import refused
-from makeway.planner.plan.gang.result import GangDomain, GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.work import Work
@@ -40,7 +40,7 @@ from makeway.planner.plan.refusal.text import (
     NO_ROOM,
     NOT_OFFERED,
 )
-from makeway.planner.plan.result import Scope
+from makeway.planner.plan.result import GangDomain, PlanRefusal, Scope
 from makeway.planner.snapshot.columns import Ints
 from makeway.planner.snapshot.state import Snapshot
 
@@ -58,7 +58,7 @@ def plan_gang(
     cache: PlanCache | None = None,
     *,
     objective: tuple[GroupTerm, ...] | None = None,
-) -> GangPlan | GangRefusal:
+) -> GangPlan | PlanRefusal:
     """Decide where all members go and which pods must go for them.
 
     O(slots · nodes · members of a node), besides O(slots · members of a node) for each node that is used.
@@ -74,7 +74,7 @@ def planning_gang(
     cache: PlanCache,
     *,
     objective: tuple[GroupTerm, ...] | None = None,
-) -> Generator[GangPlan | GangRefusal | None, None, None]:
+) -> Generator[GangPlan | PlanRefusal | None, None, None]:
     """Plan as `plan_gang` does, and pause with None now and then; the snapshot may change there.
 
     Where it has changed, what was found is looked at again on its own nodes, and where it does not hold any
@@ -89,11 +89,11 @@ def planning_gang(
         revision = snapshot.revision
         soon = cache.awaited.at(snapshot, now)
         plan = yield from _attempt(snapshot, gang.awaiting(soon), now, cache, terms)
-        if isinstance(plan, GangRefusal) and not soon.complete:
+        if isinstance(plan, PlanRefusal) and not soon.complete:
             # A refusal, too: what it says of the room at most holds for all pods that leave.
             room = cache.awaited.at(snapshot, now, patient=True)
             plan = yield from _attempt(snapshot, gang.awaiting(room), now, cache, terms)
-        if isinstance(plan, GangRefusal):
+        if isinstance(plan, PlanRefusal):
             message, retry_at = gang.left_out.told(plan.message, plan.retry_at)
             plan = replace(plan, message=message, retry_at=retry_at)
         if plan is not None:
@@ -107,11 +107,11 @@ def _attempt(
     now: datetime,
     cache: PlanCache,
     objective: tuple[GroupTerm, ...],
-) -> Generator[None, None, GangPlan | GangRefusal | None]:
+) -> Generator[None, None, GangPlan | PlanRefusal | None]:
     """Return a plan or a refusal; None where a plan was found that does not hold any more."""
     revision = snapshot.revision
     begun = yield from _begun(snapshot, gang, now, cache)
-    if isinstance(begun, GangRefusal):
+    if isinstance(begun, PlanRefusal):
         return begun
     scope, model, needs, left_out = begun
     best: tuple[Model, Draft, tuple[tuple[str, str], ...]] | None = None
@@ -146,7 +146,7 @@ def _attempt(
     own, record = all(one.question.may_preempt for one in gang.classes), snapshot.groups.record_of(gang.name)
     if (draft.singles or draft.units) and not (own if record is None else record.lets_preempt(own)):
         message = f"group {gang.name} has preemptionPolicy Never"
-        return GangRefusal(scope, NEVER, message, placeable, left_out)
+        return PlanRefusal(scope, NEVER, message, placeable=placeable, left_out=left_out)
     draft = yield from extra(part, draft, objective)
     found = Found(part, draft, domains, needs, left_out)
     if snapshot.revision != revision:
@@ -163,7 +163,7 @@ _Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
 
 def _begun(
     snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache
-) -> Generator[None, None, _Begun | GangRefusal]:
+) -> Generator[None, None, _Begun | PlanRefusal]:
     """Return what was looked at, the model, what each class needs, and what is left out; or a refusal."""
     while True:
         needs: list[Mapping[str, int]] = []
@@ -173,14 +173,14 @@ def _begun(
         for one in gang.classes:
             question = one.question
             if question.preemptor.uid not in snapshot.pods:
-                return GangRefusal(scope, NOT_SEEN, f"a pod of group {gang.name} has not been seen yet")
+                return PlanRefusal(scope, NOT_SEEN, f"a pod of group {gang.name} has not been seen yet")
             asked, missing, left_out = modelled(snapshot, question.needs)
             # No filter of kube-scheduler has looked at members one by one where they are simulated.
             absent = {name for name, amount in question.needs.items() if amount} - asked.keys()
             absent = {name for name in absent if name not in snapshot.node_resources}
             missing = missing or min(absent - snapshot.served_by_devices(absent), default="")
             if missing:
-                return GangRefusal(scope, NOT_OFFERED, f"no node offers {missing}")
+                return PlanRefusal(scope, NOT_OFFERED, f"no node offers {missing}")
             uncounted += left_out
             needs.append(asked)
             named, _ = potential_nodes(snapshot, question)
@@ -188,10 +188,10 @@ def _begun(
         potential = int(np.unique(np.concatenate(rows_of)).size) if rows_of else 0
         scope = replace(scope, nodes_potential=potential)
         if not potential:
-            return GangRefusal(scope, NO_NODES, f"no node may be helped for group {gang.name}")
+            return PlanRefusal(scope, NO_NODES, f"no node may be helped for group {gang.name}")
         if not 0 < gang.must_place <= gang.total:
             message = f"group {gang.name} has {gang.total} pods that wait, and needs {gang.must_place}"
-            return GangRefusal(scope, NO_ROOM, message)
+            return PlanRefusal(scope, NO_ROOM, message)
         tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
         micros = microseconds(now)
         try:

@@ -11,9 +11,8 @@ from makeway.core.text import counted
 from makeway.planner.plan.gang.levels import bound_of
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.gang.result import GangRefusal
 from makeway.planner.plan.refusal.text import FORBIDDEN, NO_ROOM, NOT_FOUND, REFUSED_AGAIN, amount_of
-from makeway.planner.plan.result import Scope
+from makeway.planner.plan.result import PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text
 
 
@@ -26,7 +25,7 @@ def refused(
     models: Sequence[Model],
     whole: bool,
     now: datetime,
-) -> GangRefusal:
+) -> PlanRefusal:
     """Return the refusal. It is final only where no plan can be: else places were not found.
 
     `placeable`: members for which places were found in the best domain. `models`: of the domains; `whole`:
@@ -49,13 +48,17 @@ def refused(
             message += f"; missing even then: {lacks}"
         if nearest is not None and (late := overdue_text(nearest.snapshot, set(nearest.names), now)):
             message += f"; {late}"
-        return GangRefusal(scope, NO_ROOM, message, most, left_out, retry_at=retry_at, missing=missing)
+        return PlanRefusal(
+            scope, NO_ROOM, message, placeable=most, left_out=left_out, retry_at=retry_at, missing=missing
+        )
     if whole and all(_is_searched(model) for model in models):
         message = (
             f"there would be room for {counted(gang.must_place, 'pod')} of group {gang.name}{within}, but "
             "not within the policy's bounds for one plan"
         )
-        return GangRefusal(scope, FORBIDDEN, message, placeable, left_out, retry_at=retry_at)
+        return PlanRefusal(
+            scope, FORBIDDEN, message, placeable=placeable, left_out=left_out, retry_at=retry_at
+        )
     found = (
         f"places were found for {placeable} of the {gang.must_place} pods that group {gang.name} needs"
         f"{within}"
@@ -63,7 +66,7 @@ def refused(
         else f"no plan within the policy's bounds was found for group {gang.name}{within}"
     )
     message = f"{found}, and it is not certain that there is none for all{_closed(models)}"
-    return GangRefusal(scope, NOT_FOUND, message, placeable, left_out, retry_at=retry_at)
+    return PlanRefusal(scope, NOT_FOUND, message, placeable=placeable, left_out=left_out, retry_at=retry_at)
 
 
 def _closed(models: Sequence[Model]) -> str:

@@ -16,11 +16,12 @@ from makeway.bus.messages import (
 )
 from makeway.planner.plan.decision import awaited_of, refusal_of
 from makeway.planner.plan.gang.price import Price
-from makeway.planner.plan.gang.result import GangPlan, GangRefusal
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.result import PlanRefusal
 
 
 def reply_of(
-    result: GangPlan | GangRefusal,
+    result: GangPlan | PlanRefusal,
     *,
     request_id: str,
     planner: str,
@@ -38,7 +39,7 @@ def reply_of(
         policy_revision=policy_revision,
         decision_id=decision_id,
         plan=_plan(planned) if planned else None,
-        refusal=refusal_of(result) if isinstance(result, GangRefusal) else None,
+        refusal=refusal_of(result) if isinstance(result, PlanRefusal) else None,
         left_to_verification=result.left_out,
     )
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 
 from makeway.planner.plan.gang.price import Price
-from makeway.planner.plan.result import AwaitedPod, RemovablePod, Scope
+from makeway.planner.plan.result import AwaitedPod, GangDomain, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 
 
@@ -18,15 +16,6 @@ class GangPlacement:
     member_class: int
     node: str
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class GangDomain:
-    """A topology domain that was looked at: how many members have room, and the price of the plan there."""
-
-    domains: tuple[tuple[str, str], ...]
-    placeable: int
-    price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +58,3 @@ class GangPlan:
     def gone(self) -> list[PodRecord]:
         """Return all pods that the plan counts on to leave."""
         return [*(one.pod for one in self.victims), *(one.pod for one in self.awaited)]
-
-
-@dataclass(frozen=True, slots=True)
-class GangRefusal:
-    """Why no removal makes room for the group: a constant, and a sentence with the numbers.
-
-    `placeable`: for NotEnoughRoom how many members have room at the most, else for how many places were
-    found, in the best of `priced` where there are topology constraints; `missing`: what that one lacks for
-    the others, by resource. `node_reasons`,
-    `retry_at` and `depends_on` as of a refusal for a pod; `changed` as of a plan.
-    """
-
-    scope: Scope
-    reason: str
-    message: str
-    placeable: int = 0
-    left_out: tuple[str, ...] = ()
-    node_reasons: dict[str, int] = field(default_factory=dict)
-    retry_at: datetime | None = None
-    depends_on: tuple[tuple[str, str, str], ...] = ()
-    priced: tuple[GangDomain, ...] = ()
-    missing: Mapping[str, int] = field(default_factory=dict)
-    changed: bool = False
