@@ -18,8 +18,7 @@ from makeway.bus.messages import DecisionRecord, EvictionOrder
 from makeway.planner.offline.replaying import AnyDecided, Replay
 from makeway.planner.plan import reply
 from makeway.planner.plan.decision import QuotaInputs, record_of
-from makeway.planner.plan.gang import reply as gang_reply
-from makeway.planner.plan.gang.decision import gang_record_of
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.recording import entries
 
 KEPT = Path(__file__).parent / "kept.xz"
@@ -71,15 +70,17 @@ def answered(replay: Replay, decided: AnyDecided) -> Answer:
         return Answer(replay.again(decided), {})
     if isinstance(decided, entries.GroupDecided):
         group = replay.group_decision(decided)
-        written = gang_reply.reply_of(
+        assert not isinstance(group.result, Plan)
+        written = reply.group_reply_of(
             group.result,
             request_id=group.request.request_id,
             planner=RECORDED_REPLY,
             decision_id=group.decision_id,
             policy_revision=replay.snapshot.exemptions.revision,
         )
-        return Answer(gang_record_of(group), _plain(written))
+        return Answer(record_of(group), _plain(written))
     pod = replay.decision(decided)
+    assert isinstance(pod.result, Plan | PlanRefusal)
     written_for_pod = reply.reply_of(
         pod.result,
         request_id=pod.request.request_id,

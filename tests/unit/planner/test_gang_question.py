@@ -11,6 +11,7 @@ from makeway.bus.group_plan import GroupPlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.dev.samples import MESSAGES
 from makeway.planner.plan.gang.question import gang_question_of
+from makeway.planner.plan.request import NamelessPodError
 
 
 def request() -> GroupPlanRequest:
@@ -65,3 +66,8 @@ def test_a_class_that_cannot_be_counted_is_an_error() -> None:
 
     with pytest.raises(QuantityError):
         gang_question_of(asked, {})
+
+
+def test_a_request_without_a_class_of_members_names_no_pod() -> None:
+    with pytest.raises(NamelessPodError, match="no class"):
+        gang_question_of(msgspec.structs.replace(request(), classes=()), {})

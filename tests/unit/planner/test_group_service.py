@@ -28,7 +28,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
-from makeway.planner.plan.gang.decision import GangDecision
+from makeway.planner.plan.decision import Decision
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import group_handler
@@ -69,7 +69,7 @@ class Bench:
         self.registry = CollectorRegistry()
         self.ledger = Ledger()
         self.records: list[DecisionRecord] = []
-        self.observed: list[GangDecision] = []
+        self.observed: list[Decision] = []
         self.offers: list[Offer] = []
         self.snapshot = snapshot = snapshot or full()
         metrics = PlannerMetrics(self.registry)

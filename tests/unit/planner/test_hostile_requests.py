@@ -18,7 +18,6 @@ from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, record_of
-from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
@@ -43,7 +42,7 @@ class Kept(Decisions):
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
 
-    def put(self, decision: Decision | GangDecision | DecisionRecord) -> None:
+    def put(self, decision: Decision | DecisionRecord) -> None:
         assert isinstance(decision, Decision)
         self.decisions.append(decision)
 

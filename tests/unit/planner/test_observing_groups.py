@@ -19,7 +19,7 @@ from makeway.planner.observe import unasked
 from makeway.planner.observe.comparing import UNSEEN
 from makeway.planner.observe.pairing import WINDOW
 from makeway.planner.observe.unasked import MEMBERS_A_TURN, reading_members
-from makeway.planner.plan.gang.decision import gang_decision
+from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.request import Question, question_of
@@ -71,7 +71,7 @@ class Groups(Bench):
             must_place=must,
         )
         self.observing.expect(
-            gang_decision(
+            decision_of(
                 self.snapshot,
                 request,
                 question,

@@ -33,7 +33,6 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
@@ -443,7 +442,7 @@ class Noting(Decisions):
         super().__init__(FakeBus(), PlannerMetrics(CollectorRegistry()))
         self.recorded: list[bool] = []
 
-    def put(self, decision: Decision | GangDecision | DecisionRecord) -> None:
+    def put(self, decision: Decision | DecisionRecord) -> None:
         self.recorded.append(False)
 
     def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:

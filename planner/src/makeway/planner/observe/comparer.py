@@ -22,7 +22,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
-from makeway.planner.observe.comparing import AnyDecision, Observed, comparison, expected, observed
+from makeway.planner.observe.comparing import Observed, comparison, expected, observed
 from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import (
     MOST_GROUPS,
@@ -34,6 +34,7 @@ from makeway.planner.observe.pairing import (
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.observe.unasked import Surroundings, planning_unasked
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -86,7 +87,7 @@ class Comparer:
         """Return the nominated pods of preemptors, each with its node."""
         return self._pairing.nominated()
 
-    def expect(self, decision: AnyDecision, now: datetime) -> list[Comparison]:
+    def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes."""
         if isinstance(decision.request, PlanRequest):
             pod = _decode_pod(decision.request.pod)

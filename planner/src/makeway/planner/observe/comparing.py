@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypeAlias
+from typing import Final
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
@@ -20,9 +20,9 @@ from makeway.planner.observe.marks import ANYWHERE, Expected
 from makeway.planner.observe.pairing import ComparedPair
 from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.decision import Decision, refusal_of
-from makeway.planner.plan.gang.decision import GangDecision
+from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import Plan, PlanRefusal, RemovablePod
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -44,8 +44,6 @@ class Certainty:
     complete: bool = True
     after: timedelta = timedelta()
 
-
-AnyDecision: TypeAlias = Decision | GangDecision
 
 RULE_OF: Final[Mapping[GroupTerm, str]] = {
     "budgets": "fewest-pdb-violations",
@@ -75,7 +73,7 @@ class Observed:
     where there is none. `certainty`: of a plan that no scheduler asked for.
     """
 
-    decision: AnyDecision
+    decision: Decision
     own: tuple[RemovedPod, ...] | None
     certainty: Certainty | None = None
 
@@ -87,21 +85,14 @@ def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys, share)
 
 
-def _chosen(decision: AnyDecision) -> tuple[RemovablePod, ...] | None:
-    result = decision.result
-    if isinstance(result, PlanRefusal):
-        return None
-    return result.chosen if isinstance(result, Plan) else result.victims
-
-
-def observed(snapshot: Snapshot, decision: AnyDecision, certainty: Certainty | None = None) -> Observed:
+def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None = None) -> Observed:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
-    chosen = _chosen(decision)
+    chosen = decision.chosen
     own = None if chosen is None else tuple(gone(snapshot, one.pod) for one in chosen)
     return Observed(decision, own, certainty)
 
 
-def expected(snapshot: Snapshot, decision: AnyDecision) -> Expected:
+def expected(snapshot: Snapshot, decision: Decision) -> Expected:
     """Return what pairing needs to know of a decision. O(budgets + candidates)."""
     asked, result = decision.asked, decision.result
     taken = debits_before(snapshot, asked.leaving | asked.in_flight.keys(), asked.allowed_before)
@@ -147,15 +138,14 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
         return None
     result, decided_by, note = _verdict(pair, decision, ours, theirs)
     last = max((mark.at for mark in pair.evicted), default=None)
-    planned, group = decision.result, None
-    if isinstance(decision, GangDecision):
-        question = decision.question
+    planned, question, group = decision.result, decision.question, None
+    if isinstance(question, GangQuestion):
         group = ComparedGroup(
             members=question.total, must_place=question.must_place, objective=decision.objective
         )
-    refusal = planned if isinstance(planned, PlanRefusal) else None
+    refusal = decision.refusal
     own_nodes = () if isinstance(planned, PlanRefusal) else planned.nodes
-    own = tuple((one.pod, one.rule) for one in _chosen(decision) or ())
+    own = tuple((one.pod, one.rule) for one in decision.chosen or ())
     evicted = tuple((mark.pod, LOWER_PRIORITY) for mark in pair.evicted)
     return Comparison(
         decision_id=decision.decision_id,
@@ -185,7 +175,7 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
 
 
 def _verdict(
-    pair: ComparedPair, decision: AnyDecision, ours: Judgement | None, theirs: Judgement | None
+    pair: ComparedPair, decision: Decision, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
     """Return the result, the rule that decides it, and what there is to say besides."""
     result = decision.result
@@ -195,10 +185,10 @@ def _verdict(
         return "defaultOnly", "", ""
     if ours is None:
         return "undetermined", "", UNMODELLED
-    victims = {one.pod.uid for one in _chosen(decision) or ()}
+    victims = {one.pod.uid for one in decision.chosen or ()}
     if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    if isinstance(decision, GangDecision):
+    if isinstance(decision.question, GangQuestion):
         return *compare_gangs(ours, theirs, decision.objective), ""
     return *compare(ours, theirs), ""
 

@@ -20,6 +20,7 @@ import structlog
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusError
+from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Outcome
 from makeway.core.k8s.authorship import writers_of_mark
 from makeway.core.k8s.disruption import preempted_by, preempted_for_group
@@ -28,12 +29,12 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.authors import Authors, SeenMark
 from makeway.planner.observe.comparer import Comparer
-from makeway.planner.observe.comparing import AnyDecision, gone
+from makeway.planner.observe.comparing import gone
 from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
 from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
-from makeway.planner.plan.gang.decision import GangDecision
+from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -147,9 +148,9 @@ class ObserveLoop:
         """Leave out of a plan what goes on with a loop; see `makeway.planner.observe.loops`."""
         return hold_back(self._loops, preemptor, plan, now)
 
-    def expect(self, decision: AnyDecision) -> None:
+    def expect(self, decision: Decision) -> None:
         """Take a decision that was made in mode `observe`, on the snapshot as it is now."""
-        comparer = self._gangs if isinstance(decision, GangDecision) else self._pods
+        comparer = self._gangs if isinstance(decision.request, GroupPlanRequest) else self._pods
         self._say_all(comparer.expect(decision, self._now()))
 
     # What the list-watch calls.

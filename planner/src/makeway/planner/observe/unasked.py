@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -21,8 +21,7 @@ from makeway.planner.observe.comparing import Certainty, Observed, observed
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.decision import Decision
-from makeway.planner.plan.gang.decision import GangDecision, gang_decision
+from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
@@ -39,8 +38,6 @@ TOPOLOGY: Final = "schedulingConstraints"
 
 MEMBERS_A_TURN: Final = 50
 """Members that are read before other tasks get a turn: some 5 ms."""
-
-_T = TypeVar("_T")
 
 OBSERVED: Final = "observed"
 """Stands for an order: a member that has been bound since the first mark counts as one that leaves."""
@@ -127,40 +124,29 @@ def planning_unasked(
         )
 
     alike = tuple(GangClass(then(one.question), one.count) for one in classes)
-    decision: Decision | GangDecision
     with snapshot.restoring(past.left):
+        steps: Iterator[Plan | GangPlan | PlanRefusal | None]
+        asked: Question | GangQuestion
+        request: PlanRequest | GroupPlanRequest
         if group is None:
-            one = alike[0].question
-            pausing: Generator[None, None, Plan | PlanRefusal] = _paused(
-                planning(snapshot, one, seen.at, cache)
-            )
-            found = yield from pausing
-            decision = Decision(
-                decision_id=around.name,
-                planner=around.planner,
-                at=seen.at,
-                request=_request(seen.pod, around.cluster_uid, around.name),
-                question=one,
-                result=found,
-                policy_revision=snapshot.exemptions.revision,
-                duration_seconds=around.seconds(),
-                queue=snapshot.queues.path_of(one.preemptor),
-            )
+            asked, request = alike[0].question, _request(seen.pod, around.cluster_uid, around.name)
+            steps = planning(snapshot, asked, seen.at, cache)
         else:
-            question = GangQuestion(name=seen.key, classes=alike, must_place=len(seen.members))
-            steps = planning_gang(snapshot, question, seen.at, cache)
-            waiting: Generator[None, None, GangPlan | PlanRefusal] = _paused(steps)
-            planned = yield from waiting
-            decision = gang_decision(
-                snapshot,
-                _group_request(seen, group, around),
-                question,
-                planned,
-                decision_id=around.name,
-                planner=around.planner,
-                at=seen.at,
-                duration_seconds=around.seconds(),
-            )
+            asked = GangQuestion(name=seen.key, classes=alike, must_place=len(seen.members))
+            request = _group_request(seen, group, around)
+            steps = planning_gang(snapshot, asked, seen.at, cache)
+        while (result := next(steps)) is None:
+            yield None
+        decision = decision_of(
+            snapshot,
+            request,
+            asked,
+            result,
+            decision_id=around.name,
+            planner=around.planner,
+            at=seen.at,
+            duration_seconds=around.seconds(),
+        )
         certainty = Certainty(
             left_out=(*decision.result.left_out, *((TOPOLOGY,) if seen.of_group else ())),
             restored=len(past.left),
@@ -168,13 +154,6 @@ def planning_unasked(
             after=now - seen.at,
         )
         yield observed(snapshot, decision, certainty)
-
-
-def _paused(steps: Iterator[_T | None]) -> Generator[None, None, _T]:
-    """Return what steps come to, and pause where they do."""
-    while (found := next(steps)) is None:
-        yield None
-    return found
 
 
 def _request(pod: Pod, cluster_uid: str, request_id: str) -> PlanRequest:

@@ -8,7 +8,7 @@ from typing import Final
 
 from makeway.bus.messages import PlanRequest
 from makeway.planner.offline.results import Result, SimulatedPod
-from makeway.planner.plan.decision import Decision, preemptor_of, record_of
+from makeway.planner.plan.decision import decision_of, record_of
 from makeway.planner.plan.feasibility import Feasibility
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
@@ -36,19 +36,16 @@ def described(
     snapshot, request, question = asked.snapshot, asked.request, asked.question
     pod = question.preemptor
     scope = Scope(snapshot.revision, snapshot.node_count, int(found.helpable.size) if found else 0)
-    record = record_of(
-        Decision(
-            decision_id=OFFLINE,
-            planner=OFFLINE,
-            at=asked.now,
-            request=request,
-            question=question,
-            result=result or Plan(scope, (), 0, (), 0),
-            policy_revision=snapshot.exemptions.revision,
-            duration_seconds=0.0,
-            queue=snapshot.queues.path_of(pod),
-        )
+    decision = decision_of(
+        snapshot,
+        request,
+        question,
+        result or Plan(scope, (), 0, (), 0),
+        decision_id=OFFLINE,
+        planner=OFFLINE,
+        at=asked.now,
     )
+    record = record_of(decision)
     queue = snapshot.queues.queue_of(pod)
     outcome: Result = "fits" if result is None else "refused"
     if record.nominated_node:
@@ -57,7 +54,7 @@ def described(
         namespace=pod.namespace,
         name=pod.name,
         result=outcome,
-        preemptor=preemptor_of(question),
+        preemptor=decision.preemptor,
         queue=queue.path if queue is not None else "",
         mode=request.mode,
         node=node or record.nominated_node or None,

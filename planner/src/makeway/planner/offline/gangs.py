@@ -20,9 +20,8 @@ from makeway.core.policy.external import NEVER
 from makeway.planner.offline.admission import global_default, stand_in_uid
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember
-from makeway.planner.plan.decision import awaited_of, victim_of
+from makeway.planner.plan.decision import awaited_of, price_of, victim_of
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
-from makeway.planner.plan.gang.reply import group_price
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import PlanRefusal
@@ -186,7 +185,7 @@ def described_group(
         ),
         victims=victims,
         awaited=awaited,
-        price=group_price(result.price) if isinstance(result, GangPlan) else None,
+        price=price_of(result.price) if isinstance(result, GangPlan) else None,
         domains=dict(result.domains) if isinstance(result, GangPlan) else {},
         diagnosis=Refusal(reason=result.reason, message=result.message)
         if isinstance(result, PlanRefusal)

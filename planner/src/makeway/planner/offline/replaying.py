@@ -12,8 +12,7 @@ from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
-from makeway.planner.plan.gang.decision import GangDecision, gang_decision, gang_record_of
+from makeway.planner.plan.decision import Decision, QuotaInputs, decision_of, record_of
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import gang_question_of
 from makeway.planner.plan.request import question_of
@@ -105,23 +104,21 @@ class Replay:
         result = answer(self.snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
-        return Decision(
+        return decision_of(
+            self.snapshot,
+            request,
+            question,
+            result,
             decision_id=decided.decision_id,
             planner=REPLAY,
             at=decided.at,
-            request=request,
-            question=question,
-            result=result,
-            policy_revision=self.snapshot.exemptions.revision,
-            duration_seconds=0.0,
-            queue=self.snapshot.queues.path_of(question.preemptor),
         )
 
     def group_again(self, decided: entries.GroupDecided) -> DecisionRecord:
         """Decide about a group again."""
-        return gang_record_of(self.group_decision(decided))
+        return record_of(self.group_decision(decided))
 
-    def group_decision(self, decided: entries.GroupDecided) -> GangDecision:
+    def group_decision(self, decided: entries.GroupDecided) -> Decision:
         """Return the decision about a group, made again."""
         snapshot = self.snapshot
         request = msgspec.structs.replace(
@@ -132,7 +129,7 @@ class Replay:
         result = plan_gang(snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
-        return gang_decision(
+        return decision_of(
             snapshot,
             request,
             question,

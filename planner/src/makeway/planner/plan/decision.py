@@ -9,9 +9,15 @@ from datetime import datetime
 import msgspec
 
 from makeway.bus import messages
+from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import DecisionRecord, PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
+from makeway.core.k8s.pod_groups import GroupKey
+from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.mode import Mode
+from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangPlacement, GangPlan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
     AwaitedPod,
@@ -24,6 +30,7 @@ from makeway.planner.plan.result import (
 )
 from makeway.planner.plan.terminating import overdue_at
 from makeway.planner.snapshot.changes import RecordingEntry
+from makeway.planner.snapshot.state import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,36 +39,103 @@ class Decision:
 
     `queue`: the preemptor's. `looked_at_again`: a refusal's `retry_at` is there since the snapshot was
     behind. `held_back`: what goes on with a preemption loop was left out afterwards, which no recording
-    knows. `recording`: where what it was decided from is kept.
+    knows. `recording`: where what it was decided from is kept. `min_count`: of the group as the planner knows
+    it, 0 where it is no gang. `objective`: the terms by which a group's plan was chosen.
     """
 
     decision_id: str
     planner: str
     at: datetime
-    request: PlanRequest
-    question: Question
-    result: Plan | PlanRefusal
+    request: PlanRequest | GroupPlanRequest
+    question: Question | GangQuestion
+    result: Plan | GangPlan | PlanRefusal
     policy_revision: str
     duration_seconds: float
     queue: str = ""
     looked_at_again: bool = False
     held_back: bool = False
     recording: str = ""
+    objective: tuple[GroupTerm, ...] = ()
+    min_count: int = 0
 
     @property
     def key(self) -> str:
-        """Return what the preemptor is known by: its UID."""
-        return self.question.preemptor.uid
+        """Return what the preemptor is known by: a pod's UID, or a group's namespace/name."""
+        question = self.question
+        return question.name if isinstance(question, GangQuestion) else question.preemptor.uid
 
     @property
     def asked(self) -> Question:
-        """Return the question about one pod; of a group about a member."""
-        return self.question
+        """Return the question about the pod, or a member of the group."""
+        question = self.question
+        return question.classes[0].question if isinstance(question, GangQuestion) else question
+
+    @property
+    def refusal(self) -> PlanRefusal | None:
+        """Return why there is no plan; None where there is one."""
+        return self.result if isinstance(self.result, PlanRefusal) else None
+
+    @property
+    def chosen(self) -> tuple[RemovablePod, ...] | None:
+        """Return the victims of the plan, of a pod's of the best candidate; None where there is none."""
+        result = self.result
+        if isinstance(result, Plan):
+            return result.candidates[0].victims if result.candidates else None
+        return result.victims if isinstance(result, GangPlan) else None
 
     @property
     def preemptor(self) -> messages.Preemptor:
-        """Name the pod."""
-        return preemptor_of(self.question)
+        """Name the pod, or the group, that room is made for."""
+        pod = self.asked.preemptor
+        of = pod if isinstance(self.request, PlanRequest) else self.request.group
+        return messages.Preemptor(
+            namespace=of.namespace,
+            name=of.name,
+            uid=of.uid,
+            priority=of.priority,
+            scheduler_name=self.asked.scheduler_name,
+        )
+
+
+def decision_of(
+    snapshot: Snapshot,
+    request: PlanRequest | GroupPlanRequest,
+    question: Question | GangQuestion,
+    result: Plan | GangPlan | PlanRefusal,
+    *,
+    decision_id: str,
+    planner: str,
+    at: datetime,
+    objective: tuple[GroupTerm, ...] = (),
+    duration_seconds: float = 0.0,
+    looked_at_again: bool = False,
+    held_back: bool = False,
+) -> Decision:
+    """Return a decision with what the snapshot says of its preemptor.
+
+    `objective`: of a group, where it is not the policy's.
+    """
+    policy, min_count = snapshot.exemptions, 0
+    if isinstance(request, GroupPlanRequest):
+        known = snapshot.groups.records.get(GroupKey(request.group.namespace, request.group.name))
+        min_count = known.min_count if known is not None else 0
+        objective = objective or policy.policy.groups.objective
+    asked = question.classes[0].question if isinstance(question, GangQuestion) else question
+    return Decision(
+        decision_id=decision_id,
+        planner=planner,
+        at=at,
+        request=request,
+        question=question,
+        result=result,
+        policy_revision=policy.revision,
+        duration_seconds=duration_seconds,
+        queue=snapshot.queues.path_of(asked.preemptor),
+        looked_at_again=looked_at_again,
+        held_back=held_back,
+        objective=objective,
+        min_count=min_count,
+    )
 
 
 class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
@@ -88,37 +162,111 @@ class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
 
 def record_of(decision: Decision) -> DecisionRecord:
     """Write the decision record: what was looked at, what was chosen, by which rule, with which numbers."""
-    result, request = decision.result, decision.request
+    result, request, refusal = decision.result, decision.request, decision.refusal
     planned = result if isinstance(result, Plan) else None
+    gang = result if isinstance(result, GangPlan) else None
     best = planned.candidates[0] if planned and planned.candidates else None
+    of_pod = isinstance(request, PlanRequest)
+    victims = victims_of(best) if best else ()
+    if gang:
+        victims = tuple(victim_of(one.pod.node, one) for one in gang.victims)
     return DecisionRecord(
         decision_id=decision.decision_id,
         request_id=request.request_id,
-        kind="pod",
+        kind="pod" if of_pod else "group",
         cluster_uid=request.cluster_uid,
         planner=decision.planner,
         at=decision.at,
         mode=request.mode,
-        status="candidates" if planned else "refused",
+        status="refused" if refusal else "candidates",
         snapshot_revision=result.scope.revision,
         policy_revision=decision.policy_revision,
-        preemptor=preemptor_of(decision.question),
+        preemptor=decision.preemptor if of_pod else None,
         queue=decision.queue,
         nodes_total=result.scope.nodes_total,
         nodes_potential=result.scope.nodes_potential,
         candidates_total=planned.candidates_total if planned else 0,
         unmodelled_total=planned.unmodelled_total if planned else 0,
         nominated_node=best.node if best else "",
-        victims=victims_of(best) if best else (),
-        pdb_violations=best.pdb_violations if best else 0,
+        victims=victims,
+        pdb_violations=best.pdb_violations if best else gang.price.violations if gang else 0,
         candidates=tuple(_ranked(candidate) for candidate in planned.candidates) if planned else (),
-        diagnosis=refusal_of(result) if isinstance(result, PlanRefusal) else None,
-        spared_by_rule=result.exempt if isinstance(result, PlanRefusal) else {},
-        nearest=tuple(_near(one) for one in result.nearest) if isinstance(result, PlanRefusal) else (),
+        diagnosis=refusal_of(refusal) if refusal else None,
+        spared_by_rule=refusal.exempt if refusal else {},
+        nearest=tuple(_near(one) for one in refusal.nearest) if refusal else (),
         plan_duration_microseconds=int(decision.duration_seconds * 1_000_000),
         recording=decision.recording,
-        ahead=request.ahead,
+        ahead=isinstance(request, PlanRequest) and request.ahead,
         left_to_verification=result.left_out,
+        group=_ordered_group(decision, request) if isinstance(request, GroupPlanRequest) else None,
+        group_plan=_group_decision(decision, decision.question, gang, refusal)
+        if isinstance(decision.question, GangQuestion)
+        else None,
+    )
+
+
+def _ordered_group(decision: Decision, request: GroupPlanRequest) -> messages.OrderedGroup:
+    group = request.group
+    return messages.OrderedGroup(
+        namespace=group.namespace,
+        name=group.name,
+        uid=group.uid,
+        priority=group.priority,
+        scheduler_name=decision.asked.scheduler_name,
+        must_place=request.must_place,
+        min_count=decision.min_count,
+    )
+
+
+def _group_decision(
+    decision: Decision, question: GangQuestion, plan: GangPlan | None, refusal: PlanRefusal | None
+) -> messages.GroupDecision:
+    """Write down who goes where, and what it costs."""
+    looked_at = plan.priced if plan else refusal.priced if refusal else ()
+    return messages.GroupDecision(
+        members=question.total,
+        objective=decision.objective,
+        placements=placements_of(plan.placements) if plan else (),
+        awaited=awaited_of(plan.awaited) if plan else (),
+        domains=domains_of(plan.domains) if plan else (),
+        price=price_of(plan.price) if plan else None,
+        priced=tuple(
+            messages.PricedDomain(
+                domains=domains_of(one.domains),
+                placeable=one.placeable,
+                price=price_of(one.price) if one.price is not None else None,
+            )
+            for one in looked_at
+        ),
+        placeable=refusal.placeable if refusal else 0,
+        missing=dict(refusal.missing) if refusal else {},
+    )
+
+
+def placements_of(placements: Iterable[GangPlacement]) -> tuple[messages.MemberPlacement, ...]:
+    """Write down how many members go where."""
+    return tuple(
+        messages.MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
+        for one in placements
+    )
+
+
+def domains_of(domains: Iterable[tuple[str, str]]) -> tuple[messages.TopologyDomain, ...]:
+    """Write topology domains down."""
+    return tuple(messages.TopologyDomain(key=key, value=value) for key, value in domains)
+
+
+def price_of(price: Price) -> messages.GroupPrice | None:
+    """Write a price down; None where there are no victims."""
+    if not price.victims:
+        return None
+    return messages.GroupPrice(
+        pdb_violations=price.violations,
+        highest_priority=price.highest,
+        groups_broken=price.broken,
+        highest_victims=price.highest_victims,
+        priority_sum=price.priority_sum,
+        victims=price.victims,
     )
 
 
@@ -207,16 +355,4 @@ def _exempt_pods(exempt: ExemptPods) -> tuple[messages.Spared, ...]:
             until=one.verdict.until,
         )
         for one in exempt.pods
-    )
-
-
-def preemptor_of(question: Question) -> messages.Preemptor:
-    """Name the pod that room is made for."""
-    pod = question.preemptor
-    return messages.Preemptor(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        priority=pod.priority,
-        scheduler_name=question.scheduler_name,
     )

@@ -116,11 +116,6 @@ class Plan:
     left_out: tuple[str, ...] = ()
 
     @property
-    def chosen(self) -> tuple[RemovablePod, ...] | None:
-        """Return the victims of the best candidate; None where only the scheduler's filters know."""
-        return self.candidates[0].victims if self.candidates else None
-
-    @property
     def nodes(self) -> tuple[str, ...]:
         """Return the node of the best candidate."""
         return tuple(one.node for one in self.candidates[:1])

@@ -10,16 +10,15 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from makeway.bus.messages import DecisionRecord, Message, Placement
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.plan.gang.decision import GangDecision
 from makeway.planner.plan.gang.question import GangQuestion
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.result import Plan
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
 from makeway.planner.snapshot.changes import (
@@ -47,9 +46,6 @@ MOST_WAITING: Final = 200_000
 """Entries that may wait to be written; a writer so far behind ends the recording and begins another."""
 
 
-_D = TypeVar("_D", Decision, GangDecision)
-
-
 class Journal:
     """What has been noted and not yet been written. `name`: of the recording that is on, empty for none.
 
@@ -59,7 +55,7 @@ class Journal:
 
     def __init__(self, undecided: Callable[[], Set[str]] = frozenset) -> None:
         self._undecided = undecided
-        self._waiting: deque[AnyEntry | Decision | GangDecision] = deque()
+        self._waiting: deque[AnyEntry | Decision] = deque()
         self.end()
 
     def __len__(self) -> int:
@@ -78,7 +74,7 @@ class Journal:
         """Note nothing more, and forget what waits."""
         self.begin("")
 
-    def note(self, entry: AnyEntry | Decision | GangDecision) -> None:
+    def note(self, entry: AnyEntry | Decision) -> None:
         """Note an entry, where a recording is on."""
         if not self.name:
             return
@@ -87,9 +83,10 @@ class Journal:
             self.end()
             self.overflowed = True
 
-    def decided(self, decision: _D) -> _D:
+    def decided(self, decision: Decision) -> Decision:
         """Note a decision; return it with the name of the recording that it is in."""
-        apart = decision.result.changed if isinstance(decision, GangDecision) else decision.held_back
+        result = decision.result
+        apart = decision.held_back or (not isinstance(result, Plan) and result.changed)
         if apart or not self._notes_decisions():
             return decision
         self.note(decision)
@@ -108,15 +105,13 @@ class Journal:
     def take(self, most: int) -> list[AnyEntry]:
         """Take the oldest entries."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        return [self._decided(one) if isinstance(one, Decision | GangDecision) else one for one in taken]
+        return [self._decided(one) if isinstance(one, Decision) else one for one in taken]
 
-    def _decided(self, decision: Decision | GangDecision) -> entries.Decided:
+    def _decided(self, decision: Decision) -> entries.Decided:
         """Write down what a decision was made from; all classes of a group have the same in flight."""
-        asked, result = decision.question, decision.result
-        question = asked.classes[0].question if isinstance(asked, GangQuestion) else asked
-        made = entries.GroupDecided if isinstance(decision, GangDecision) else entries.Decided
-        looked_again = isinstance(result, PlanRefusal) and decision.looked_at_again
-        again_at = result.retry_at if isinstance(result, PlanRefusal) and looked_again else None
+        question, refusal = decision.asked, decision.refusal
+        made = entries.GroupDecided if isinstance(decision.question, GangQuestion) else entries.Decided
+        again_at = refusal.retry_at if refusal is not None and decision.looked_at_again else None
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)

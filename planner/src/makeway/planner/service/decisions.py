@@ -15,7 +15,6 @@ from makeway.bus.errors import BusError
 from makeway.bus.messages import DecisionRecord
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
-from makeway.planner.plan.gang.decision import GangDecision, gang_record_of
 from makeway.planner.recording.journal import Journal
 from makeway.runtime.failpoints import failpoint
 
@@ -49,16 +48,12 @@ class Decisions:
         self._bus = bus
         self._journal = journal
         self._metrics = metrics
-        self._queue: asyncio.Queue[Decision | GangDecision | DecisionRecord] = asyncio.Queue(limit)
+        self._queue: asyncio.Queue[Decision | DecisionRecord] = asyncio.Queue(limit)
 
-    def put(self, decision: Decision | GangDecision | DecisionRecord) -> None:
+    def put(self, decision: Decision | DecisionRecord) -> None:
         """Take a decision, or a record that is one already, to be written later. Never waits."""
-        if self._journal is not None:
-            match decision:
-                case Decision():
-                    decision = self._journal.decided(decision)
-                case GangDecision():
-                    decision = self._journal.decided(decision)
+        if self._journal is not None and isinstance(decision, Decision):
+            decision = self._journal.decided(decision)
         try:
             self._queue.put_nowait(decision)
         except asyncio.QueueFull:
@@ -79,23 +74,15 @@ class Decisions:
             while not self._queue.empty():
                 await self._write(self._queue.get_nowait())
 
-    async def _write(self, decision: Decision | GangDecision | DecisionRecord) -> None:
+    async def _write(self, decision: Decision | DecisionRecord) -> None:
         try:
             await failpoint("planner.before-record")
-            await self._bus.publish_decision(_record(decision))
+            await self._bus.publish_decision(
+                record_of(decision) if isinstance(decision, Decision) else decision
+            )
             await failpoint("planner.after-record")
         except BusError as error:
             self._metrics.decisions.labels("failed").inc()
             _log.warning("decision_not_written", decision_id=decision.decision_id, error=str(error))
         else:
             self._metrics.decisions.labels("written").inc()
-
-
-def _record(decision: Decision | GangDecision | DecisionRecord) -> DecisionRecord:
-    match decision:
-        case Decision():
-            return record_of(decision)
-        case GangDecision():
-            return gang_record_of(decision)
-        case _:
-            return decision

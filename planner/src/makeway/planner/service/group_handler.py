@@ -21,11 +21,11 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.gang.decision import GangDecision, gang_decision
+from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.gang.planner import NOT_SEEN, planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
-from makeway.planner.plan.gang.reply import reply_of, unplanned
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.reply import group_reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.service.decisions import Decisions
@@ -62,7 +62,7 @@ class GroupPlanner:
         decisions: Decisions,
         metrics: PlannerMetrics,
         behind: Callable[[Mapping[str, int]], bool],
-        observe: Callable[[GangDecision], None] = lambda _: None,
+        observe: Callable[[Decision], None] = lambda _: None,
     ) -> None:
         self._requests = requests
         self._identity = requests.facts.identity
@@ -137,7 +137,7 @@ class GroupPlanner:
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
             result = self._stale_refusals.with_retry(result, request.group.uid, now, behind=behind)
         seconds = time.perf_counter() - began
-        decision = gang_decision(
+        decision = decision_of(
             self._snapshot,
             request,
             question,
@@ -148,7 +148,7 @@ class GroupPlanner:
             duration_seconds=seconds,
             looked_at_again=behind,
         )
-        reply = reply_of(
+        reply = group_reply_of(
             result,
             request_id=request.request_id,
             planner=self._identity,
@@ -233,7 +233,9 @@ class GroupPlanner:
             self._metrics.undecodable("plan")
         tracing.tell(message, request_id=request_id, reason=reason)
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
-        reply = unplanned(request_id=request_id, planner=self._identity, reason=reason, message=message)
+        reply = unplanned(
+            GroupPlanReply, request_id=request_id, planner=self._identity, reason=reason, message=message
+        )
         return codec.encode(reply)
 
 

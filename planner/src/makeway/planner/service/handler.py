@@ -19,7 +19,7 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.reply import reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -135,16 +135,15 @@ class Planner:
             first = result
             result = self._stale_refusals.with_retry(result, question.preemptor.uid, now, behind=behind)
             looked_at_again = result is not first
-        decision = Decision(
+        decision = decision_of(
+            self._snapshot,
+            request,
+            question,
+            result,
             decision_id=decision_id(now),
             planner=self._facts.identity,
             at=now,
-            request=request,
-            question=question,
-            result=result,
-            policy_revision=self._snapshot.exemptions.revision,
             duration_seconds=seconds,
-            queue=self._snapshot.queues.path_of(question.preemptor),
             looked_at_again=looked_at_again,
             held_back=held_back,
         )
@@ -171,7 +170,7 @@ class Planner:
 
     def _offer(self, decision: Decision, plan: Plan) -> str:
         """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
-        question = decision.question
+        question = decision.asked
         one = Offer(
             decision_id=decision.decision_id,
             cluster_uid=self._facts.cluster_uid,
@@ -217,7 +216,7 @@ class Planner:
         self._metrics.plan_seconds.labels(label).observe(seconds)
 
     def _log(self, decision: Decision, reply: PlanReply) -> None:
-        preemptor = decision.question.preemptor
+        preemptor = decision.asked.preemptor
         best = reply.candidates[0] if reply.candidates else None
         tracing.tell(request_id=reply.request_id, decision_id=reply.decision_id, status=reply.status)
         _log.debug(
@@ -244,7 +243,9 @@ class Planner:
             self._metrics.undecodable("plan")
         tracing.tell(message, request_id=request_id, reason=reason)
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
-        reply = unplanned(request_id=request_id, planner=self._facts.identity, reason=reason, message=message)
+        reply = unplanned(
+            PlanReply, request_id=request_id, planner=self._facts.identity, reason=reason, message=message
+        )
         return codec.encode(reply)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from makeway.bus.group_plan import GroupPlanRequest
 from makeway.bus.messages import Placement, PlanRequest
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
-from makeway.planner.plan.request import Question, question_of
+from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.terminating import AwaitedRoom
 from makeway.planner.snapshot.records import PodRecords
 
@@ -70,6 +70,8 @@ def gang_question_of(
 
     Raises what `question_of` raises, for the first class that cannot be read.
     """
+    if not request.classes:
+        raise NamelessPodError("the group has no class of members")
     classes = []
     for one in request.classes:
         asked = PlanRequest(
