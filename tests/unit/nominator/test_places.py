@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import make_order, make_outcome
 from makeway.bus.messages import EvictionOrder, NominationToClear, Preemptor
+from makeway.core.k8s.authorship import NOMINATOR
 from makeway.core.k8s.objects import Pod
 from makeway.nominator.cluster import StoredPod
 from makeway.nominator.metrics import NominatorMetrics
@@ -57,6 +58,7 @@ class World:
     def __init__(self) -> None:
         self.pods = PendingPods()
         self.there: dict[str, Pod] = {}
+        self.cleared: list[str] = []
         self.pods.put(a_pod("higher", nominated="n1"))
         self.pods.put(a_pod("lower", nominated="n1"))
         parts = SimpleNamespace(
@@ -75,7 +77,12 @@ class World:
 
     async def pod(self, namespace: str, name: str) -> StoredPod | None:
         pod = self.there.get(name)
-        return None if pod is None else StoredPod(pod, b"{}")
+        managed = {"manager": NOMINATOR, "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}
+        raw = {"metadata": {"managedFields": [managed | {"subresource": "status"}]}, "spec": {}}
+        return None if pod is None else StoredPod(pod, msgspec.json.encode(raw))
+
+    async def clear_nomination(self, stored: Pod) -> None:
+        self.cleared.append(stored.metadata.name)
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
@@ -124,6 +131,20 @@ async def test_an_order_loses_its_place_only_to_a_pod_that_is_bound_there(
         lower = world.nominator.in_flight.of("lower")
         assert lower is not None
         assert lower.lost == lost
+
+
+async def test_the_nomination_of_a_pod_that_lost_its_place_is_cleared() -> None:
+    world = World()
+
+    async with world.leading():
+        world.nominator.ended(make_outcome(order_for("lower")))
+        world.there |= {"higher": a_pod("higher", bound="n1"), "lower": a_pod("lower", nominated="n1")}
+        world.pods.drop(a_pod("higher"))
+
+        await world.until(lambda: world.cleared)
+
+        assert world.cleared == ["lower"]
+        assert len(world.nominator.in_flight) == 0
 
 
 async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None:

@@ -50,8 +50,9 @@ class NominatorMetrics:
         )
         self.cleared = Counter(
             "makeway_nominator_nominations_cleared",
-            "Nominations taken back. reason: not_stored (their orders), orphaned (no order is in flight: "
-            "it came to nothing, or a nominator ended before it wrote one).",
+            "Nominations taken back. reason: not_stored (their orders), yielded (another pod is bound "
+            "there), orphaned (no order is in flight: it came to nothing, or a nominator ended before it "
+            "wrote one).",
             ["reason"],
             registry=registry,
         )

@@ -318,13 +318,13 @@ class Nominator:
                 one.preemption.end(result=outcome.result)
                 one.until = decide.settles_until(outcome, now)
             else:
-                self._over(one, outcome.result, now, outcome.message)
+                await self._over(one, outcome.result, now, outcome.message)
                 return
         if one.made and (one.lost or now >= one.until):
-            self._over(one, "waited" if one.waits else "succeeded", now)
+            await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
             self._unanswered += 1
-            self._over(one, "expired", now)
+            await self._over(one, "expired", now)
 
     async def _left(self, one: OrderInFlight, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
@@ -336,20 +336,23 @@ class Nominator:
             self._metrics.bound_seconds.observe((now - one.since).total_seconds())
         _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
 
-    def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
-        """End an order after which its pod is not bound; the planner knows why."""
+    async def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
+        """End an order after which its pod is not bound; the planner knows why.
+
+        A place that another pod took is taken from this one's nomination here: its order ended well, and the
+        evictor clears it only where it ends the other's order before that pod is bound.
+        """
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
         self._count_loss(one, now)
         self._pause(one.uid)
-        self._nominations.expect(one.uid, now)
-        _log.info(
-            "order_over",
-            order_id=one.order.order_id,
-            pod_uid=one.uid,
-            result=result,
-        )
+        _log.info("order_over", order_id=one.order.order_id, pod_uid=one.uid, result=result)
+        pod = self._pods.by_uid.get(one.uid)
+        if one.lost == "yielded" and pod is not None and pod.nominated == one.order.node:
+            await self._nominations.clear(pod.namespace, pod.name, pod.uid, "yielded")
+        else:
+            self._nominations.expect(one.uid, now)
 
     def _count_loss(self, one: OrderInFlight, now: datetime) -> None:
         """Count a nomination that is gone, unless an evictor took it back because its order failed."""
