@@ -12,9 +12,6 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// BrakeName is the default name of the ConfigMap of the brake.
-const BrakeName = "makeway-brake"
-
 // Brake is what the ConfigMap of the brake says; nil where there is none. It is read as `makeway.core.policy.brake`
 // reads it, and held to that by the same cases.
 type Brake struct {

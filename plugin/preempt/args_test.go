@@ -37,7 +37,7 @@ func TestArgumentsAreTakenAsGiven(t *testing.T) {
 
 	if args.NATSURL != "tls://a:1,tls://b:2" || args.SubjectPrefix != "one.two" || args.PlanTimeout.Duration != 250*time.Millisecond ||
 		args.MaxCandidates != 4 || args.Mode != "observe" || args.NotAfter.Duration != 30*time.Second ||
-		args.Lease != (LeaseReference{Namespace: "ns", Name: "my-scheduler"}) {
+		args.Lease != (pluginargs.LeaseReference{Namespace: "ns", Name: "my-scheduler"}) {
 		t.Errorf("got %+v", *args)
 	}
 }

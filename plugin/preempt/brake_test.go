@@ -11,12 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/wire"
 )
 
 func brakeOf(data map[string]string) *v1.ConfigMap {
-	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: control.BrakeName}, Data: data}
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: "makeway-brake"}, Data: data}
 }
 
 func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T) {
@@ -38,7 +37,7 @@ func TestWhileTheBrakeIsSetNothingIsAskedAndTheModeIsOffWithoutNATS(t *testing.T
 		t.Errorf("status %+v", status)
 	}
 
-	if err := configmaps.Delete(w.ctx, control.BrakeName, metav1.DeleteOptions{}); err != nil {
+	if err := configmaps.Delete(w.ctx, "makeway-brake", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("its release is seen", func() bool { return e.control.Brake() == nil })
@@ -91,7 +90,7 @@ func TestAConfigMapOfAnotherNameIsNoBrake(t *testing.T) {
 }
 
 func TestABrakeThatMayNotBeReadIsTold(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, control.BrakeName, nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "makeway-brake", nil)
 	w, _, _ := simple(t, setup{unlistable: forbidden}, nil)
 
 	w.eventually("it is told", func() bool {

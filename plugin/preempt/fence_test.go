@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -23,7 +24,7 @@ func TestAnOrderRefusedForAFutureEpochHasTheEpochReadAgain(t *testing.T) {
 		Spec:       coordinationv1.LeaseSpec{LeaseTransitions: ptr.To[int32](5), HolderIdentity: ptr.To(host + "_5d4")},
 	}
 	w, p, _ := simple(t, setup{objects: []runtime.Object{lease}, args: func(a *MakeWayArgs) {
-		a.Lease = LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"}
+		a.Lease = pluginargs.LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"}
 	}}, nil)
 	e := w.plugin.engine
 	w.nominated(p, "n1")

@@ -34,7 +34,7 @@ var borders = map[string]border{
 	"internal/goroutines":   {},
 	"internal/minor":        {},
 	"internal/perscheduler": {},
-	"internal/pluginargs":   {own: []string{"natsbus"}},
+	"internal/pluginargs":   {own: []string{"natsbus", "streams"}},
 	"internal/trial":        {},
 	"natsbus":               {own: []string{"tracing"}, never: []string{"k8s.io/kubernetes"}},
 	// Quota is another feature than preemption, with another failure: it is enabled without it, too.

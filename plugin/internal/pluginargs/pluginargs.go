@@ -7,17 +7,65 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
 )
+
+// Shared are the arguments that both plugins have.
+type Shared struct {
+	NATS `json:",inline"`
+
+	// Lease is the Lease of the scheduler's leader election, whose leaseTransitions fence what MakeWay commits; a standby
+	// of MakeWayQueues writes no conditions. An empty name says that there is no election: a counter in a NATS key-value
+	// bucket takes its place. Default kube-system/makeway-scheduler.
+	Lease LeaseReference `json:"lease,omitempty"`
+
+	// QueuesConfigMap is where the queues are configured, which restrict preemption. A MakeWayQueues that starts and
+	// cannot learn the limits of queues from NATS goes by whenUnknown while this ConfigMap exists, and schedules without
+	// queues where it does not; its content is never read. An empty name says that there is none. Default
+	// makeway-system/makeway-queues.
+	QueuesConfigMap ConfigMapReference `json:"queuesConfigMap,omitempty"`
+
+	// BrakeConfigMap is the brake: while this ConfigMap exists, mode off holds, or holds for the namespaces that it names,
+	// and queues hold no pods there. It is followed by a watch, and without NATS. An empty name follows none; the evictors
+	// read theirs all the same. Default makeway-system/makeway-brake.
+	BrakeConfigMap ConfigMapReference `json:"brakeConfigMap,omitempty"`
+
+	// Signatures is what becomes of outcomes, control states and orders whose signature does not hold: "require"
+	// ignores them, "log" takes and counts them, "off" does not look. Default off.
+	Signatures string `json:"signatures,omitempty"`
+
+	// KeysConfigMap holds the public keys; see makeway keys. It is read every five seconds, by name, and not
+	// at all where signatures is off. Default makeway-system/makeway-keys.
+	KeysConfigMap ConfigMapReference `json:"keysConfigMap,omitempty"`
+}
+
+// System is a ConfigMap of a name in makeway's own namespace.
+func System(name string) ConfigMapReference {
+	return ConfigMapReference{Namespace: "makeway-system", Name: name}
+}
+
+// DefaultShared are they where nothing is given.
+func DefaultShared() Shared {
+	return Shared{
+		NATS:            NATS{NATSURL: cmp.Or(os.Getenv("MAKEWAY_NATS_URL"), "nats://127.0.0.1:4222"), SubjectPrefix: wire.DefaultPrefix},
+		Lease:           LeaseReference{Namespace: metav1.NamespaceSystem, Name: "makeway-scheduler"},
+		QueuesConfigMap: System("makeway-queues"), BrakeConfigMap: System("makeway-brake"), KeysConfigMap: System("makeway-keys"),
+		Signatures: streams.SignaturesOff,
+	}
+}
 
 // NATS is how a plugin connects to NATS, and the names of what is there.
 type NATS struct {
@@ -78,17 +126,19 @@ type LeaseReference struct {
 	Name string `json:"name"`
 }
 
-// DefaultNATS is how a plugin connects where nothing is given.
-func DefaultNATS() NATS {
-	return NATS{NATSURL: cmp.Or(os.Getenv("MAKEWAY_NATS_URL"), "nats://127.0.0.1:4222"), SubjectPrefix: wire.DefaultPrefix}
-}
-
 // Say notes what is wrong with an argument: its field, its value, and what is allowed.
 type Say func(field string, value any, allowed string)
 
+// OneOf says that a value is none of the allowed ones, where it is none.
+func (say Say) OneOf(field, value string, allowed ...string) {
+	if last := len(allowed) - 1; !slices.Contains(allowed, value) {
+		say(field, value, strings.Join(allowed[:last], ", ")+" or "+allowed[last])
+	}
+}
+
 // Decode reads the arguments of a plugin over their defaults, and checks them. kind is what they may be called. Its errors name the
 // field, the value and what is allowed; all that is wrong is said at once.
-func Decode(kind string, object runtime.Object, args any, check func(Say)) error {
+func Decode(kind string, object runtime.Object, args schema.ObjectKind, check func(Say)) error {
 	raw, err := rawOf(object)
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
@@ -100,9 +150,13 @@ func Decode(kind string, object runtime.Object, args any, check func(Say)) error
 		}
 	}
 	var wrong []error
-	check(func(field string, value any, allowed string) {
+	say := func(field string, value any, allowed string) {
 		wrong = append(wrong, fmt.Errorf("%s: %q: %s", field, fmt.Sprint(value), allowed))
-	})
+	}
+	if given := args.GroupVersionKind().Kind; given != "" && given != kind {
+		say("kind", given, kind+", or left out")
+	}
+	check(say)
 	if err := errors.Join(wrong...); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
@@ -125,8 +179,20 @@ func rawOf(object runtime.Object) ([]byte, error) {
 	return yaml.YAMLToJSONStrict(unknown.Raw)
 }
 
-// Check says what is wrong with how a plugin is to connect.
-func (n *NATS) Check(say Say) {
+// Check says what is wrong with them.
+func (s *Shared) Check(say Say) {
+	s.NATS.check(say)
+	s.Lease.check(say)
+	s.QueuesConfigMap.Check("queuesConfigMap", say)
+	s.BrakeConfigMap.Check("brakeConfigMap", say)
+	say.OneOf("signatures", s.Signatures, streams.SignaturesOff, streams.SignaturesLog, streams.SignaturesRequire)
+	if s.Signatures != streams.SignaturesOff && (s.KeysConfigMap.Name == "" || s.KeysConfigMap.Namespace == "") {
+		say("keysConfigMap", s.KeysConfigMap, "namespace and name of the public keys, unless signatures is off")
+	}
+}
+
+// check says what is wrong with how a plugin is to connect.
+func (n *NATS) check(say Say) {
 	for server := range strings.SplitSeq(n.NATSURL, ",") {
 		parsed, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || parsed.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, parsed.Scheme) {
@@ -158,23 +224,22 @@ func (n *NATS) Check(say Say) {
 	}
 }
 
-// Differs names the first argument in which two profiles of one process may not differ; empty where there is none.
-func (n *NATS) Differs(other *NATS) string {
-	switch {
-	case n.NATSURL != other.NATSURL:
-		return "natsURL"
-	case n.CredentialsFile != other.CredentialsFile:
-		return "credentialsFile"
-	case n.NkeySeedFile != other.NkeySeedFile:
-		return "nkeySeedFile"
-	case n.Username != other.Username:
-		return "username"
-	case n.PasswordFile != other.PasswordFile:
-		return "passwordFile"
-	case n.TLS != other.TLS:
-		return "tls"
-	case n.SubjectPrefix != other.SubjectPrefix:
-		return "subjectPrefix"
+// Differing names the first argument in which two profiles of one process differ, but for those in which they may; empty where there is
+// none. The arguments are pointers to one struct.
+func Differing(own, other any, but ...string) string {
+	a, b := reflect.ValueOf(own).Elem(), reflect.ValueOf(other).Elem()
+	for i := range a.NumField() {
+		field := a.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta](), slices.Contains(but, name):
+		case field.Anonymous:
+			if name := Differing(a.Field(i).Addr().Interface(), b.Field(i).Addr().Interface(), but...); name != "" {
+				return name
+			}
+		case !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()):
+			return name
+		}
 	}
 	return ""
 }
@@ -186,10 +251,10 @@ func Differs(kind, field, profile, first string) error {
 }
 
 // Options are how the arguments ask to connect, under a name that the server lists.
-func (n *NATS) Options(name string, failed func(kind string, err error)) natsbus.Options {
+func (n *NATS) Options(name string) natsbus.Options {
 	return natsbus.Options{
 		URL: n.NATSURL, Name: name, CredentialsFile: n.CredentialsFile, NkeySeedFile: n.NkeySeedFile,
-		Username: n.Username, PasswordFile: n.PasswordFile, TLS: natsbus.TLSFiles(n.TLS), Failed: failed,
+		Username: n.Username, PasswordFile: n.PasswordFile, TLS: natsbus.TLSFiles(n.TLS),
 	}
 }
 
@@ -209,8 +274,8 @@ func (r ConfigMapReference) Check(field string, say Say) {
 	}
 }
 
-// Check says what is wrong with the Lease.
-func (r LeaseReference) Check(say Say) {
+// check says what is wrong with the Lease.
+func (r LeaseReference) check(say Say) {
 	if r.Name != "" && r.Namespace == "" {
 		say("lease.namespace", r.Namespace, "the namespace of lease "+r.Name)
 	}
