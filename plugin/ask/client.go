@@ -65,7 +65,7 @@ type Exchange[Reply any] func(context.Context) (*Reply, error)
 func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], error) {
 	return prepare(c, inquiry[wire.PlanReply]{
 		subject: c.Subjects.Plan, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Pods,
-		decode: wire.DecodePlanReply, idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
+		decode: wire.DecodeVersioned[wire.PlanReply], idOf: func(reply *wire.PlanReply) string { return reply.RequestID },
 	}, request)
 }
 
@@ -73,7 +73,7 @@ func (c *Client) Plan(request *wire.PlanRequest) (Exchange[wire.PlanReply], erro
 func (c *Client) PlanGroup(request *wire.GroupPlanRequest) (Exchange[wire.GroupPlanReply], error) {
 	return prepare(c, inquiry[wire.GroupPlanReply]{
 		subject: c.Subjects.PlanGroup, id: request.RequestID, timeout: time.Duration(request.TimeoutMilliseconds) * time.Millisecond, breaker: c.Groups,
-		decode: wire.DecodeGroupPlanReply, idOf: func(reply *wire.GroupPlanReply) string { return reply.RequestID },
+		decode: wire.DecodeVersioned[wire.GroupPlanReply], idOf: func(reply *wire.GroupPlanReply) string { return reply.RequestID },
 	}, request)
 }
 

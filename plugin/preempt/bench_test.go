@@ -167,7 +167,7 @@ func BenchmarkDecodePlanReply(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(w.reply)))
 	for b.Loop() {
-		if _, err := wire.DecodePlanReply(w.reply); err != nil {
+		if _, err := wire.DecodeVersioned[wire.PlanReply](w.reply); err != nil {
 			b.Fatal(err)
 		}
 	}

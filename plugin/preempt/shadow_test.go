@@ -7,7 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/shadow"
 	"makeway.dev/makeway/plugin/wire"
@@ -17,7 +19,8 @@ import (
 func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.PlanReply {
 	w.t.Helper()
 	shadow := &shadow.Shadow{
-		Identity: "test", Subjects: w.plugin.args.Subjects(), Filters: w.framework, Bus: w.bus,
+		Identity: "test", Filters: w.framework,
+		Planner:    &ask.Client{Bus: w.bus, Subjects: w.plugin.args.Subjects(), Pods: ask.NewBreaker(clock.RealClock{}), Changed: func() {}},
 		Refresh:    func() error { return nil },
 		Pods:       w.framework.SharedInformerFactory().Core().V1().Pods().Lister(),
 		Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister(),
@@ -41,7 +44,7 @@ func (w *world) asShadow(pod *v1.Pod, change func(*wire.PlanRequest)) *wire.Plan
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	reply, err := wire.DecodePlanReply(answer)
+	reply, err := wire.DecodeVersioned[wire.PlanReply](answer)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -210,7 +213,7 @@ func TestAShadowBelievesInAwaitedPodsOfLiveOrdersAlone(t *testing.T) {
 
 func TestAShadowSaysWhetherItHasReadTheCluster(t *testing.T) {
 	w, _, _ := simple(t, setup{}, nil)
-	shadow := &shadow.Shadow{Identity: "test", Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister()}
+	shadow := &shadow.Shadow{Identity: "test", Denied: func() string { return "" }, Namespaces: w.framework.SharedInformerFactory().Core().V1().Namespaces().Lister()}
 
 	before := shadow.Status()
 	shadow.Synced.Store(true)

@@ -5,7 +5,6 @@ package shadow
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -49,37 +49,32 @@ const shadowGroup = "shadow"
 // no pod, nominates none and writes no order.
 type Shadow struct {
 	Identity string
-	Subjects wire.Subjects
+	Planner  *ask.Client
+	Denied   func() string // by NATS
 	Filters  framework.Framework
 	args     ask.ProfileArgs
 	// Refresh brings the snapshot up to date that the filters look at.
 	Refresh    func() error
 	Pods       corelisters.PodLister
 	Namespaces corelisters.NamespaceLister
-	Bus        interface {
-		Request(ctx context.Context, subject string, data []byte) ([]byte, error)
-	}
-	denied *natsbus.Denials
-	Synced atomic.Bool
-	mu     sync.Mutex // one question at a time: there is one snapshot
+	Synced     atomic.Bool
+	mu         sync.Mutex // one question at a time: there is one snapshot
 }
 
 // New makes the shadow of one profile, which connects to NATS as options say; profileArgs are the arguments that the scheduler builds
 // its profiles with. It answers until the context ends, how it is from the beginning, and questions from when synced returns nil: the
 // scheduler's caches have everything then.
 func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, filters framework.Framework, profileArgs ask.ProfileArgs, refresh func() error, synced func(context.Context) error) *Shadow {
-	core := filters.SharedInformerFactory().Core().V1()
-	shadow := &Shadow{
-		Identity: natsbus.NewIdentity(), Subjects: subjects, Filters: filters, args: profileArgs, Refresh: refresh,
-		Pods: core.Pods().Lister(), Namespaces: core.Namespaces().Lister(),
-		denied: &natsbus.Denials{Clock: clock.RealClock{}},
-	}
-	options.Failed = shadow.denied.Note
-	options.Name, options.Inbox = "makeway-shadow "+shadow.Identity, wire.ShadowInbox
+	telemetry.Register()
+	core, identity := filters.SharedInformerFactory().Core().V1(), natsbus.NewIdentity()
+	options.Name, options.Inbox = "makeway-shadow "+identity, wire.ShadowInbox
 	bus := natsbus.Connect(ctx, options)
-	shadow.Bus = bus
+	shadow := &Shadow{
+		Identity: identity, Planner: &ask.Client{Bus: bus, Subjects: subjects, Pods: ask.NewBreaker(clock.RealClock{}), Changed: func() {}}, Denied: bus.Denied,
+		Filters: filters, args: profileArgs, Refresh: refresh, Pods: core.Pods().Lister(), Namespaces: core.Namespaces().Lister(),
+	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, shadow.Subjects.Status, func() ([]byte, error) { return wire.Encode(shadow.Status()) }, func() {})
+		bus.Serve(ctx, subjects.Status, "", func([]byte) ([]byte, error) { return wire.Encode(shadow.Status()) })
 	})
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
 		if synced(ctx) != nil {
@@ -87,7 +82,7 @@ func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, f
 		}
 		shadow.Synced.Store(true)
 		answer := func(question []byte) ([]byte, error) { return shadow.Answer(ctx, question) }
-		bus.Serve(ctx, shadow.Subjects.Verify, shadowGroup, answer, func() {})
+		bus.Serve(ctx, subjects.Verify, shadowGroup, answer)
 	})
 	return shadow
 }
@@ -96,7 +91,7 @@ func New(ctx context.Context, options natsbus.Options, subjects wire.Subjects, f
 func (s *Shadow) Status() *wire.ComponentStatus {
 	status := &wire.ComponentStatus{
 		APIVersion: wire.APIVersion, Component: "shadow", Identity: s.Identity, Version: wire.Version, At: wire.At(time.Now()),
-		Mode: wire.ModeEnforce, OwnMode: wire.ModeEnforce, ClusterUID: s.clusterUID(), Trouble: s.denied.Lately(),
+		Mode: wire.ModeEnforce, OwnMode: wire.ModeEnforce, ClusterUID: s.clusterUID(), Trouble: s.Denied(),
 		Kubernetes: version.DefaultKubeBinaryVersion,
 	}
 	if !s.Synced.Load() {
@@ -116,7 +111,7 @@ func (s *Shadow) clusterUID() string {
 
 // Answer is the reply to one question, as it goes over the wire.
 func (s *Shadow) Answer(ctx context.Context, question []byte) ([]byte, error) {
-	request, err := wire.DecodePlanRequest(question)
+	request, err := wire.DecodeVersioned[wire.PlanRequest](question)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +153,11 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if asked.Profile.Name = request.Profile.Name; len(chosen) == 0 {
 		return s.refuse(request, wire.StatusRefused, ReasonFiltersReject, "removing pods helps on no node, say the scheduler's own filters"), nil
 	}
-	reply, err := s.ask(ctx, &asked)
+	exchange, err := s.Planner.Plan(&asked)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := exchange(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -214,32 +213,6 @@ func filterAll(ctx context.Context, filters framework.Framework, state fwk.Cycle
 		}
 	}
 	return chosen, all, nil, nil
-}
-
-// ask puts the question to the planner.
-func (s *Shadow) ask(ctx context.Context, request *wire.PlanRequest) (*wire.PlanReply, error) {
-	data, err := wire.Encode(request)
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > wire.MaxBytes {
-		return nil, ask.ErrTooLarge
-	}
-	raw, err := s.Bus.Request(ctx, s.Subjects.Plan, data)
-	if errors.Is(err, natsbus.ErrNoResponders) {
-		return nil, errors.New("no planner answers")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the planner: %w", err)
-	}
-	reply, err := wire.DecodePlanReply(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ask.ErrUnreadable, err)
-	}
-	if reply.RequestID != request.RequestID {
-		return nil, fmt.Errorf("%w: an answer to %q", ask.ErrUnreadable, reply.RequestID)
-	}
-	return reply, nil
 }
 
 func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message string) *wire.PlanReply {

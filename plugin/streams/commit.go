@@ -147,7 +147,7 @@ func (c *Committer) once(ctx context.Context, question, orderID string, data []b
 			answered <- answer{err: err}
 			return
 		}
-		reply, err := wire.DecodeCommitReply(raw)
+		reply, err := wire.DecodeVersioned[wire.CommitReply](raw)
 		if err == nil && reply.OrderID != orderID {
 			err = fmt.Errorf("an answer to %q", reply.OrderID)
 		}

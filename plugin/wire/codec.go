@@ -37,6 +37,16 @@ const (
 	ReasonUnknownType    = "unknown-type"
 )
 
+// Reasons for which a message is misplaced.
+const (
+	ReasonWrongSubject   = "wrong-subject"
+	ReasonOtherCluster   = "other-cluster"
+	ReasonNotAfter       = "not-after-too-far"
+	ReasonOldRevision    = "old-revision"
+	ReasonUnusableQueues = "unusable-queues"
+	ReasonFutureRevision = "future-revision"
+)
+
 // MalformedError is a message that was not understood. Reason is one of the constants above.
 type MalformedError struct {
 	Reason string
@@ -45,6 +55,18 @@ type MalformedError struct {
 
 // Error implements error.
 func (e *MalformedError) Error() string { return "malformed message: " + e.Reason + ": " + e.Detail }
+
+// Label is the reason, for a metric.
+func (e *MalformedError) Label() string { return e.Reason }
+
+// MisplacedError is a message that can be read, and that no writer of this cluster would have put where it is, or not now.
+type MisplacedError struct{ Reason, Detail string }
+
+// Error implements error.
+func (e *MisplacedError) Error() string { return e.Reason + ": " + e.Detail }
+
+// Label is the reason, for a metric.
+func (e *MisplacedError) Label() string { return e.Reason }
 
 func malformed(reason, format string, args ...any) error {
 	return &MalformedError{Reason: reason, Detail: fmt.Sprintf(format, args...)}
@@ -89,31 +111,8 @@ func Decode(data []byte, into Message) error {
 	return nil
 }
 
-// DecodePlanReply reads a planner's answer and refuses another major version.
-func DecodePlanReply(data []byte) (*PlanReply, error) { return decodeVersioned[PlanReply](data) }
-
-// DecodePlanRequest reads the plugin's question and refuses another major version.
-func DecodePlanRequest(data []byte) (*PlanRequest, error) { return decodeVersioned[PlanRequest](data) }
-
-// DecodeGroupPlanRequest reads the plugin's question about a pod group and refuses another major version.
-func DecodeGroupPlanRequest(data []byte) (*GroupPlanRequest, error) {
-	return decodeVersioned[GroupPlanRequest](data)
-}
-
-// DecodeGroupPlanReply reads a planner's answer about a pod group and refuses another major version.
-func DecodeGroupPlanReply(data []byte) (*GroupPlanReply, error) {
-	return decodeVersioned[GroupPlanReply](data)
-}
-
-// DecodeCommitReply reads a planner's answer to a commit and refuses another major version.
-func DecodeCommitReply(data []byte) (*CommitReply, error) { return decodeVersioned[CommitReply](data) }
-
-// DecodeCommitRequest reads a bridge's commit and refuses another major version.
-func DecodeCommitRequest(data []byte) (*CommitRequest, error) {
-	return decodeVersioned[CommitRequest](data)
-}
-
-func decodeVersioned[M any, P interface {
+// DecodeVersioned reads a question or an answer and refuses another major version.
+func DecodeVersioned[M any, P interface {
 	*M
 	Message
 }](data []byte) (*M, error) {
@@ -146,25 +145,6 @@ const SpecVersion = "1.0"
 
 // Source names a writer in an envelope, such as makeway/scheduler/node-1_4711_ab12.
 func Source(component, identity string) string { return "makeway/" + component + "/" + identity }
-
-// Wrap encodes a message and puts it into an envelope. id is the order's, "out-" + the order's or the
-// decision's; subject is the preemptor's UID.
-func Wrap(eventType, id, source, subject string, at Time, message any) ([]byte, error) {
-	data, err := Encode(message)
-	if err != nil {
-		return nil, err
-	}
-	return Encode(&Envelope{
-		SpecVersion:     SpecVersion,
-		ID:              id,
-		Source:          source,
-		Type:            eventType,
-		Time:            at,
-		DataContentType: "application/json",
-		Subject:         subject,
-		Data:            data,
-	})
-}
 
 // Unwrap reads an envelope of eventType and the message in it. Another major version of the type, of
 // CloudEvents too, is refused with ReasonUnknownVersion, any other type with ReasonUnknownType.

@@ -43,13 +43,13 @@ func decodeAny(kind string, data []byte) error {
 	var err error
 	switch kind {
 	case "plan-request":
-		_, err = DecodePlanRequest(data)
+		_, err = DecodeVersioned[PlanRequest](data)
 	case "plan-reply":
-		_, err = DecodePlanReply(data)
+		_, err = DecodeVersioned[PlanReply](data)
 	case "group-plan-request":
-		_, err = DecodeGroupPlanRequest(data)
+		_, err = DecodeVersioned[GroupPlanRequest](data)
 	case "group-plan-reply":
-		_, err = DecodeGroupPlanReply(data)
+		_, err = DecodeVersioned[GroupPlanReply](data)
 	case "order-envelope":
 		_, err = Unwrap(data, TypeOrder, &EvictionOrder{})
 	case "outcome-envelope":

@@ -16,19 +16,19 @@ import (
 // golden files of both kinds, and what earlier runs have found is kept in testdata/fuzz.
 
 func FuzzDecodePlanReply(f *testing.F) {
-	fuzz(f, "plan-reply", func(data []byte) (any, error) { return DecodePlanReply(data) })
+	fuzz(f, "plan-reply", func(data []byte) (any, error) { return DecodeVersioned[PlanReply](data) })
 }
 
 func FuzzDecodePlanRequest(f *testing.F) {
-	fuzz(f, "plan-request", func(data []byte) (any, error) { return DecodePlanRequest(data) })
+	fuzz(f, "plan-request", func(data []byte) (any, error) { return DecodeVersioned[PlanRequest](data) })
 }
 
 func FuzzDecodeGroupPlanRequest(f *testing.F) {
-	fuzz(f, "group-plan-request", func(data []byte) (any, error) { return DecodeGroupPlanRequest(data) })
+	fuzz(f, "group-plan-request", func(data []byte) (any, error) { return DecodeVersioned[GroupPlanRequest](data) })
 }
 
 func FuzzDecodeGroupPlanReply(f *testing.F) {
-	fuzz(f, "group-plan-reply", func(data []byte) (any, error) { return DecodeGroupPlanReply(data) })
+	fuzz(f, "group-plan-reply", func(data []byte) (any, error) { return DecodeVersioned[GroupPlanReply](data) })
 }
 
 func FuzzUnwrapOrder(f *testing.F) {
@@ -282,7 +282,7 @@ func TestAKeyInAnotherCaseIsIgnored(t *testing.T) {
 func TestAVersionInAnotherCaseIsIgnored(t *testing.T) {
 	good := string(read(t, "plan-reply.refused.json")["plan-reply.refused"])
 
-	_, err := DecodePlanReply([]byte(strings.Replace(good, `{`, `{"apiversion":"makeway.dev/v2",`, 1)))
+	_, err := DecodeVersioned[PlanReply]([]byte(strings.Replace(good, `{`, `{"apiversion":"makeway.dev/v2",`, 1)))
 
 	if err != nil {
 		t.Error(err)

@@ -85,7 +85,7 @@ func TestASignatureIsTheSameInBothLanguages(t *testing.T) {
 
 func TestASignatureHoldsAfterItsEnvelopeWasWrittenAndRead(t *testing.T) {
 	table, keys := readSignatureTable(t)
-	data, err := Wrap(TypeOrder, "ord-1", "makeway/scheduler/a", "7f", Time{}, map[string]string{"message": "a < b & \u2028"})
+	data, err := wrap(TypeOrder, "ord-1", "makeway/scheduler/a", "7f", Time{}, map[string]string{"message": "a < b & \u2028"})
 	if err != nil {
 		t.Fatal(err)
 	}
