@@ -1,20 +1,7 @@
 package ask
 
-import (
-	"sync"
-
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-)
-
-const subsystem = "makeway_scheduler"
+import "makeway.dev/makeway/plugin/internal/telemetry"
 
 // requestDuration is in the scheduler's own registry.
-var requestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-	Subsystem: subsystem, Name: "plan_request_duration_seconds", StabilityLevel: metrics.ALPHA,
-	Help:    "How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.",
-	Buckets: metrics.ExponentialBuckets(0.001, 2, 15),
-}, []string{"result"})
-
-// RegisterMetrics registers the metric of questions with the scheduler's own, once.
-var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(requestDuration) })
+var requestDuration = telemetry.HistogramVec("makeway_scheduler_plan_request_duration_seconds",
+	"How long a plan request took by result: answered, no_responders, timeout, disconnected, malformed.", telemetry.Latency(), "result")

@@ -14,11 +14,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -31,14 +35,6 @@ type Limits interface {
 	AssumeLimits(why string) bool
 	AssumeNoQueues() bool
 }
-
-// Reasons for which control states are ignored besides those of other messages.
-const (
-	reasonOtherCluster   = "other-cluster"
-	reasonOldRevision    = "old-revision"
-	reasonUnusableQueues = "unusable-queues"
-	reasonFutureRevision = "future-revision"
-)
 
 // revisionAhead is how far ahead of this process's clock the revision of a control state may be, which is a time in
 // milliseconds since 1970. Further, it is no planner's: every one that a planner gives later would be older.
@@ -59,8 +55,7 @@ type Options struct {
 	Exempt []string
 
 	Stream
-	// ClusterUID names the cluster; an error where that is not known yet.
-	ClusterUID func() (string, error)
+	Namespaces corelisters.NamespaceLister
 	// ClassesSynced reports whether ClassesChanged has been called with the PriorityClasses as a first list had them.
 	ClassesSynced func() bool
 	// Changed is called, under no lock, after something has changed. policy: what may be preempted, and for whom, may have.
@@ -74,16 +69,14 @@ type Stream struct {
 		Last(ctx context.Context, stream, subject string) (message natsbus.Record, found bool, err error)
 	}
 	Subjects wire.Subjects
-	// Verify returns an error where the signature of a control state does not hold.
-	Verify func(*wire.Envelope) error
-	// Ignored is called with a message that does not become effective; the reason of a MisplacedError is a metric's label.
-	Ignored func(context.Context, natsbus.Record, error)
+	// Signatures says which control states count. It keeps one that no key verifies, and has it taken again when the keys change.
+	Signatures interface {
+		Verify(envelope *wire.Envelope, kind wire.SigningKind, subject string) error
+		SetAside(r natsbus.Record, err error)
+		Await(ctx context.Context, clock clock.PassiveClock, take func(context.Context, natsbus.Record))
+		Keep(ctx context.Context, take func(context.Context, natsbus.Record))
+	}
 }
-
-// MisplacedError is a message that can be read, and that no planner of this cluster would have put where it is, or not now.
-type MisplacedError struct{ Reason, detail string }
-
-func (e *MisplacedError) Error() string { return e.Reason + ": " + e.detail }
 
 // snapshot is a control state with when its stream was made.
 type snapshot struct {
@@ -106,9 +99,9 @@ type Control struct {
 	taking sync.Mutex // held while a control state is compared with the current one and put in its place
 }
 
-// New makes a Control that knows nothing yet; Watch, Follow and Run do the rest. UseLimits comes before them.
+// New makes a Control that knows nothing yet; Watch and Start do the rest. UseLimits comes before them.
 func New(options Options) *Control {
-	registerMetrics()
+	telemetry.Register()
 	return &Control{
 		Options: options,
 		policy:  storedConfig{at: options.PolicyAt, key: policyKey, toldBy: func(state *wire.ControlState) string { return state.PolicyRevision }},
@@ -192,8 +185,17 @@ func revisionOf(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])[:16]
 }
 
-// Follow takes control states until the context ends.
-func (c *Control) Follow(ctx context.Context) {
+// Start follows the control states until the context ends. It returns once there are keys to verify them with, or it has waited for
+// keys for long enough.
+func (c *Control) Start(ctx context.Context) {
+	goroutines.KeepRunning(ctx, "control", c.decide)
+	c.Signatures.Await(ctx, c.Clock, c.Take)
+	goroutines.KeepRunning(ctx, "keys", func(ctx context.Context) { c.Signatures.Keep(ctx, c.Take) })
+	goroutines.KeepRunning(ctx, "control", c.follow)
+}
+
+// follow takes control states until the context ends.
+func (c *Control) follow(ctx context.Context) {
 	c.Records.Follow(ctx, c.Subjects.ControlStream, c.Subjects.Control, time.Unix(0, 0), func(r natsbus.Record) { c.Take(ctx, r) })
 }
 
@@ -203,7 +205,7 @@ func (c *Control) Take(ctx context.Context, r natsbus.Record) {
 	state := &wire.ControlState{}
 	envelope, err := wire.Unwrap(r.Data, wire.TypeControl, state)
 	if err == nil {
-		err = c.Verify(envelope)
+		err = c.Signatures.Verify(envelope, wire.SigningControl, c.Subjects.Control)
 	}
 	if err == nil {
 		err = c.meant(state)
@@ -212,19 +214,29 @@ func (c *Control) Take(ctx context.Context, r natsbus.Record) {
 		err = c.put(ctx, state, r.Stream, envelope.Time.Time)
 	}
 	if err != nil {
-		c.Ignored(ctx, r, err)
+		c.Signatures.SetAside(r, err)
+		r.Ignore(ctx, err)
 	}
 }
 
 // meant returns an error where a control state is another cluster's, or of a time that cannot be.
 func (c *Control) meant(state *wire.ControlState) error {
 	if err := c.sameCluster(state); err != nil {
-		return &MisplacedError{reasonOtherCluster, err.Error()}
+		return &wire.MisplacedError{Reason: wire.ReasonOtherCluster, Detail: err.Error()}
 	}
 	if now := c.Clock.Now(); isAhead(state.Revision, now) {
-		return &MisplacedError{reasonFutureRevision, fmt.Sprintf("revision %d is more than %s ahead of %s", state.Revision, revisionAhead, now.UTC().Format(time.RFC3339))}
+		return &wire.MisplacedError{Reason: wire.ReasonFutureRevision, Detail: fmt.Sprintf("revision %d is more than %s ahead of %s", state.Revision, revisionAhead, now.UTC().Format(time.RFC3339))}
 	}
 	return nil
+}
+
+// ClusterUID is the UID of namespace kube-system, which names the cluster; an error where that is not known yet.
+func (c *Control) ClusterUID() (string, error) {
+	namespace, err := c.Namespaces.Get(metav1.NamespaceSystem)
+	if err != nil {
+		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
+	}
+	return string(namespace.UID), nil
 }
 
 // sameCluster returns an error where a control state is another cluster's.
@@ -246,11 +258,11 @@ func (c *Control) put(ctx context.Context, state *wire.ControlState, stream, pub
 		if state.Revision == before.state.Revision {
 			return nil // delivered again
 		}
-		return &MisplacedError{reasonOldRevision, fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)}
+		return &wire.MisplacedError{Reason: wire.ReasonOldRevision, Detail: fmt.Sprintf("revision %d, after %d", state.Revision, before.state.Revision)}
 	}
 	if err := c.putQueues(before, state); err != nil {
 		c.taking.Unlock()
-		return &MisplacedError{reasonUnusableQueues, err.Error()}
+		return &wire.MisplacedError{Reason: wire.ReasonUnusableQueues, Detail: err.Error()}
 	}
 	c.current.Store(&snapshot{state: state, stream: stream})
 	c.taking.Unlock()

@@ -29,8 +29,8 @@ const (
 	lookAgain = 5 * time.Second
 )
 
-// Run decides what the gate does, and what becomes of pods without a plan, until the first control state comes.
-func (c *Control) Run(ctx context.Context) {
+// decide decides what the gate does, and what becomes of pods without a plan, until the first control state comes.
+func (c *Control) decide(ctx context.Context) {
 	c.awaitControl(ctx)
 	queues := true
 	for ctx.Err() == nil && c.State() == nil {

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
@@ -40,26 +42,33 @@ func (r *recorded) NoQueues() {
 func (r *recorded) AssumeLimits(string) bool { r.set = "assumed"; return true }
 func (r *recorded) AssumeNoQueues() bool     { r.set = "assumed none"; return true }
 
+// believing are signatures that all hold, and what is set aside.
+type believing struct{ setAside []error }
+
+func (b *believing) Verify(*wire.Envelope, wire.SigningKind, string) error { return nil }
+func (b *believing) SetAside(_ natsbus.Record, err error)                  { b.setAside = append(b.setAside, err) }
+func (b *believing) Await(context.Context, clock.PassiveClock, func(context.Context, natsbus.Record)) {
+}
+func (b *believing) Keep(context.Context, func(context.Context, natsbus.Record)) {}
+
 // controlling is a Control of cluster "cluster" over a fake API server, and what it ignores.
 func controlling(limits Limits, queues types.NamespacedName, objects ...runtime.Object) (*Control, *clientsetfake.Clientset, *[]error) {
-	client, ignored := clientsetfake.NewClientset(objects...), &[]error{}
+	client, signatures := clientsetfake.NewClientset(objects...), &believing{}
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	_ = namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "cluster"}})
 	c := New(Options{
 		Client: client, Clock: clock.RealClock{}, QueuesAt: queues,
-		Stream: Stream{
-			Verify:  func(*wire.Envelope) error { return nil },
-			Ignored: func(_ context.Context, _ natsbus.Record, err error) { *ignored = append(*ignored, err) },
-		},
-		ClusterUID: func() (string, error) { return "cluster", nil }, Changed: func(bool) {},
+		Stream: Stream{Signatures: signatures}, Namespaces: corelisters.NewNamespaceLister(namespaces), Changed: func(bool) {},
 	})
 	c.UseLimits(limits)
-	return c, client, ignored
+	return c, client, &signatures.setAside
 }
 
 // record is a control state in its stream.
 func record(t *testing.T, state *wire.ControlState) natsbus.Record {
 	t.Helper()
 	state.Mode, state.ClusterUID = wire.ModeEnforce, "cluster"
-	data, err := wire.Wrap(wire.TypeControl, fmt.Sprintf("control-%d", state.Revision), "makeway/planner/test", "", wire.At(time.Now()), state)
+	data, err := wrap(wire.TypeControl, fmt.Sprintf("control-%d", state.Revision), "makeway/planner/test", "", wire.At(time.Now()), state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +114,8 @@ func TestQueuesThatAreNoTreeLeaveTheLastControlStateInEffect(t *testing.T) {
 
 	c.Take(ctx, record(t, &wire.ControlState{Revision: 6, QueuesRevision: "q", Queues: []wire.QueueLimit{{Path: "root.a"}}}))
 
-	var misplaced *MisplacedError
-	if c.State().Revision != 5 || len(*ignored) != 1 || !errors.As((*ignored)[0], &misplaced) || misplaced.Reason != reasonUnusableQueues {
+	var misplaced *wire.MisplacedError
+	if c.State().Revision != 5 || len(*ignored) != 1 || !errors.As((*ignored)[0], &misplaced) || misplaced.Reason != wire.ReasonUnusableQueues {
 		t.Errorf("revision %d, ignored %v", c.State().Revision, *ignored)
 	}
 }
@@ -128,4 +137,15 @@ func TestOfTwoControlStatesThatComeAtOnceTheNewerStaysInEffect(t *testing.T) {
 	if got := c.State().Revision; got != 2 {
 		t.Errorf("revision %d is in effect", got)
 	}
+}
+
+// wrap encodes a message in an envelope, as its writer does.
+func wrap(eventType, id, source, subject string, at wire.Time, message any) ([]byte, error) {
+	data, err := wire.Encode(message)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Encode(&wire.Envelope{
+		SpecVersion: wire.SpecVersion, ID: id, Source: source, Type: eventType, Time: at, DataContentType: "application/json", Subject: subject, Data: data,
+	})
 }

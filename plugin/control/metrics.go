@@ -1,42 +1,25 @@
 package control
 
 import (
-	"sync"
 	"time"
 
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/wire"
 )
 
-const subsystem = "makeway_scheduler"
-
 var (
-	controlRevision = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_revision", StabilityLevel: metrics.ALPHA,
-		Help: "Revision of the effective control state; 0 where none has been read.",
-	})
+	controlRevision = telemetry.Gauge("makeway_scheduler_control_revision",
+		"Revision of the effective control state; 0 where none has been read.")
 
-	controlPublished = metrics.NewGauge(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_published_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-		Help: "Unix time at which the effective control state was published; its age is the time since. 0 where none has been read.",
-	})
+	controlPublished = telemetry.Gauge("makeway_scheduler_control_published_timestamp_seconds",
+		"Unix time at which the effective control state was published; its age is the time since. 0 where none has been read.")
 
-	controlMode = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "control_mode", StabilityLevel: metrics.ALPHA,
-		Help: "1 for the mode of the effective control state, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.",
-	}, []string{"mode"})
+	controlMode = telemetry.GaugeVec("makeway_scheduler_control_mode",
+		"1 for the mode of the effective control state, 0 for the other ones: off, observe, enforce. Namespaces and profiles may be held to less.", "mode")
 
-	brakeGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Subsystem: subsystem, Name: "brake", StabilityLevel: metrics.ALPHA,
-		Help: "What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).",
-	}, []string{"scope"})
+	brakeGauge = telemetry.GaugeVec("makeway_scheduler_brake",
+		"What the brake (ConfigMap makeway-brake) holds in this scheduler, by scope: cluster (1 where it is set everywhere, else 0), namespaces (how many it is set for).", "scope")
 )
-
-var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(controlRevision, controlPublished, controlMode, brakeGauge)
-})
 
 // show sets the metrics of the control state.
 func show(state *wire.ControlState, published time.Time) {

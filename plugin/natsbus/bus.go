@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/tracing"
@@ -39,6 +40,17 @@ type Record struct {
 	Data     []byte
 }
 
+// Ignore logs and counts a message that is ignored for an error, whose Label is the metric's where it has one.
+func (r Record) Ignore(ctx context.Context, err error) {
+	reason := "other"
+	var labelled interface{ Label() string }
+	if errors.As(err, &labelled) {
+		reason = labelled.Label()
+	}
+	messagesIgnored.WithLabelValues(reason).Inc()
+	klog.FromContext(ctx).Error(err, "message_ignored", "subject", r.Subject, "sequence", r.Sequence)
+}
+
 // Options are how a Bus connects.
 type Options struct {
 	URL             string // several servers are separated by commas
@@ -50,9 +62,6 @@ type Options struct {
 	TLS             TLSFiles
 	// Inbox begins the subjects on which it is answered; empty: the scheduler's.
 	Inbox string
-	// Failed is called for each error that the client reports: permission (a publish or a subscription was denied) or
-	// other. It must not wait.
-	Failed func(kind string, err error)
 }
 
 // TLSFiles names files in PEM. The zero value asks for TLS only where the server does.
@@ -69,6 +78,7 @@ type Bus struct {
 	conn     atomic.Pointer[connected] // nil while it is not connected
 	requests atomic.Pointer[nats.Conn] // as above
 	poller   poller
+	denials  denials
 }
 
 type connected struct {
@@ -93,8 +103,8 @@ const (
 // Connect returns at once. Until the first connections are made, every call returns ErrNotSent. They are closed when
 // the context ends.
 func Connect(ctx context.Context, options Options) *Bus {
-	bus := &Bus{poller: poller{dialer: net.Dialer{Timeout: connectTimeout}}}
-	keepConnected(ctx, options, options.Name, func(nc *nats.Conn) {
+	bus := &Bus{poller: poller{dialer: net.Dialer{Timeout: connectTimeout}}, denials: denials{clock: clock.RealClock{}}}
+	keepConnected(ctx, options, options.Name, bus.denials.note, func(nc *nats.Conn) {
 		var now *connected
 		if nc != nil {
 			js, _ := jetstream.New(nc) // only options can be wrong
@@ -104,9 +114,12 @@ func Connect(ctx context.Context, options Options) *Bus {
 			close(before.lost)
 		}
 	})
-	keepConnected(ctx, options, options.Name+" requests", bus.requests.Store, nats.SetCustomDialer(&bus.poller))
+	keepConnected(ctx, options, options.Name+" requests", bus.denials.note, bus.requests.Store, nats.SetCustomDialer(&bus.poller))
 	return bus
 }
+
+// Denied is what NATS denied this process's login within the last minute; empty where it denied nothing.
+func (b *Bus) Denied() string { return b.denials.lately() }
 
 // Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once. The
 // client may wait, whatever the context says: for its lock while it reconnects, or for a
@@ -174,14 +187,9 @@ func messageOf(ctx context.Context, subject string, data []byte) *nats.Msg {
 	return &nats.Msg{Subject: subject, Data: data, Header: tracing.Headers(ctx)}
 }
 
-// Answer answers every question on a subject until the context ends, with bytes made for each. It calls refused for one
-// that asks to be answered elsewhere than in an inbox of makeway's.
-func (b *Bus) Answer(ctx context.Context, subject string, answer func() ([]byte, error), refused func()) {
-	b.Serve(ctx, subject, "", func([]byte) ([]byte, error) { return answer() }, refused)
-}
-
-// Serve is Answer for questions that are read. Of all who serve a subject in one group, each question reaches one.
-func (b *Bus) Serve(ctx context.Context, subject, group string, answer func(question []byte) ([]byte, error), refused func()) {
+// Serve answers questions on a subject until the context ends, but for one that asks to be answered elsewhere than in an inbox of
+// makeway's. Of all who serve a subject in one group, each question reaches one; in none, it reaches all.
+func (b *Bus) Serve(ctx context.Context, subject, group string, answer func(question []byte) ([]byte, error)) {
 	var subscribed *nats.Subscription
 	defer func() {
 		if subscribed.IsValid() {
@@ -195,7 +203,7 @@ func (b *Bus) Serve(ctx context.Context, subject, group string, answer func(ques
 			subscribed, err = c.nc.QueueSubscribe(subject, group, func(question *nats.Msg) {
 				defer goroutines.RecoverPanic(ctx, "status", nil)
 				if !wire.Answerable(question.Reply) {
-					refused()
+					repliesRefused.Inc()
 					klog.FromContext(ctx).Info("reply_refused", "subject", subject, "reply", question.Reply)
 					return
 				}

@@ -15,7 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2/ktesting"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
 // standIn speaks as much of NATS as a client needs to connect and to be answered, and misbehaves as a test wants.
@@ -236,7 +240,7 @@ func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, bus := newStandIn(t)
-			go bus.Answer(t.Context(), "status", func() ([]byte, error) { return nil, nil }, func() {})
+			go bus.Serve(t.Context(), "status", "", func([]byte) ([]byte, error) { return nil, nil })
 			subscribed := func() int {
 				server.mu.Lock()
 				defer server.mu.Unlock()
@@ -264,8 +268,9 @@ func TestAConnectionThatIsClosedForGoodIsMadeAnew(t *testing.T) {
 
 func TestAQuestionIsAnsweredInAnInboxOfMakewaysAndNowhereElse(t *testing.T) {
 	server, bus := newStandIn(t)
-	refused := make(chan struct{}, 10)
-	go bus.Answer(t.Context(), "status", func() ([]byte, error) { return []byte("fine"), nil }, func() { refused <- struct{}{} })
+	telemetry.Register()
+	before := counted(t, repliesRefused)
+	go bus.Serve(t.Context(), "status", "", func([]byte) ([]byte, error) { return []byte("fine"), nil })
 	answered(t, bus)
 	wait := func(what func() bool) {
 		t.Helper()
@@ -291,11 +296,23 @@ func TestAQuestionIsAnsweredInAnInboxOfMakewaysAndNowhereElse(t *testing.T) {
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	for _, subject := range foreign {
-		<-refused
 		if slices.Contains(server.heard, subject) {
 			t.Errorf("answered on %s", subject)
 		}
 	}
+	if refused := counted(t, repliesRefused) - before; refused != float64(len(foreign)) {
+		t.Errorf("%v replies were refused, want %d", refused, len(foreign))
+	}
+}
+
+// counted is what a metric has counted.
+func counted(t *testing.T, metric metrics.CounterMetric) float64 {
+	t.Helper()
+	value, err := testutil.GetCounterMetricValue(metric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
 }
 
 // ask sends a message for each reply subject to whoever has subscribed.

@@ -3,7 +3,6 @@ package natsbus
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -35,10 +34,10 @@ func (f TLSFiles) options() []nats.Option {
 }
 
 // keepConnected keeps one connection in the background. It calls stands with the connection once it is made, and with nil
-// when it is lost. The client reconnects by itself; where it closes the connection for good, for an error of the server
+// when it is lost, and failed with each error that the client reports. The client reconnects by itself; where it closes the connection for good, for an error of the server
 // that it does not know, another one is made. stands must not wait: what the client itself knows of its state can be read
 // only under a lock that it keeps for seconds while it reconnects.
-func keepConnected(ctx context.Context, options Options, name string, stands func(*nats.Conn), more ...nats.Option) {
+func keepConnected(ctx context.Context, options Options, name string, failed func(error), stands func(*nats.Conn), more ...nats.Option) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "connection", name)
 	said := &failures{logger: logger, servers: redacted(options.URL)}
 	client := append([]nats.Option{
@@ -60,9 +59,7 @@ func keepConnected(ctx context.Context, options Options, name string, stands fun
 		nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Error(err, "nats_error")
-			if options.Failed != nil {
-				options.Failed(kindOf(err), err)
-			}
+			failed(err)
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { said.tell(err) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -176,16 +173,6 @@ func nkeyOf(file string) (string, nkeys.KeyPair, error) {
 		return "", nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return public, pair, nil
-}
-
-// KindPermission is the kind of an error that says that the server denied a publish or a subscription.
-const KindPermission = "permission"
-
-func kindOf(err error) string {
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return KindPermission
-	}
-	return "other"
 }
 
 func errorText(err error) string {

@@ -1,18 +1,20 @@
 package natsbus
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"k8s.io/utils/clock"
 )
 
 // denialMemory is how long a publish or subscription that NATS denied counts as trouble, as in planner and evictor.
 const denialMemory = time.Minute
 
-// Denials remembers the last thing that NATS denied this process's login; nil knows of none.
-type Denials struct {
-	Clock clock.PassiveClock
+// denials remember the last thing that NATS denied this process's login.
+type denials struct {
+	clock clock.PassiveClock
 	last  atomic.Pointer[denial]
 }
 
@@ -21,20 +23,19 @@ type denial struct {
 	reason string
 }
 
-// Note takes in an error of the NATS client.
-func (d *Denials) Note(kind string, err error) {
-	if kind == KindPermission {
-		d.last.Store(&denial{at: d.Clock.Now(), reason: err.Error()})
+// note counts an error of the NATS client.
+func (d *denials) note(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		natsErrors.WithLabelValues("other").Inc()
+		return
 	}
+	natsErrors.WithLabelValues("permission").Inc()
+	d.last.Store(&denial{at: d.clock.Now(), reason: err.Error()})
 }
 
-// Lately is what NATS denied within the last minute; empty where it denied nothing.
-func (d *Denials) Lately() string {
-	if d == nil {
-		return ""
-	}
+func (d *denials) lately() string {
 	last := d.last.Load()
-	if last == nil || d.Clock.Since(last.at) > denialMemory {
+	if last == nil || d.clock.Since(last.at) > denialMemory {
 		return ""
 	}
 	return last.reason

@@ -2,27 +2,29 @@ package natsbus
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestWhatNATSDeniedIsTroubleForAMinute(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
-	denied := &Denials{Clock: clock}
+	denied := &denials{clock: clock}
 
-	denied.Note("other", errors.New("slow consumer"))
-	if got := denied.Lately(); got != "" {
+	denied.note(errors.New("slow consumer"))
+	if got := denied.lately(); got != "" {
 		t.Errorf("got %q for an error that denies nothing", got)
 	}
 
-	denied.Note("permission", errors.New("permissions violation for publish"))
-	if got := denied.Lately(); got != "permissions violation for publish" {
+	denied.note(fmt.Errorf("%w for publish", nats.ErrPermissionViolation))
+	if got := denied.lately(); got != nats.ErrPermissionViolation.Error()+" for publish" {
 		t.Errorf("got %q", got)
 	}
 	clock.SetTime(clock.Now().Add(61 * time.Second))
-	if got := denied.Lately(); got != "" {
+	if got := denied.lately(); got != "" {
 		t.Errorf("got %q after a minute", got)
 	}
 }

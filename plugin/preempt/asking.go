@@ -102,7 +102,7 @@ func (pl *MakeWay) question(q ask.Question, prefetched bool) (ask.Exchange[wire.
 
 // view is what this scheduler knows that the API server does not; except is left out of its nominations.
 func (e *engine) view(except types.UID) (known ask.View, err error) {
-	if known.ClusterUID, err = e.clusterUID(); err != nil {
+	if known.ClusterUID, err = e.control.ClusterUID(); err != nil {
 		return known, err
 	}
 	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)

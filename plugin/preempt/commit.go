@@ -222,7 +222,7 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 // commitOf is the question to store an order. Victims that wait in Permit or are being bound are named apart, to be stopped in memory. One
 // whose placement was taken back meanwhile is left out: it is pending again.
 func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wire.CommitRequest, inMemory []verify.Victim, err error) {
-	clusterUID, err := e.clusterUID()
+	clusterUID, err := e.control.ClusterUID()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -28,7 +28,7 @@ func (e *engine) status() *wire.ComponentStatus {
 		Kubernetes: version.DefaultKubeBinaryVersion,
 		QueueGates: e.gate.Profiles(),
 	}
-	if uid, err := e.clusterUID(); err == nil {
+	if uid, err := e.control.ClusterUID(); err == nil {
 		status.ClusterUID = uid
 	}
 	brake := e.control.Brake()
@@ -65,7 +65,7 @@ func (e *engine) trouble() string {
 	if e.store.Signatures.Incomplete() {
 		return "signatures are required: " + e.store.Signatures.Describe()
 	}
-	if denied := e.denied.Lately(); denied != "" {
+	if denied := e.denied(); denied != "" {
 		return denied
 	}
 	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {

@@ -14,5 +14,5 @@ func Connection(object runtime.Object) (natsbus.Options, wire.Subjects, error) {
 	if err != nil {
 		return natsbus.Options{}, wire.Subjects{}, err
 	}
-	return args.Options("", nil), args.Subjects(), nil
+	return args.Options(""), args.Subjects(), nil
 }

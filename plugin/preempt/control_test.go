@@ -28,7 +28,7 @@ func enforcing(revision int64, change func(*wire.ControlState)) *wire.ControlSta
 // tells hands a control state to the plugin as its follower does, from the stream made at a time.
 func (w *world) tells(state *wire.ControlState, stream time.Time) {
 	w.t.Helper()
-	data, err := wire.Wrap(wire.TypeControl, fmt.Sprintf("control-%d", state.Revision), "makeway/planner/test", "", wire.At(start), state)
+	data, err := wrap(wire.TypeControl, fmt.Sprintf("control-%d", state.Revision), "makeway/planner/test", "", wire.At(start), state)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (w *world) revision() int64 {
 
 func TestTheLastStoredControlStateIsReadAtTheStart(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
-	data, err := wire.Wrap(wire.TypeControl, "control-3", "makeway/planner/test", "", wire.At(start), enforcing(3, func(s *wire.ControlState) { s.Mode = wire.ModeOff }))
+	data, err := wrap(wire.TypeControl, "control-3", "makeway/planner/test", "", wire.At(start), enforcing(3, func(s *wire.ControlState) { s.Mode = wire.ModeOff }))
 	if err != nil {
 		t.Fatal(err)
 	}

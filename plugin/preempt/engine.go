@@ -41,9 +41,9 @@ type engine struct {
 	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
 	clock    clock.WithTicker
 	identity string
+	denied   func() string // by NATS
 	profiles profiles
 	cluster  cluster
-	denied   *natsbus.Denials // by NATS; nil in tests
 
 	planner    *ask.Client
 	verified   verified
@@ -69,7 +69,6 @@ type profiles struct {
 type cluster struct {
 	pods          corelisters.PodLister
 	nodes         corelisters.NodeLister
-	namespaces    corelisters.NamespaceLister
 	classes       schedulinglisters.PriorityClassLister
 	classesSynced cache.InformerSynced
 	claims        *ask.Claims
@@ -104,13 +103,8 @@ func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engi
 // startEngine makes the engine of a scheduler, with its connection to NATS, and starts it.
 func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
 	identity := natsbus.NewIdentity()
-	denied := &natsbus.Denials{Clock: clock.RealClock{}}
-	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity, func(kind string, err error) {
-		natsErrors.WithLabelValues(kind).Inc()
-		denied.Note(kind, err)
-	}))
+	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity))
 	e = newEngine(args, handle, queues.LineOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
-	e.denied = denied
 	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
 	if err != nil {
 		return nil, err
@@ -119,7 +113,7 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 		return nil, err
 	}
 	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
-		bus.Answer(ctx, e.store.Subjects.Status, func() ([]byte, error) { return wire.Encode(e.status()) }, repliesRefused.Inc)
+		bus.Serve(ctx, e.store.Subjects.Status, "", func([]byte) ([]byte, error) { return wire.Encode(e.status()) })
 	})
 	return e, nil
 }
@@ -127,15 +121,15 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 // newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
 // happen while a goroutine of an engine sets one.
 func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
-	registerMetrics()
+	telemetry.Register()
 	core := handle.SharedInformerFactory().Core().V1()
 	inflight, subjects := orders.NewInFlight(), args.Subjects()
 	signatures := streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
-		args: args, handle: handle, clock: clock, identity: identity,
+		args: args, handle: handle, clock: clock, identity: identity, denied: bus.Denied,
 		cluster: cluster{
-			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), namespaces: core.Namespaces().Lister(),
+			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(),
 			claims:   &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
 			gangSize: func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
 		},
@@ -154,8 +148,8 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	e.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock,
 		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
-		Stream:     control.Stream{Records: records, Subjects: subjects, Verify: e.store.Signatures.OfControl(subjects.Control), Ignored: e.controlIgnored},
-		ClusterUID: e.clusterUID, ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
+		Stream:     control.Stream{Records: records, Subjects: subjects, Signatures: signatures},
+		Namespaces: core.Namespaces().Lister(), ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
 	})
 	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
 	e.addProfile(args.Mode)
@@ -205,11 +199,8 @@ func (e *engine) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced, groupsSynced) {
 			return
 		}
-		e.store.Signatures.Await(ctx, e.clock, e.control.Take)
-		goroutines.KeepRunning(ctx, "keys", func(ctx context.Context) { e.store.Signatures.Keep(ctx, e.control.Take) })
+		e.control.Start(ctx)
 		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
-		goroutines.KeepRunning(ctx, "control", e.control.Follow)
-		goroutines.KeepRunning(ctx, "control", e.control.Run)
 		goroutines.KeepRunning(ctx, "waker", e.runActivator)
 		goroutines.KeepRunning(ctx, "retry", e.runRetries)
 		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
@@ -362,12 +353,6 @@ func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
 }
 
-// controlIgnored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
-func (e *engine) controlIgnored(ctx context.Context, r natsbus.Record, err error) {
-	e.store.Signatures.SetAside(r, err)
-	e.reportIgnored(ctx, "control_not_understood", r, err)
-}
-
 // controlChanged has what waited for a change of modes or policy looked at again.
 func (e *engine) controlChanged(policy bool) {
 	if policy {
@@ -376,13 +361,4 @@ func (e *engine) controlChanged(policy bool) {
 		e.memory.Retries.PolicyChanged()
 	}
 	e.inflight.Notify()
-}
-
-// clusterUID is the UID of namespace kube-system, which names the cluster.
-func (e *engine) clusterUID() (string, error) {
-	namespace, err := e.cluster.namespaces.Get(metav1.NamespaceSystem)
-	if err != nil {
-		return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
-	}
-	return string(namespace.UID), nil
 }

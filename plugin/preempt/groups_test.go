@@ -26,6 +26,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
@@ -326,7 +327,9 @@ func TestAStandbyClearsNoNominationsOfAGang(t *testing.T) {
 	for name, leads := range map[string]bool{"standby": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("another_1")}}
-			given := setup{objects: []runtime.Object{lease}, args: func(a *MakeWayArgs) { a.Lease = LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"} }}
+			given := setup{objects: []runtime.Object{lease}, args: func(a *MakeWayArgs) {
+				a.Lease = pluginargs.LeaseReference{Namespace: "kube-system", Name: "kube-scheduler"}
+			}}
 			w, _ := gangWorld(t, given, 3, 2, gangMember("g1"), gangMember("g2"))
 			w.show(gangMember("g1"), "n1")
 			w.eventually("the nomination shows", func() bool { _, shown := w.plugin.engine.placements.Nominated.Find("g1"); return shown })
@@ -885,7 +888,7 @@ func shown(t *testing.T, name string) float64 {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == subsystem+"_"+name {
+		if family.GetName() == "makeway_scheduler_"+name {
 			return family.GetMetric()[0].GetGauge().GetValue()
 		}
 	}

@@ -110,7 +110,7 @@ func TestAnOrderThatIsNotThisClustersOrThisPreemptorsIsNotAdopted(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			p := pod("p", "", high, large).Obj()
 			w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, pod("a", "n1", mid, large).Obj())
-			clusterUID, err := w.plugin.engine.clusterUID()
+			clusterUID, err := w.plugin.engine.control.ClusterUID()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,13 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/streams"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -54,7 +52,7 @@ func (e *engine) follow(ctx context.Context) {
 func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	order, err := e.store.Signatures.UnwrapOrder(r.Data, r.Subject)
 	if err != nil {
-		e.reportIgnored(ctx, "order_not_understood", r, err)
+		r.Ignore(ctx, err)
 		return
 	}
 	uid := order.PreemptorUID()
@@ -63,10 +61,10 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	}
 	if r.Subject != e.store.SubjectOf(order) {
 		// One live order a preemptor holds by the subject alone; evictors put this one aside.
-		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonWrongSubject, "an order for " + uid})
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an order for " + uid})
 		return
 	}
-	if clusterUID, err := e.clusterUID(); err != nil || clusterUID != order.ClusterUID {
+	if clusterUID, err := e.control.ClusterUID(); err != nil || clusterUID != order.ClusterUID {
 		return
 	}
 	pod := e.waitingFor(order)
@@ -79,7 +77,7 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 	}
 	now := e.clock.Now()
 	if order.NotAfter.After(now.Add(maxNotAfterAhead)) {
-		e.reportIgnored(ctx, "order_not_understood", r, &misroutedError{reasonNotAfter, "notAfter " + order.NotAfter.Format(time.RFC3339)})
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonNotAfter, Detail: "notAfter " + order.NotAfter.Format(time.RFC3339)})
 		return
 	}
 	if pod == nil {
@@ -122,15 +120,15 @@ func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
 func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	outcome, err := e.store.Signatures.UnwrapOutcome(r.Data, r.Subject)
 	if err != nil {
-		e.reportIgnored(ctx, "outcome_not_understood", r, err)
+		r.Ignore(ctx, err)
 		return
 	}
 	if r.Subject != e.store.Subjects.Outcome(outcome.OrderID) {
-		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonWrongSubject, "an outcome of " + outcome.OrderID})
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an outcome of " + outcome.OrderID})
 		return
 	}
-	if clusterUID, err := e.clusterUID(); err == nil && clusterUID != outcome.ClusterUID {
-		e.reportIgnored(ctx, "outcome_not_understood", r, &misroutedError{reasonOtherCluster, "cluster " + outcome.ClusterUID})
+	if clusterUID, err := e.control.ClusterUID(); err == nil && clusterUID != outcome.ClusterUID {
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonOtherCluster, Detail: "cluster " + outcome.ClusterUID})
 		return
 	}
 	failpoints.At(failpoints.OnOutcome)
@@ -232,39 +230,6 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 			e.inflight.NodeDeleted(place.Node)
 		}
 	}
-}
-
-// misroutedError is a message that can be read, and that no writer of this cluster would have put where it is.
-type misroutedError struct{ reason, detail string }
-
-func (s *misroutedError) Error() string { return s.reason + ": " + s.detail }
-
-// Reasons for which messages are ignored besides those of wire.MalformedError.
-const (
-	reasonWrongSubject = "wrong-subject"
-	reasonOtherCluster = "other-cluster"
-	reasonNotAfter     = "not-after-too-far"
-)
-
-// reportIgnored logs and counts a message that is ignored, once, with its place.
-func (e *engine) reportIgnored(ctx context.Context, event string, r natsbus.Record, err error) {
-	var malformed *wire.MalformedError
-	var misrouted *misroutedError
-	var misplaced *control.MisplacedError
-	var failure *streams.SignatureError
-	reason := "other"
-	switch {
-	case errors.As(err, &failure):
-		reason = failure.Reason
-	case errors.As(err, &malformed):
-		reason = malformed.Reason
-	case errors.As(err, &misrouted):
-		reason = misrouted.reason
-	case errors.As(err, &misplaced):
-		reason = misplaced.Reason
-	}
-	messagesIgnored.WithLabelValues(reason).Inc()
-	klog.FromContext(ctx).Error(err, event, "subject", r.Subject, "sequence", r.Sequence)
 }
 
 // runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens

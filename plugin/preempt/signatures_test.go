@@ -112,7 +112,7 @@ func outcomeOf(t *testing.T, order *wire.EvictionOrder, result string) []byte {
 		OrderID: order.OrderID, Kind: "pod", ClusterUID: order.ClusterUID, Epoch: order.Fence.Epoch, Result: result, Evictor: "test",
 		StartedAt: order.CreatedAt, FinishedAt: wire.At(time.Now()), PreemptorUID: order.Preemptor.UID, Node: order.Node,
 	}
-	data, err := wire.Wrap(wire.TypeOutcome, "out-"+outcome.OrderID, "makeway/evictor/test", outcome.PreemptorUID, outcome.FinishedAt, outcome)
+	data, err := wrap(wire.TypeOutcome, "out-"+outcome.OrderID, "makeway/evictor/test", outcome.PreemptorUID, outcome.FinishedAt, outcome)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 	w, _, keys := requiring(t, streams.SignaturesRequire)
 	keys.renew(wire.SigningControl)
 	subject := w.plugin.engine.store.Subjects.Control
-	data, err := wire.Wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
+	data, err := wrap(wire.TypeControl, "control-5", "makeway/planner/test", "", wire.At(start), enforcing(5, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestAControlStateIsTakenOnceItsKeyIsKnown(t *testing.T) {
 func TestAForgedOrderNeitherBlocksTheWriterNorIsAdopted(t *testing.T) {
 	w, p, _ := requiring(t, streams.SignaturesRequire)
 	planner := w.bus.commit
-	clusterUID, err := w.plugin.engine.clusterUID()
+	clusterUID, err := w.plugin.engine.control.ClusterUID()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -377,6 +377,8 @@ func (b *fakeBus) planRequests() []*wire.PlanRequest {
 	return slices.Clone(b.requests)
 }
 
+func (b *fakeBus) Denied() string { return "" }
+
 func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
 	if b.sent != nil {
 		b.sent(ctx, "request")
@@ -384,7 +386,7 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 	if strings.HasSuffix(subject, ".plan.group") {
 		return b.requestGroup(data)
 	}
-	request, err := wire.DecodePlanRequest(data)
+	request, err := wire.DecodeVersioned[wire.PlanRequest](data)
 	if err != nil {
 		return nil, err
 	}
@@ -416,7 +418,7 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 }
 
 func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
-	request, err := wire.DecodeGroupPlanRequest(data)
+	request, err := wire.DecodeVersioned[wire.GroupPlanRequest](data)
 	if err != nil {
 		return nil, err
 	}
@@ -445,7 +447,7 @@ func (b *fakeBus) Ask(ctx context.Context, _ string, data []byte, written func()
 	if b.sent != nil {
 		b.sent(ctx, "commit")
 	}
-	commit, err := wire.DecodeCommitRequest(data)
+	commit, err := wire.DecodeVersioned[wire.CommitRequest](data)
 	if err != nil {
 		return nil, err
 	}
@@ -544,7 +546,7 @@ func (w *world) orders() (n int) {
 
 // wrapOrder is the envelope of an order, not signed.
 func wrapOrder(order *wire.EvictionOrder, source string) ([]byte, error) {
-	return wire.Wrap(wire.TypeOrder, order.OrderID, source, order.PreemptorUID(), order.CreatedAt, order)
+	return wrap(wire.TypeOrder, order.OrderID, source, order.PreemptorUID(), order.CreatedAt, order)
 }
 
 // order waits for the n-th order in the stream.
@@ -579,7 +581,7 @@ func (w *world) end(order *wire.EvictionOrder, result string) {
 // tell puts an outcome into its stream.
 func (w *world) tell(outcome *wire.Outcome) {
 	w.t.Helper()
-	data, err := wire.Wrap(wire.TypeOutcome, "out-"+outcome.OrderID, "makeway/evictor/test", outcome.PreemptorUID, outcome.FinishedAt, outcome)
+	data, err := wrap(wire.TypeOutcome, "out-"+outcome.OrderID, "makeway/evictor/test", outcome.PreemptorUID, outcome.FinishedAt, outcome)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -636,3 +638,14 @@ var start = time.Unix(1000, 0)
 
 // at is a time some milliseconds after the start.
 func at(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+
+// wrap encodes a message in an envelope, as its writer does.
+func wrap(eventType, id, source, subject string, at wire.Time, message any) ([]byte, error) {
+	data, err := wire.Encode(message)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Encode(&wire.Envelope{
+		SpecVersion: wire.SpecVersion, ID: id, Source: source, Type: eventType, Time: at, DataContentType: "application/json", Subject: subject, Data: data,
+	})
+}

@@ -16,6 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -75,7 +76,7 @@ type ModeApplies func(profileMode string, priority int32, namespace string) bool
 
 // NewGate makes a gate that is undecided: Run, the informer and a control state do the rest.
 func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApplies) *Gate {
-	registerMetrics()
+	telemetry.Register()
 	updates := newConditionUpdates(clock)
 	return &Gate{
 		waiting: newWaitingPods(updates.add), conditionUpdates: updates,

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -36,7 +35,6 @@ type scheduler struct {
 	gate       *Gate
 	line       *Line
 	control    *control.Control
-	signatures *streams.Signatures
 	leadership *streams.Leadership
 	recorders  *sync.Map // by profile
 }
@@ -46,9 +44,7 @@ var schedulers perscheduler.Registry[*scheduler]
 // schedulerFor returns what a scheduler's profiles share, made and started where this is its first profile.
 func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle) (*scheduler, error) {
 	shared, existed, err := schedulers.Of(ctx, handle.SharedInformerFactory(), func() (*scheduler, error) {
-		bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity(), func(kind string, err error) {
-			klog.FromContext(ctx).Error(err, "nats_error", "kind", kind)
-		}))
+		bus := natsbus.Connect(ctx, args.Options("makeway-scheduler queues "+natsbus.NewIdentity()))
 		shared := newScheduler(ctx, args, handle, clock.RealClock{}, bus)
 		return shared, shared.start(ctx)
 	})
@@ -63,28 +59,18 @@ func schedulerFor(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 
 // newScheduler puts the parts together. It starts nothing.
 func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handle, clock clock.WithTicker, records Records) *scheduler {
-	goroutines.RegisterMetrics()
-	streams.RegisterMetrics()
 	core := handle.SharedInformerFactory().Core().V1()
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	s := &scheduler{
 		args: args, handle: handle, pods: core.Pods().Lister(), recorders: &sync.Map{},
 		line:       LineOf(ctx, handle.SharedInformerFactory()),
-		signatures: streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet()),
 		leadership: &streams.Leadership{Fence: fence, Clock: clock},
 	}
-	namespaces := core.Namespaces().Lister()
 	s.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock, Exempt: args.ExemptNamespaces,
 		BrakeAt: types.NamespacedName(args.BrakeConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
-		Stream: control.Stream{Records: records, Subjects: args.Subjects(), Verify: s.signatures.OfControl(args.Subjects().Control), Ignored: s.ignored},
-		ClusterUID: func() (string, error) {
-			namespace, err := namespaces.Get(metav1.NamespaceSystem)
-			if err != nil {
-				return "", fmt.Errorf("the cluster's UID is not known yet: %w", err)
-			}
-			return string(namespace.UID), nil
-		},
+		Stream:        control.Stream{Records: records, Subjects: args.Subjects(), Signatures: streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())},
+		Namespaces:    core.Namespaces().Lister(),
 		ClassesSynced: func() bool { return true }, // what restricts preemption is not asked here
 		Changed:       func(bool) { s.gate.Reconsider() },
 	})
@@ -117,12 +103,6 @@ func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
 	return &Plugin{scheduler: s, mode: mode}
 }
 
-// ignored reports a control state that does not become effective; one that could not be verified is taken again when the keys change.
-func (s *scheduler) ignored(ctx context.Context, r natsbus.Record, err error) {
-	s.signatures.SetAside(r, err)
-	klog.FromContext(ctx).Error(err, "control_not_understood", "subject", r.Subject, "sequence", r.Sequence)
-}
-
 // start registers informer handlers and starts the goroutines.
 func (s *scheduler) start(ctx context.Context) error {
 	registration, err := s.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -149,11 +129,8 @@ func (s *scheduler) start(ctx context.Context) error {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, namespaces.HasSynced) {
 			return
 		}
-		s.signatures.Read(ctx)
-		goroutines.KeepRunning(ctx, "keys", func(ctx context.Context) { s.signatures.Keep(ctx, s.control.Take) })
-		goroutines.KeepRunning(ctx, "control", s.control.Follow)
-		goroutines.KeepRunning(ctx, "control", s.control.Run)
 		s.gate.Run(ctx, s)
+		s.control.Start(ctx)
 	})
 	return nil
 }

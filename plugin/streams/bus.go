@@ -12,6 +12,8 @@ import (
 type Bus interface {
 	// Request asks and waits for one answer, until the context ends. ErrNoResponders and ErrNotSent come at once.
 	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+	// Denied is what NATS denied within the last minute; empty where it denied nothing.
+	Denied() string
 	// Ask is Request for what no scheduling cycle waits for; written is called once the question is on its way.
 	Ask(ctx context.Context, subject string, data []byte, written func()) ([]byte, error)
 }

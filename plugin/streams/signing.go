@@ -81,6 +81,9 @@ type SignatureError struct{ Reason, detail string }
 
 func (s *SignatureError) Error() string { return s.Reason + ": " + s.detail }
 
+// Label is the reason, for a metric.
+func (s *SignatureError) Label() string { return s.Reason }
+
 // unverified reports whether an error is for a signature.
 func unverified(err error) bool {
 	var failure *SignatureError
@@ -144,11 +147,6 @@ func (s *Signatures) Read(ctx context.Context) {
 	if before := s.trouble.Swap(&text); text != "" && (before == nil || *before != text) {
 		klog.FromContext(ctx).Info("keys_unreadable", "reason", text)
 	}
-}
-
-// OfControl returns what is an error where the signature of a control state on a subject does not hold.
-func (s *Signatures) OfControl(subject string) func(*wire.Envelope) error {
-	return func(envelope *wire.Envelope) error { return s.Verify(envelope, wire.SigningControl, subject) }
 }
 
 // SetAside keeps a control state that was refused for its signature, until the keys are read again.

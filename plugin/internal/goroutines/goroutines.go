@@ -4,23 +4,15 @@ package goroutines
 import (
 	"context"
 	"runtime/debug"
-	"sync"
 	"time"
 
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
 )
 
-const subsystem = "makeway_scheduler"
-
-var panicsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-	Subsystem: subsystem, Name: "panics_total", StabilityLevel: metrics.ALPHA,
-	Help: "Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, observe, reserve, unreserve, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.",
-}, []string{"where"})
-
-// RegisterMetrics registers the metric of panics with the scheduler's own, once.
-var RegisterMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(panicsTotal) })
+var panicsTotal = telemetry.CounterVec("makeway_scheduler_panics_total",
+	"Panics recovered, by where: pre_enqueue, pre_filter, filter, add_pod, remove_pod, sign_pod, post_filter, plan_ahead, observe, reserve, unreserve, informer, commit, waker, gate, queue_conditions, retry, reconcile, follow, control, brake, status.", "where")
 
 // RecoverPanic is deferred at every entry point and in every goroutine, so that no panic of the plugin can
 // end the scheduler. It counts and logs the panic with its stack, then calls onPanic, where the
