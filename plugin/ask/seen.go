@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Resources whose versions a plan request tells, by the names that planners know them by.
@@ -27,12 +27,8 @@ type Seen struct {
 func NewSeen() *Seen { return &Seen{versions: map[string]int64{}} }
 
 // Take notes an object's version. A list comes in any order, so the highest counts.
-func (s *Seen) Take(resource string, object any) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return
-	}
-	version, err := strconv.ParseInt(accessor.GetResourceVersion(), 10, 64)
+func (s *Seen) Take(resource string, object metav1.Object) {
+	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return
 	}

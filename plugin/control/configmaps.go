@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/informing"
 )
 
 // watchConfigMap follows one ConfigMap: take gets it as it is there, nil where it is not any more. trouble is why it cannot be read, nil
@@ -48,27 +49,19 @@ func watchConfigMap(ctx context.Context, client clientset.Interface, at types.Na
 			return watching, err
 		},
 	}, client), &v1.ConfigMap{}, 0, cache.Indexers{})
-	took := func(object any, there bool) {
-		defer goroutines.RecoverPanic(ctx, "informer", nil)
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
-		}
-		switch one, ok := object.(*v1.ConfigMap); {
-		case !ok || one.Name != at.Name:
-		case there:
-			take(one)
-		default:
-			take(nil)
+	taking := func(_, found *v1.ConfigMap) {
+		if found.Name == at.Name {
+			take(found)
 		}
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { took(object, true) },
-		UpdateFunc: func(_, object any) { took(object, true) },
-		DeleteFunc: func(object any) { took(object, false) },
+	synced, err = informing.Watch(ctx, informer, taking, func(gone *v1.ConfigMap) {
+		if gone.Name == at.Name {
+			take(nil)
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch ConfigMap %s: %w", at, err)
 	}
 	goroutines.GoRecovered(ctx, "watch_configmap", informer.RunWithContext)
-	return registration.HasSynced, nil
+	return synced, nil
 }

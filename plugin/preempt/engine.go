@@ -20,6 +20,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/informing"
 	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/perscheduler"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
@@ -54,7 +55,7 @@ type engine struct {
 	leadership *streams.Leadership
 	memory     *memory.Memory
 	control    *control.Control
-	gate       line
+	gate       *queues.Line
 
 	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
 	life context.Context
@@ -161,27 +162,16 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 // start registers informer handlers and starts the goroutines.
 func (e *engine) start(ctx context.Context) error {
 	e.life, e.cluster.started = ctx, e.clock.Now()
-	informer := e.handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { e.podChanged(ctx, object) },
-		UpdateFunc: func(old, object any) { e.podUpdated(ctx, old, object) },
-		DeleteFunc: func(object any) { e.podDeleted(ctx, object) },
-	})
+	core := e.handle.SharedInformerFactory().Core().V1()
+	pods, err := informing.Watch(ctx, core.Pods().Informer(), func(_, pod *v1.Pod) { e.podChanged(pod) }, e.podDeleted)
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	nodes, err := e.handle.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { e.nodeChanged(ctx, nil, object) },
-		UpdateFunc: func(old, object any) { e.nodeChanged(ctx, old, object) },
-		DeleteFunc: func(object any) { e.nodeDeleted(ctx, object) },
-	})
+	nodes, err := informing.Watch(ctx, core.Nodes().Informer(), e.nodeChanged, e.nodeDeleted)
 	if err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
-	groupsSynced, err := minor.WatchGroups(e.handle.SharedInformerFactory(), func(change minor.GroupChange) {
-		defer goroutines.RecoverPanic(ctx, "informer", nil)
-		e.groupChanged(change)
-	})
+	groups, err := minor.WatchGroups(ctx, e.handle.SharedInformerFactory(), e.groupDeleted)
 	if err != nil {
 		return fmt.Errorf("watch pod groups: %w", err)
 	}
@@ -191,12 +181,12 @@ func (e *engine) start(ctx context.Context) error {
 	if err := e.control.Watch(ctx); err != nil {
 		return err
 	}
-	namespaces := e.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
+	namespaces := core.Namespaces().Informer().HasSynced
 	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
 		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
 		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
 		// given its queue to the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, nodes.HasSynced, namespaces.HasSynced, groupsSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), pods, nodes, namespaces, groups) {
 			return
 		}
 		e.control.Start(ctx)
@@ -209,14 +199,8 @@ func (e *engine) start(ctx context.Context) error {
 	return nil
 }
 
-// podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing
-// of the scheduler.
-func (e *engine) podChanged(ctx context.Context, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return
-	}
+// podChanged and podDeleted take pod events in. They call nothing of the scheduler.
+func (e *engine) podChanged(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Observe(pod)
 	if pod.Spec.NodeName != "" {
@@ -226,25 +210,7 @@ func (e *engine) podChanged(ctx context.Context, object any) {
 	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 }
 
-// podUpdated takes a change in. A pod that was deleted and made anew under its name while the watch was
-// broken comes as a change, too.
-func (e *engine) podUpdated(ctx context.Context, old, object any) {
-	before, okBefore := old.(*v1.Pod)
-	if after, ok := object.(*v1.Pod); ok && okBefore && before.UID != after.UID {
-		e.podDeleted(ctx, before)
-	}
-	e.podChanged(ctx, object)
-}
-
-func (e *engine) podDeleted(ctx context.Context, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return
-	}
+func (e *engine) podDeleted(pod *v1.Pod) {
 	e.planner.Seen.Take(ask.ResourcePods, pod)
 	e.placements.Removed(pod.UID)
 	e.inflight.Deleted(pod.UID, e.clock.Now())
@@ -263,29 +229,17 @@ func (e *engine) forget(uid types.UID) {
 
 // nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
 // queue kept them out before, hear of it from no other source.
-func (e *engine) nodeChanged(ctx context.Context, old, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	e.planner.Seen.Take(ask.ResourceNodes, object)
-	after, ok := object.(*v1.Node)
-	if !ok {
-		return
+func (e *engine) nodeChanged(before, node *v1.Node) {
+	e.planner.Seen.Take(ask.ResourceNodes, node)
+	if before == nil || len(framework.NodeSchedulingPropertiesChange(node, before)) > 0 {
+		e.memory.Retries.NodesChanged()
 	}
-	if before, ok := old.(*v1.Node); ok && len(framework.NodeSchedulingPropertiesChange(after, before)) == 0 {
-		return
-	}
-	e.memory.Retries.NodesChanged()
 }
 
 // nodeDeleted takes in that a node was deleted.
-func (e *engine) nodeDeleted(ctx context.Context, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	if node, ok := object.(*v1.Node); ok {
-		e.planner.Seen.Take(ask.ResourceNodes, node)
-		e.inflight.NodeDeleted(node.Name)
-	}
+func (e *engine) nodeDeleted(node *v1.Node) {
+	e.planner.Seen.Take(ask.ResourceNodes, node)
+	e.inflight.NodeDeleted(node.Name)
 }
 
 // futile takes in that an order is not carried out.

@@ -9,25 +9,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
 	"makeway.dev/makeway/plugin/verify"
 )
-
-// line is what the plugin says to the queues of its scheduler, where there are some.
-type line interface {
-	orders.QuotaReserver
-	// Tried notes that a pod's cycle has ended without an order.
-	Tried(uid types.UID)
-	// AllowCycle lets a pod whose queue is full come to a cycle once more.
-	AllowCycle(uid types.UID)
-	// QueueOf is the queue that a pod counts in; ok is false where there are no limits.
-	QueueOf(pod *v1.Pod) (path string, ok bool)
-	// HasMax reports whether a max bounds that queue, or one above it.
-	HasMax(pod *v1.Pod) bool
-	// Profiles are the names of the profiles whose pods queues may hold.
-	Profiles() []string
-}
 
 // ordersOf is the engine as the queues know it.
 type ordersOf struct{ *engine }

@@ -99,12 +99,10 @@ func (e *engine) lookForMembers(ctx context.Context, now time.Time) {
 	}
 }
 
-// groupChanged takes in a change of a PodGroup. One that is gone needs no room.
-func (e *engine) groupChanged(change minor.GroupChange) {
-	if change.Gone {
-		e.inflight.Forget(change.UID)
-		e.committer.Forget(e.store.Subjects.Order(wire.KindGroup, string(change.UID)))
-		e.memory.Forget(change.UID)
-		e.verified.failures.Forget(string(change.UID))
-	}
+// groupDeleted takes in that a PodGroup was deleted: it needs no room.
+func (e *engine) groupDeleted(uid types.UID) {
+	e.inflight.Forget(uid)
+	e.committer.Forget(e.store.Subjects.Order(wire.KindGroup, string(uid)))
+	e.memory.Forget(uid)
+	e.verified.failures.Forget(string(uid))
 }

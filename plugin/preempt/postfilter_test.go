@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -424,7 +423,7 @@ func TestAVictimWhosePlacementWasTakenBackMeanwhileIsInNoOrder(t *testing.T) {
 	}
 }
 
-func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testing.T) {
+func TestAVictimMadeAnewUnderItsNameCountsAsGone(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	w.nominated(p, "n1")
 	w.show(p, "n1")
@@ -433,7 +432,8 @@ func TestAVictimMadeAnewUnderItsNameWhileTheWatchWasBrokenCountsAsGone(t *testin
 	again := a.DeepCopy()
 	again.UID = "another"
 
-	w.plugin.engine.podUpdated(w.ctx, a, again)
+	w.plugin.engine.podDeleted(a)
+	w.plugin.engine.podChanged(again)
 
 	w.eventually("the pod is released", func() bool { e := w.entry("p"); return e != nil && e.Phase == orders.Released })
 }
@@ -647,11 +647,11 @@ func TestRequestsTellHowFarTheInformersHaveCome(t *testing.T) {
 		other.ResourceVersion = version
 		return other
 	}
-	e.podChanged(w.ctx, versioned("41003"))
-	e.podChanged(w.ctx, versioned("40999")) // a list comes in any order
-	e.podChanged(w.ctx, versioned("no number"))
+	e.podChanged(versioned("41003"))
+	e.podChanged(versioned("40999")) // a list comes in any order
+	e.podChanged(versioned("no number"))
 	e.planner.Seen.Take(ask.ResourceNodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "40961"}})
-	e.podDeleted(w.ctx, cache.DeletedFinalStateUnknown{Key: "default/other", Obj: versioned("41002")})
+	e.podDeleted(versioned("41002"))
 
 	w.cycle(p)
 

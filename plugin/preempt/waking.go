@@ -13,6 +13,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/informing"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -21,36 +22,24 @@ import (
 // informer of PodDisruptionBudgets anyway. That of PriorityClasses is the plugin's own: the scheduler waits
 // for those of its factory, so it would not start where it may not list them.
 func (e *engine) watchDependencies(ctx context.Context) error {
-	changed := func(object any) {
-		defer goroutines.RecoverPanic(ctx, "informer", nil)
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
+	budget := func(budget *policyv1.PodDisruptionBudget) {
+		e.planner.Seen.Take(ask.ResourceBudgets, budget)
+		e.memory.Retries.Changed(memory.KindPDB, budget.Namespace, budget.Name)
+	}
+	class := func(class *schedulingv1.PriorityClass) {
+		e.planner.Seen.Take(ask.ResourcePriorityClasses, class)
+		if all, err := e.cluster.classes.List(labels.Everything()); err == nil { // of a cache; it never fails
+			e.control.ClassesChanged(all)
 		}
-		switch object := object.(type) {
-		case *policyv1.PodDisruptionBudget:
-			e.planner.Seen.Take(ask.ResourceBudgets, object)
-			e.memory.Retries.Changed(memory.KindPDB, object.Namespace, object.Name)
-		case *schedulingv1.PriorityClass:
-			e.planner.Seen.Take(ask.ResourcePriorityClasses, object)
-			if all, err := e.cluster.classes.List(labels.Everything()); err == nil { // of a cache; it never fails
-				e.control.ClassesChanged(all)
-			}
-			e.memory.Retries.Changed(memory.KindPriorityClass, "", object.Name)
-		}
+		e.memory.Retries.Changed(memory.KindPriorityClass, "", class.Name)
+	}
+	budgets := e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer()
+	if _, err := informing.Watch(ctx, budgets, func(_, now *policyv1.PodDisruptionBudget) { budget(now) }, budget); err != nil {
+		return fmt.Errorf("watch PodDisruptionBudgets: %w", err)
 	}
 	classes := schedulinginformers.NewPriorityClassInformer(e.handle.ClientSet(), 0, cache.Indexers{})
-	for kind, informer := range map[string]cache.SharedIndexInformer{
-		memory.KindPDB:           e.handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer(),
-		memory.KindPriorityClass: classes,
-	} {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    changed,
-			UpdateFunc: func(_, object any) { changed(object) },
-			DeleteFunc: changed,
-		})
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", kind, err)
-		}
+	if _, err := informing.Watch(ctx, classes, func(_, now *schedulingv1.PriorityClass) { class(now) }, class); err != nil {
+		return fmt.Errorf("watch PriorityClasses: %w", err)
 	}
 	e.cluster.classes, e.cluster.classesSynced = schedulinglisters.NewPriorityClassLister(classes.GetIndexer()), classes.HasSynced
 	goroutines.GoRecovered(ctx, "priorityclasses", classes.RunWithContext)

@@ -43,33 +43,24 @@ func LineOf(ctx context.Context, factory informers.SharedInformerFactory) *Line 
 // Ask has the queues ask a plugin about orders.
 func (l *Line) Ask(orders Orders) { l.orders.Store(&orders) }
 
-// ReserveQuota lets a preemptor with an order count in its queue.
-func (l *Line) ReserveQuota(ref wire.PodRef) {
+// tell has the gate know, where there is one.
+func (l *Line) tell(what func(*Gate)) {
 	if gate := l.gate.Load(); gate != nil {
-		gate.ReserveQuota(ref)
+		what(gate)
 	}
 }
+
+// ReserveQuota lets a preemptor with an order count in its queue.
+func (l *Line) ReserveQuota(ref wire.PodRef) { l.tell(func(gate *Gate) { gate.ReserveQuota(ref) }) }
 
 // ReleaseQuota ends that.
-func (l *Line) ReleaseQuota(uid types.UID) {
-	if gate := l.gate.Load(); gate != nil {
-		gate.ReleaseQuota(uid)
-	}
-}
+func (l *Line) ReleaseQuota(uid types.UID) { l.tell(func(gate *Gate) { gate.ReleaseQuota(uid) }) }
 
 // Tried notes that a pod's cycle has ended without an order.
-func (l *Line) Tried(uid types.UID) {
-	if gate := l.gate.Load(); gate != nil {
-		gate.Tried(uid)
-	}
-}
+func (l *Line) Tried(uid types.UID) { l.tell(func(gate *Gate) { gate.Tried(uid) }) }
 
 // AllowCycle lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
-func (l *Line) AllowCycle(uid types.UID) {
-	if gate := l.gate.Load(); gate != nil {
-		gate.AllowCycle(uid)
-	}
-}
+func (l *Line) AllowCycle(uid types.UID) { l.tell(func(gate *Gate) { gate.AllowCycle(uid) }) }
 
 // QueueOf is the path of the queue that a pod counts in; ok is false where no limits are effective.
 func (l *Line) QueueOf(pod *v1.Pod) (path string, ok bool) {

@@ -241,25 +241,25 @@ func (h heldPod) condition(pod *v1.Pod, now time.Time) *v1.PodCondition {
 }
 
 // runConditionUpdates lets the conditions of pods that their queue holds say so.
-func (g *Gate) runConditionUpdates(ctx context.Context, process Process) {
-	client := conditionClient(process.Handle())
+func (s *scheduler) runConditionUpdates(ctx context.Context) {
+	client := conditionClient(s.handle)
 	for ctx.Err() == nil {
-		if !process.Leads(ctx) {
+		if !s.leadership.Now(ctx) {
 			goroutines.Sleep(ctx, standbyPause) // a standby's queue is not what its leader sees
 			continue
 		}
-		due, ok, next := g.conditionUpdates.take()
+		due, ok, next := s.gate.conditionUpdates.take()
 		if ok {
-			g.updateCondition(ctx, process, client, due.uid, due.urgent)
+			s.updateCondition(ctx, client, due.uid, due.urgent)
 			continue
 		}
 		var timer <-chan time.Time
 		if !next.IsZero() {
-			timer = g.clock.After(max(next.Sub(g.clock.Now()), time.Millisecond))
+			timer = s.gate.clock.After(max(next.Sub(s.gate.clock.Now()), time.Millisecond))
 		}
 		select {
 		case <-ctx.Done():
-		case <-g.conditionUpdates.changed:
+		case <-s.gate.conditionUpdates.changed:
 		case <-timer:
 		}
 	}
@@ -283,21 +283,21 @@ func conditionClient(handle fwk.Handle) kubernetes.Interface {
 // updateCondition writes one pod's condition, where its queue holds it still and the condition does not say so, and ends a
 // nomination that no order stands behind: the scheduler would keep room on that node for a pod that may not come. An
 // Event says the same as the condition where no scheduling cycle has written one.
-func (g *Gate) updateCondition(ctx context.Context, process Process, client kubernetes.Interface, uid types.UID, urgent bool) {
+func (s *scheduler) updateCondition(ctx context.Context, client kubernetes.Interface, uid types.UID, urgent bool) {
 	defer goroutines.RecoverPanic(ctx, "queue_conditions", nil)
-	held, ok := g.heldPodOf(uid)
+	held, ok := s.gate.heldPodOf(uid)
 	if !ok {
 		return
 	}
-	pod := process.Pending(held.pod)
+	pod := s.Pending(held.pod)
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return
 	}
-	condition := held.condition(pod, g.clock.Now())
-	clearNomination := pod.Status.NominatedNodeName != "" && g.mayClearNomination(process, uid)
-	if clearNomination && process.StoredOrderLives(ctx, uid) {
+	condition := held.condition(pod, s.gate.clock.Now())
+	clearNomination := pod.Status.NominatedNodeName != "" && s.mayClearNomination(uid)
+	if clearNomination && s.line.storedOrderLives(ctx, uid) {
 		clearNomination = false
-		g.conditionUpdates.addIn(uid, clearNominationRetry, false)
+		s.gate.conditionUpdates.addIn(uid, clearNominationRetry, false)
 	}
 	if condition == nil && !clearNomination {
 		return
@@ -305,8 +305,8 @@ func (g *Gate) updateCondition(ctx context.Context, process Process, client kube
 	err := patchHeld(ctx, client, pod, condition, clearNomination)
 	switch {
 	case err == nil:
-		if clearNomination && g.mayClearNomination(process, uid) {
-			process.Handle().DeleteNominatedPodIfExists(pod)
+		if clearNomination && s.mayClearNomination(uid) {
+			s.handle.DeleteNominatedPodIfExists(pod)
 			klog.FromContext(ctx).Info("nomination_ended", "pod", klog.KObj(pod), "pod_uid", uid, "node", pod.Status.NominatedNodeName, "reason", held.message)
 		}
 		if condition == nil {
@@ -314,21 +314,21 @@ func (g *Gate) updateCondition(ctx context.Context, process Process, client kube
 		}
 		conditionsWritten.Inc()
 		if condition.Message == held.message {
-			process.Recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
+			s.recorder(pod).Eventf(pod, nil, v1.EventTypeWarning, held.reason, "Scheduling", "%s", held.message)
 		}
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		g.conditionUpdates.addIn(uid, conditionSettle, urgent) // for the informer to show what has changed
+		s.gate.conditionUpdates.addIn(uid, conditionSettle, urgent) // for the informer to show what has changed
 	default:
 		klog.FromContext(ctx).Error(err, "queue_condition_not_written", "pod", klog.KObj(pod), "pod_uid", uid)
-		g.conditionUpdates.addIn(uid, conditionRetry, urgent)
+		s.gate.conditionUpdates.addIn(uid, conditionRetry, urgent)
 	}
 }
 
 // mayClearNomination reports whether nothing makes or keeps room for a held pod: it has no order in flight, and no place in
 // its queue.
-func (g *Gate) mayClearNomination(process Process, uid types.UID) bool {
-	return !process.InFlight(uid) && !g.Counts(uid)
+func (s *scheduler) mayClearNomination(uid types.UID) bool {
+	return !s.line.inFlight(uid) && !s.gate.Counts(uid)
 }
 
 // patchHeld writes a condition, where there is one, and ends a nomination, unless the pod has changed: by now it may

@@ -17,6 +17,7 @@ import (
 
 	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/informing"
 	"makeway.dev/makeway/plugin/internal/perscheduler"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -105,62 +106,29 @@ func (s *scheduler) profile(mode string, handle fwk.Handle) *Plugin {
 
 // start registers informer handlers and starts the goroutines.
 func (s *scheduler) start(ctx context.Context) error {
-	registration, err := s.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { s.podChanged(ctx, object) },
-		UpdateFunc: func(old, object any) {
-			before, okBefore := old.(*v1.Pod)
-			if after, ok := object.(*v1.Pod); ok && okBefore && before.UID != after.UID {
-				s.podDeleted(ctx, before) // made anew under its name while the watch was broken
-			}
-			s.podChanged(ctx, object)
-		},
-		DeleteFunc: func(object any) { s.podDeleted(ctx, object) },
-	})
+	core := s.handle.SharedInformerFactory().Core().V1()
+	pods, err := informing.Watch(ctx, core.Pods().Informer(), func(_, pod *v1.Pod) { s.gate.PodChanged(pod) }, func(pod *v1.Pod) { s.gate.PodDeleted(pod.UID) })
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
 	if err := s.control.Watch(ctx); err != nil {
 		return err
 	}
-	namespaces := s.handle.SharedInformerFactory().Core().V1().Namespaces().Informer()
 	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
 		// Until namespaces are known, one cluster's messages cannot be told from another's. The scheduler has also given its queue to
 		// the handle by then.
-		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced, namespaces.HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), pods, core.Namespaces().Informer().HasSynced) {
 			return
 		}
-		s.gate.Run(ctx, s)
+		goroutines.KeepRunning(ctx, "gate", s.runActivations)
+		goroutines.KeepRunning(ctx, "queue_conditions", s.runConditionUpdates)
 		s.control.Start(ctx)
 	})
 	return nil
 }
 
-// podChanged and podDeleted take pod events in. They run on the informer's goroutine and call nothing of the scheduler.
-func (s *scheduler) podChanged(ctx context.Context, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	if pod, ok := object.(*v1.Pod); ok {
-		s.gate.PodChanged(pod)
-	}
-}
-
-func (s *scheduler) podDeleted(ctx context.Context, object any) {
-	defer goroutines.RecoverPanic(ctx, "informer", nil)
-	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = unknown.Obj
-	}
-	if pod, ok := object.(*v1.Pod); ok {
-		s.gate.PodDeleted(pod.UID)
-	}
-}
-
-// Handle implements Process.
-func (s *scheduler) Handle() fwk.Handle { return s.handle }
-
-// Leads implements Process.
-func (s *scheduler) Leads(ctx context.Context) bool { return s.leadership.Now(ctx) }
-
-// Pending implements Process. What is kept of a pod that is bound or gone in its queue's line is dropped: that may have been noted
-// after the informer had told of it.
+// Pending is the pod as the informer has it, where it waits for a node; nil where it is bound or gone. What is kept of a pod that is bound or gone in its queue's line is dropped: that may have been noted
+// after the informer had told of it. It must not be called under the gate's lock.
 func (s *scheduler) Pending(ref wire.PodRef) *v1.Pod {
 	uid := types.UID(ref.UID)
 	switch pod, err := s.pods.Pods(ref.Namespace).Get(ref.Name); {
@@ -175,8 +143,8 @@ func (s *scheduler) Pending(ref wire.PodRef) *v1.Pod {
 	}
 }
 
-// Recorder implements Process.
-func (s *scheduler) Recorder(pod *v1.Pod) events.EventRecorder {
+// recorder writes Events as the profile of a pod does.
+func (s *scheduler) recorder(pod *v1.Pod) events.EventRecorder {
 	if found, ok := s.recorders.Load(pod.Spec.SchedulerName); ok {
 		if recorder, ok := found.(events.EventRecorder); ok {
 			return recorder
@@ -185,62 +153,30 @@ func (s *scheduler) Recorder(pod *v1.Pod) events.EventRecorder {
 	return s.handle.EventRecorder()
 }
 
-// InFlight implements Process.
-func (s *scheduler) InFlight(uid types.UID) bool { return s.line.inFlight(uid) }
-
-// StoredOrderLives implements Process.
-func (s *scheduler) StoredOrderLives(ctx context.Context, uid types.UID) bool {
-	return s.line.storedOrderLives(ctx, uid)
-}
-
-// Process is what the gate asks of the process that it runs in. None of it may be called under the gate's lock.
-type Process interface {
-	// Handle is the scheduler's. Its queue and nominator are the same for all profiles.
-	Handle() fwk.Handle
-	// Leads reports whether this process schedules pods, or waits for a Lease to do so.
-	Leads(ctx context.Context) bool
-	// Pending is the pod as the informer has it, where it waits for a node; nil where it is bound or gone.
-	Pending(ref wire.PodRef) *v1.Pod
-	// Recorder writes Events as the profile of a pod does.
-	Recorder(pod *v1.Pod) events.EventRecorder
-	// InFlight reports whether a pod has an order in flight.
-	InFlight(uid types.UID) bool
-	// StoredOrderLives reports whether a pod's last order in the stream, which this process may not have read yet, makes
-	// room or keeps it. In doubt it does.
-	StoredOrderLives(ctx context.Context, uid types.UID) bool
-}
-
 // gatePause is the least time between two checks of the waiting pods.
 const gatePause = 50 * time.Millisecond
 
 // standbyPause is how often a standby checks whether it leads by now.
 const standbyPause = time.Second
 
-// Run activates pods that were kept out and now fit, and lets the conditions of those that are held say so, until the
-// context ends.
-func (g *Gate) Run(ctx context.Context, process Process) {
-	goroutines.KeepRunning(ctx, "gate", func(ctx context.Context) { g.runActivations(ctx, process) })
-	goroutines.KeepRunning(ctx, "queue_conditions", func(ctx context.Context) { g.runConditionUpdates(ctx, process) })
-}
-
 // runActivations activates pods that were kept out and now fit. Between two checks it pauses, so that a queue
 // that empties is checked a few times and not once a pod.
-func (g *Gate) runActivations(ctx context.Context, process Process) {
+func (s *scheduler) runActivations(ctx context.Context) {
 	for ctx.Err() == nil {
-		g.activateDue(ctx, process)
+		s.activateDue(ctx)
 		goroutines.Sleep(ctx, gatePause)
 	}
 }
 
 // activateDue checks once, waits where nothing is due, and activates.
-func (g *Gate) activateDue(ctx context.Context, process Process) {
+func (s *scheduler) activateDue(ctx context.Context) {
 	defer goroutines.RecoverPanic(ctx, "gate", nil)
-	leads := process.Leads(ctx)
-	refs, next := g.due(leads)
-	if at := g.clock.Now().Add(standbyPause); !leads && (next.IsZero() || at.Before(next)) {
+	leads := s.leadership.Now(ctx)
+	refs, next := s.gate.due(leads)
+	if at := s.gate.clock.Now().Add(standbyPause); !leads && (next.IsZero() || at.Before(next)) {
 		next = at
 	}
-	waiting, shut := g.State()
+	waiting, shut := s.gate.State()
 	gateWaiting.Set(float64(waiting))
 	gateShut.Set(0)
 	if shut {
@@ -250,22 +186,22 @@ func (g *Gate) activateDue(ctx context.Context, process Process) {
 		gateActivated.Add(float64(len(refs)))
 		pods := make(map[string]*v1.Pod, len(refs))
 		for _, ref := range refs {
-			if pod := process.Pending(ref); pod != nil {
+			if pod := s.Pending(ref); pod != nil {
 				pods[ref.Namespace+"/"+ref.Name] = pod
 			}
 		}
 		logger := klog.FromContext(ctx)
 		logger.V(2).Info("queue_gate_opened", "pods", len(refs), "waiting", waiting)
-		process.Handle().Activate(logger, pods)
+		s.handle.Activate(logger, pods)
 		return
 	}
 	var timer <-chan time.Time
 	if !next.IsZero() {
-		timer = g.clock.After(max(next.Sub(g.clock.Now()), time.Millisecond))
+		timer = s.gate.clock.After(max(next.Sub(s.gate.clock.Now()), time.Millisecond))
 	}
 	select {
 	case <-ctx.Done():
-	case <-g.changed:
+	case <-s.gate.changed:
 	case <-timer:
 	}
 }

@@ -22,7 +22,7 @@ type border struct {
 }
 
 // leaves import nothing of this module but one another, and everything may import them.
-var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/minor", "internal/perscheduler", "internal/telemetry", "internal/trial", "wire"}
+var leaves = []string{"internal/failpoints", "internal/goroutines", "internal/informing", "internal/minor", "internal/perscheduler", "internal/telemetry", "internal/trial", "wire"}
 
 // without has a package be pure over what it is given: it asks no API server, no NATS and no clock.
 var without = []string{"k8s.io/client-go", "k8s.io/utils/clock", "github.com/nats-io", "makeway.dev/makeway/plugin/natsbus"}
@@ -32,6 +32,7 @@ var borders = map[string]border{
 	"tracing":               {},
 	"internal/failpoints":   {},
 	"internal/goroutines":   {},
+	"internal/informing":    {},
 	"internal/minor":        {},
 	"internal/perscheduler": {},
 	"internal/pluginargs":   {own: []string{"natsbus", "streams"}},

@@ -55,10 +55,3 @@ type Assignment struct {
 
 // PreemptForGroup makes room for a group. With Success it returns the nodes that members are nominated to.
 type PreemptForGroup func(ctx context.Context, cycle GroupCycle) (map[types.NamespacedName]string, *fwk.Status)
-
-// GroupChange is what a PodGroup is now. Gone: it was deleted.
-type GroupChange struct {
-	Namespace, Name string
-	UID             types.UID
-	Gone            bool
-}

@@ -3,6 +3,8 @@
 package minor
 
 import (
+	"context"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -28,6 +30,6 @@ func GroupReference(namespace, name string, uid types.UID) *v1.ObjectReference {
 }
 
 // WatchGroups watches nothing.
-func WatchGroups(informers.SharedInformerFactory, func(GroupChange)) (cache.InformerSynced, error) {
+func WatchGroups(context.Context, informers.SharedInformerFactory, func(types.UID)) (cache.InformerSynced, error) {
 	return func() bool { return true }, nil
 }

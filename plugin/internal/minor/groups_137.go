@@ -17,6 +17,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/informing"
 )
 
 var _ fwk.PodGroupPostFilterPlugin = &struct {
@@ -207,34 +209,12 @@ func GroupReference(namespace, name string, uid types.UID) *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
 }
 
-// WatchGroups tells of every change of a PodGroup, and returns what reports whether all have been told. Where the scheduler
-// places no groups, nothing is watched.
-func WatchGroups(factory informers.SharedInformerFactory, changed func(GroupChange)) (cache.InformerSynced, error) {
+// WatchGroups tells of every PodGroup that was deleted, and returns what reports whether all are known. Where the scheduler places no
+// groups, nothing is watched.
+func WatchGroups(ctx context.Context, factory informers.SharedInformerFactory, deleted func(types.UID)) (cache.InformerSynced, error) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
 		return func() bool { return true }, nil
 	}
-	tell := func(object any, gone bool) {
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
-		}
-		if group, ok := object.(*schedulingv1beta1.PodGroup); ok {
-			changed(GroupChange{Namespace: group.Namespace, Name: group.Name, UID: group.UID, Gone: gone})
-		}
-	}
-	registration, err := factory.Scheduling().V1beta1().PodGroups().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { tell(object, false) },
-		UpdateFunc: func(old, object any) {
-			before, okBefore := old.(*schedulingv1beta1.PodGroup)
-			after, ok := object.(*schedulingv1beta1.PodGroup)
-			if ok && okBefore && before.UID != after.UID {
-				tell(before, true) // made anew under its name while the watch was broken
-			}
-			tell(object, false)
-		},
-		DeleteFunc: func(object any) { tell(object, true) },
-	})
-	if err != nil {
-		return nil, err
-	}
-	return registration.HasSynced, nil
+	changed := func(_, _ *schedulingv1beta1.PodGroup) {}
+	return informing.Watch(ctx, factory.Scheduling().V1beta1().PodGroups().Informer(), changed, func(group *schedulingv1beta1.PodGroup) { deleted(group.UID) })
 }
