@@ -45,6 +45,11 @@ func TestPostFilterHandsItsCommitOverAndWaitsForNoAnswer(t *testing.T) {
 
 func TestACommitWhoseAnswerIsLostIsAskedAgainUnderItsID(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
+	w.eventually("the streams are followed", func() bool {
+		w.bus.mu.Lock()
+		defer w.bus.mu.Unlock()
+		return len(w.bus.follows) == 3
+	})
 	w.bus.mu.Lock()
 	w.bus.follows = nil // nor is the stream heard
 	w.bus.mu.Unlock()
