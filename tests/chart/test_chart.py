@@ -117,12 +117,25 @@ PRESETS = tuple(sorted(path.stem for path in (CHART / "presets").glob("*.yaml"))
 def test_a_preset_renders_with_every_bridge_by_kubernetes_own_schemas(
     run: Run, tmp_path: Path, provider: str, bridge: str
 ) -> None:
-    values = [f"--values={CHART / 'presets' / f'{provider}.yaml'}", f"--set=bridge={bridge}"]
+    preset = CHART / "presets" / f"{provider}.yaml"
+    own = yaml.safe_load(preset.read_text()).get("bridge", "none")
+    if bridge not in {"none": (bridge,), "external": ("external", "plugin"), "plugin": ("plugin",)}[own]:
+        pytest.skip(f"its values are for bridge={own}")
 
-    rendered = run("helm", "template", "makeway", CHART, f"--kube-version={KUBERNETES_VERSION}", *values)
+    rendered = run(
+        "helm",
+        "template",
+        "makeway",
+        CHART,
+        f"--kube-version={KUBERNETES_VERSION}",
+        f"--values={preset}",
+        f"--set=bridge={bridge}",
+    )
 
-    write_schemas(tmp_path, {(one["apiVersion"], one["kind"]) for one in objects(rendered)})
-    run("kubeconform", "-strict", f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
+    kinds = {(one["apiVersion"], one["kind"]) for one in objects(rendered)}
+    write_schemas(tmp_path, [one for one in kinds if one[1] not in NOT_KUBERNETES])
+    skipped = f"-skip={','.join(NOT_KUBERNETES)}"
+    run("kubeconform", "-strict", skipped, f"-schema-location={tmp_path}/{LOCATION}", stdin=rendered)
 
 
 @pytest.mark.parametrize("settings", INSTALLATIONS.values(), ids=INSTALLATIONS)

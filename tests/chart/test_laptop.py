@@ -42,7 +42,7 @@ def test_it_loads_the_images_that_make_images_builds() -> None:
     [
         ([], {"makeway:dev"}),
         (
-            re.findall(r"`(--set (?:bridge=plugin|scheduler\.)\S+)`", PAGE),
+            re.findall(r"`(--set bridge=plugin)`", PAGE),
             {"makeway:dev", "makeway-scheduler:dev"},
         ),
     ],

@@ -1,11 +1,10 @@
-"""The consumers of docs/consumers.md, run as they stand on the page."""
+"""The consumers of examples/consumers, run as they are there."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -35,15 +34,7 @@ pytestmark = pytest.mark.nats
 
 SUBJECTS = Subjects()
 AUDIT = parsed("audit=outcomes,orders")
-
-
-def program(language: str, number: int, directory: Path, suffix: str) -> Path:
-    """A program of a language on the page, counted from 0, in a file."""
-    page = (CHECKOUT / "docs" / "consumers.md").read_text()
-    texts = re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    path = directory / f"consumer{suffix}"
-    path.write_text(texts[number])
-    return path
+PROGRAMS = CHECKOUT / "examples" / "consumers"
 
 
 @asynccontextmanager
@@ -106,11 +97,11 @@ async def test_a_consumer_of_ten_lines_with_the_viewers_login_tells_how_an_order
     url = f"nats://viewer:p@127.0.0.1:{accounts.port}"
     async with ended_order(accounts) as (_, said):
         if language == "python":
-            command = [sys.executable, str(program("python", 1, tmp_path, ".py"))]
+            command = [sys.executable, str(PROGRAMS / "follow.py")]
         else:
             # The executable is the process that is killed, where `go run` would leave its child behind.
             binary = str(tmp_path / "consumer")
-            source = str(program("go", 0, tmp_path, ".go"))
+            source = str(PROGRAMS / "follow.go")
             build = await asyncio.create_subprocess_exec(
                 "go", "build", "-o", binary, source, cwd=PLUGIN_MODULE, env={**os.environ, **GO_ENVIRONMENT}
             )
@@ -121,13 +112,13 @@ async def test_a_consumer_of_ten_lines_with_the_viewers_login_tells_how_an_order
 
 
 async def test_the_named_consumers_program_fetches_with_its_login_and_acknowledges(
-    accounts: NatsServer, tmp_path: Path
+    accounts: NatsServer,
 ) -> None:
     url = f"nats://consumer-audit:p@127.0.0.1:{accounts.port}"
     async with ended_order(accounts) as (bus, said):
         assert await unread(bus.jetstream, SUBJECTS) == {("audit", "outcomes"): 1, ("audit", "orders"): 1}
 
-        async with first_line(url, sys.executable, str(program("python", 0, tmp_path, ".py"))) as line:
+        async with first_line(url, sys.executable, str(PROGRAMS / "audit.py")) as line:
             assert line == said
             async with asyncio.timeout(10):
                 while (left := await unread(bus.jetstream, SUBJECTS))["audit", "outcomes"]:  # noqa: ASYNC110
@@ -136,12 +127,10 @@ async def test_the_named_consumers_program_fetches_with_its_login_and_acknowledg
         assert left == {("audit", "outcomes"): 0, ("audit", "orders"): 1}
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("name", ["audit.py", "follow.py"])
 async def test_both_python_programs_run_on_a_cluster_of_makeway_dev_up(
-    developers: NatsServer, tmp_path: Path, number: int
+    developers: NatsServer, name: str
 ) -> None:
-    async with ended_order(developers) as (_, said):
-        path = program("python", number, tmp_path, ".py")
-
-        async with first_line(developers.url, sys.executable, str(path)) as line:
-            assert line == said
+    program = (sys.executable, str(PROGRAMS / name))
+    async with ended_order(developers) as (_, said), first_line(developers.url, *program) as line:
+        assert line == said

@@ -76,7 +76,7 @@ def test_queues_are_held_to_their_form_and_may_be_left_out() -> None:
     assert refused({"queues": {"document": {"partitions": [{"queue": []}]}}}) != []
 
 
-@pytest.mark.parametrize("provider", ["aks", "eks", "gke"])
+@pytest.mark.parametrize("provider", ["aks", "eks", "gke", "kind", "kubeadm", "openshift"])
 def test_a_preset_is_made_of_values(provider: str) -> None:
     preset = yaml.safe_load((CHART / "presets" / f"{provider}.yaml").read_text())
 
