@@ -9,7 +9,7 @@ import (
 	// Registers --logging-format=json, as kube-scheduler does.
 	_ "k8s.io/component-base/logs/json/register"
 
-	"makeway.dev/makeway/plugin/internal/command"
+	"makeway.dev/makeway/plugin/command"
 )
 
 func main() {

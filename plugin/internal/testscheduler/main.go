@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"makeway.dev/makeway/plugin/internal/command"
+	"makeway.dev/makeway/plugin/command"
 )
 
 func main() {
