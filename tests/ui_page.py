@@ -18,8 +18,10 @@ from builders_bus import make_decision, make_order, make_outcome, make_preemptor
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.messages import Message, NearNode, Refusal, Spared
+from makeway.bus.messages import DecisionRecord, EvictionOrder, Message, NearNode, Outcome, Refusal, Spared
 from makeway.bus.queue_report import QueueReport, QueueState
+from makeway.cli.history.story import Story
+from makeway.cli.why.explanation import Explanation, NotKept
 from makeway.dev.samples import MESSAGES
 from makeway.planner.offline.dump import world_of
 from makeway.planner.offline.world import World
@@ -35,7 +37,7 @@ from makeway.ui.edge.sources import Sources
 TOKEN = "a-token-of-the-page"  # noqa: S105 - of a test
 HOST = "127.0.0.1"
 
-_REASONS = ("NoLowerPriorityPods", "NotEnoughRoom", "AllSpared", "NoPotentialNodes")
+_REASONS = ("NoLowerPriorityPods", "NotEnoughRoom", "PodsSpared", "NoPotentialNodes")
 
 
 def story_messages(count: int, now: datetime, seed: int = 1) -> list[Message]:
@@ -60,7 +62,7 @@ def _one(number: int, at: datetime, chance: random.Random) -> list[Message]:
     if chance.random() < 0.3:
         refusal = Refusal(
             reason=chance.choice(_REASONS),
-            message=f"pod {space}/urgent-{number} asks for cpu 2: 40 nodes have nothing that may go",
+            message=f"pod {space}/urgent-{number} asks for cpu 2: on 40 nodes no pod may be evicted",
             node_reasons={"Insufficient cpu": 40, "No pods of lower priority": 20},
         )
         return [
@@ -233,7 +235,7 @@ class MadeUpCluster:
 
 
 class _NoBus:
-    """Answers about queues; nothing else is asked."""
+    """Answers about queues; nothing else is asked: stories come from `Told`."""
 
     async def request_queues(self, request: bytes, timeout_seconds: float) -> bytes:
         return msgspec.json.encode(queue_report(datetime.now(UTC)))
@@ -247,29 +249,95 @@ class _NoApi:
 
 
 @dataclass
+class Told:
+    """Tells stories of messages, as the streams would."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    async def explain(self, what: str) -> Explanation:
+        """Return what the messages say of a pod, an order or a decision. Raises NotKept."""
+        namespace, _, name = what.rpartition("/")
+        made = [one for one in self._stories() if what in self._about(one)]
+        taken = [
+            one
+            for one in self._stories()
+            if one.order and any(f"{pod.namespace}/{pod.name}" == what for pod in one.order.victims)
+        ]
+        pending = what.startswith("shop/waiting-")
+        if not (made or taken or pending):
+            raise NotKept(f"nothing is known of {what}")
+        state = {"ord": "order", "dec": "decision"}.get(what[:3], "preempted" if taken else "placed")
+        return Explanation(
+            state="pending" if pending else state,
+            namespace=namespace,
+            name=name if namespace else "",
+            uid=taken[-1].victims[0].uid if taken else "",
+            taken_by=tuple(taken),
+            made_room=tuple(one for one in made if one.order is not None),
+            pending=None,
+            last_decision=next((one.decision for one in made if one.decision), None),
+            preempted_by_others=tuple(
+                one
+                for one in self.messages
+                if isinstance(one, Comparison)
+                and one.default_preemption
+                and any(f"{pod.namespace}/{pod.name}" == what for pod in one.default_preemption.victims)
+            ),
+        )
+
+    def _stories(self) -> Iterator[Story]:
+        orders = {one.decision_id: one for one in self.messages if isinstance(one, EvictionOrder)}
+        outcomes = {one.order_id: one for one in self.messages if isinstance(one, Outcome)}
+        for one in self.messages:
+            if isinstance(one, DecisionRecord):
+                order = orders.get(one.decision_id)
+                outcome = outcomes.get(order.order_id) if order else None
+                yield Story(order=order, outcome=outcome, decision=one)
+
+    def _about(self, story: Story) -> tuple[str, ...]:
+        pod = story.decision.preemptor if story.decision else None
+        return (
+            story.order.order_id if story.order else "",
+            story.decision.decision_id if story.decision else "",
+            f"{pod.namespace}/{pod.name}" if pod else "",
+        )
+
+
+@dataclass
 class MadeUpPage:
-    """The application, what it is made of, and how many messages it has."""
+    """The application, what it is made of, and how many messages it has.
+
+    `loaded`: whether it has read all of its streams.
+    """
 
     count: int = 400
     nodes: int = 60
+    loaded: bool = True
     gate: Gate = field(default_factory=lambda: LocalGate(TOKEN))
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __post_init__(self) -> None:
         bus = cast("Bus", _NoBus())
         self.reader = Reader(bus, timedelta(days=1))
+        self.told = Told()
         for message in story_messages(self.count, self.now):
             self.put(message)
+        if self.loaded:
+            self.reader.timeline.complete()
         status = MESSAGES["component-status.full"]
         assert isinstance(status, ComponentStatus)
-        self.reader.parts = [replace(status, brake="", breaker="", trouble="", loops="")]
+        planner = replace(status, component="planner", mode="enforce", namespace_modes={}, leading=True)
+        self.reader.parts = [replace(planner, brake="", breaker="", trouble="", loops="")]
         self.cluster = MadeUpCluster(self.nodes)
         api = cast("Api", _NoApi())
-        self.sources = Sources(bus, api, ConfigSettings(), self.reader, self.cluster)
+        self.sources = Sources(
+            bus, api, ConfigSettings(), self.reader, cluster=self.cluster, explain=self.told.explain
+        )
         self.app: App = page_app(Site(gate=self.gate, hosts=(HOST, "localhost")), self.sources)
 
     def put(self, message: Message) -> None:
         """Let a message come, as from a stream."""
+        self.told.messages.append(message)
         self.reader.put(cast("Any", message), datetime.now(UTC))
 
     @contextmanager

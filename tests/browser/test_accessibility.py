@@ -13,7 +13,14 @@ from makeway.ui.edge.app import VIEWS
 
 pytestmark = pytest.mark.browser
 
-PATHS = (*VIEWS, "/cluster?pod=shop/waiting-2&node=node-0005")
+PATHS = (
+    *VIEWS,
+    "/cluster?pod=shop/waiting-2&node=node-0005",
+    "/story?what=ord-00000004",
+    "/story?what=dec-00000000",
+    "/story?what=batch/crunch-4-0",
+    "/story?what=shop/waiting-2",
+)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

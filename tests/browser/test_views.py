@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
+from browser.conftest import opened
 from builders_bus import make_order, make_preemptor, make_victim
 from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
 from makeway.cli.history.story import Story
@@ -47,7 +48,7 @@ def test_the_timeline_is_filtered_by_the_address_and_by_its_fields(page: Page, a
     expect(rows.first).to_contain_text("shop/urgent")
     assert all("failed" in text for text in rows.all_inner_texts())
     page.get_by_label("Find").fill("no-such-thing")
-    expect(page.get_by_text("Nothing of this was decided.")).to_be_visible()
+    expect(page.get_by_text("There is no such entry.")).to_be_visible()
     expect(page).to_have_url(re.compile("find=no-such-thing"))
     page.get_by_label("Find").fill("")
     page.get_by_label("Result").select_option("refused")
@@ -111,6 +112,9 @@ def test_queues_are_bars_with_their_numbers(page: Page) -> None:
     rows = page.locator("table.queues tbody tr")
     expect(rows.nth(1)).to_contain_text("20 of 32 guaranteed 16")
     expect(rows.nth(2)).to_contain_text("41 of 41 full")
+    expect(rows.nth(1).locator(".bar")).to_have_count(2)
+    expect(rows.nth(0).locator(".bar")).to_have_count(0)
+    expect(rows.nth(0)).to_contain_text("no max")
     rows.nth(1).locator("summary").click()
     expect(rows.nth(1).locator("pre")).to_contain_text("Guaranteed:")
 
@@ -126,7 +130,7 @@ def test_a_pasted_pod_is_simulated_and_a_wrong_one_is_refused_in_words(page: Pag
     go(page, "Simulate")
     page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_text("Room can be made for it")).to_be_visible()
-    expect(page.get_by_role("region", name="Pods that would go").get_by_role("row").nth(1)).to_be_visible()
+    expect(page.get_by_role("region", name="Victims").get_by_role("row").nth(1)).to_be_visible()
     page.get_by_label("Manifest", exact=True).fill("kind: Node")
     page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_role("alert")).to_contain_text("no pods in it, only 1 Node")
@@ -199,9 +203,110 @@ def test_everything_can_be_reached_by_keyboard_and_the_focus_is_seen(page: Page)
     expect(page.get_by_role("heading", level=1, name="Now")).to_be_focused()
 
 
-@pytest.mark.parametrize("path", VIEWS)
+def test_every_view_says_in_its_head_whether_pods_are_evicted(page: Page, made_up: MadeUpPage) -> None:
+    mode = page.get_by_role("banner").locator("#mode")
+    expect(mode).to_have_text("mode enforce")
+    go(page, "Queues")
+    parts = made_up.reader.parts
+    assert parts
+    made_up.reader.parts = [replace(one, mode="off", brake="everywhere") for one in parts]
+    try:
+        expect(mode).to_have_text("mode off, braked everywhere", timeout=10_000)
+    finally:
+        made_up.reader.parts = parts
+    expect(mode).to_have_text("mode enforce", timeout=10_000)
+
+
+def test_nothing_is_counted_before_the_streams_have_been_read(browser: Browser) -> None:
+    unread = MadeUpPage(count=3, nodes=3, loaded=False)
+    with unread.served() as where:
+        context, page, complaints = opened(browser, where)
+        expect(page.locator(".tile b")).to_have_text(["…"] * 4)
+        go(page, "Timeline")
+        expect(page.locator(".count")).to_contain_text("loading")
+        go(page, "Observe")
+        expect(page.get_by_text("The streams are being read.")).to_be_visible()
+        go(page, "Cluster")
+        expect(page.locator(".count")).to_contain_text("evictions are being read")
+        unread.reader.timeline.complete()
+        expect(page.locator(".count")).to_contain_text("evictions in the last hour")
+        expect(page.locator(".count")).not_to_contain_text("being read")
+        go(page, "Now")
+        expect(page.locator(".tile b").first).to_have_text(re.compile("[0-9]+"))
+        context.close()
+    assert complaints == []
+
+
+def test_a_victim_leads_to_its_story_and_its_command_can_be_copied(page: Page, address: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    page.goto(f"{address}/timeline?result=succeeded")
+    row = page.locator("table.timeline tbody tr").first
+    victim = row.get_by_role("link", name=re.compile("^batch.crunch")).first
+    named = victim.inner_text()
+    row.get_by_role("button", name=re.compile("^Copy kubectl makeway why -n batch crunch")).click()
+    copied = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert copied[0] == f"kubectl makeway why -n batch {named.removeprefix('batch/')}"
+
+    victim.click()
+
+    expect(page.get_by_role("heading", level=2)).to_contain_text(f"{named} was preempted")
+    expect(page.get_by_role("heading", level=3)).to_contain_text("Preempted by order ord-")
+    expect(page.get_by_role("region", name="Victims")).to_contain_text("this pod")
+
+
+def test_what_is_no_name_of_kubernetes_is_put_into_no_command(page: Page, made_up: MadeUpPage) -> None:
+    made_up.put(
+        make_order(
+            "uid-sly",
+            order_id="ord-sly",
+            decision_id="dec-sly",
+            created_at=datetime.now(UTC),
+            not_after=datetime.now(UTC) + timedelta(minutes=1),
+            preemptor=make_preemptor("uid-sly", name="sly"),
+            victims=(make_victim("x; rm -rf ~"),),
+        )
+    )
+    go(page, "Timeline")
+    row = page.locator("table.timeline tbody tr", has_text="shop/sly")
+    expect(row).to_contain_text("x; rm -rf ~")
+    expect(row.get_by_role("button")).to_have_count(0)
+
+
+def test_times_have_a_date_and_a_zone(page: Page) -> None:
+    go(page, "Timeline")
+    when = re.compile(r"20\d\d.*(UTC|GMT|[A-Z]{3,4})")
+    expect(page.locator("figcaption > span").first).to_have_text(when)
+    expect(page.locator("figcaption > span").last).to_have_text(when)
+    expect(page.locator("tbody time").first).to_have_attribute("title", when)
+
+
+def test_the_head_is_low_on_a_phone_whatever_the_mode(page: Page, made_up: MadeUpPage) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    height = "document.querySelector('.top').getBoundingClientRect().height"
+    assert page.evaluate(height) <= 80
+    parts = made_up.reader.parts
+    assert parts
+    made_up.reader.parts = [replace(one, mode="off", brake="everywhere") for one in parts]
+    try:
+        expect(page.locator("#mode")).to_have_text("mode off, braked everywhere", timeout=10_000)
+        assert page.evaluate(height) <= 80
+    finally:
+        made_up.reader.parts = parts
+
+
+@pytest.mark.parametrize(
+    "path", [*VIEWS, "/story?what=ord-00000004", "/story?what=shop/waiting-2", "/cluster?node=node-0005"]
+)
 def test_nothing_is_wider_than_a_small_screen(page: Page, address: str, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 700})
     page.goto(f"{address}{path}")
     page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_simulated_pod_is_no_wider_than_a_small_screen(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.goto(f"{address}/simulate")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text("Room can be made for it")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

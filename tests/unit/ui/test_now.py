@@ -10,7 +10,7 @@ from builders_bus import NOW, make_decision, make_order, make_outcome, make_pree
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.messages import Refusal
 from makeway.dev.samples import MESSAGES
-from makeway.ui.model.now import Now, now_of
+from makeway.ui.model.now import Acting, Now, acting_of, now_of
 from makeway.ui.model.timeline import Timeline
 
 _HOUR = timedelta(hours=1)
@@ -78,3 +78,22 @@ def test_what_is_wrong_with_a_part_is_said() -> None:
 
     (part,) = now_of((), NOW, _HOUR, asked).parts or ()
     assert part.remark == "no lease; braked: everywhere"
+
+
+def test_the_head_says_the_mode_of_those_that_act_and_what_stops_them() -> None:
+    sample = MESSAGES["component-status.full"]
+    assert isinstance(sample, ComponentStatus)
+    quiet = replace(sample, mode="enforce", namespace_modes={}, brake="", breaker="", leading=True)
+    planner, evictor = replace(quiet, component="planner"), replace(quiet, component="evictor")
+    standby = replace(planner, mode="off", leading=False)
+    shadow = replace(planner, component="shadow", mode="observe", leading=False)
+
+    assert acting_of(None) == acting_of([]) == Acting("", (), ())
+    assert acting_of([planner, evictor, standby, shadow]).mode == "enforce"
+    assert acting_of([planner, replace(evictor, mode="off")]).mode == "enforce/off"
+    braked = [replace(one, mode="off", brake="everywhere") for one in (planner, evictor)]
+    assert acting_of(braked) == Acting("off", ("braked everywhere",), ("planner: off", "evictor: off"))
+    some = acting_of([replace(planner, brake="shop, ml"), replace(evictor, breaker="rack r1: 20 victims")])
+    assert some.stops == ("braked for shop, ml", "breaker open")
+    own = replace(planner, namespace_modes={"shop": "observe"})
+    assert acting_of([own]).by_part == ("planner: enforce", "namespace shop: observe")

@@ -136,6 +136,24 @@ def test_what_a_message_says_never_decides_how_much_is_kept_of_it() -> None:
     assert len(msgspec.json.encode(by_key["dec-2"])) < 3000
 
 
+def test_a_reader_learns_that_all_was_read_only_with_the_last_of_it() -> None:
+    timeline = Timeline()
+    timeline.add(refusal(1), NOW)  # type: ignore[arg-type]
+    before = timeline.revision
+    assert not timeline.page(0, 10).loaded
+
+    timeline.add(refusal(2, uid="uid-2"), NOW)  # type: ignore[arg-type]
+    timeline.complete()
+
+    assert timeline.page(0, 10).loaded
+    first = timeline.since(0, 1)
+    assert (first.more, first.loaded) == (True, False)
+    assert timeline.since(before, 10).loaded
+    revision = timeline.revision
+    timeline.complete()
+    assert timeline.revision == revision
+
+
 def test_what_others_preempted_is_told_as_theirs() -> None:
     comparison = MESSAGES["comparison.full"]
     assert isinstance(comparison, Comparison)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,10 +61,13 @@ def entry_of(kind: str, stored: StreamMessage) -> StreamEntry:
     return StreamEntry(stored, kind, envelope.time, content)
 
 
-async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> AsyncGenerator[StreamEntry]:
+async def everything(
+    bus: Bus, *, since: datetime | None, follow: bool, past_read: Callable[[], None] = lambda: None
+) -> AsyncGenerator[StreamEntry]:
     """Every message from `since` on, or from the oldest where it is not to follow, or from now.
 
-    While following, each is held back 0.25 s, so that a cause that comes later than its effect precedes it.
+    `past_read` is called when what was there at first has been read. While following, each is held back
+    0.25 s, so that a cause that comes later than its effect precedes it.
 
     Raises:
         StreamConflict: a stream does not exist.
@@ -85,6 +88,7 @@ async def everything(bus: Bus, *, since: datetime | None, follow: bool) -> Async
                 yield one
         for one in held.rest():
             yield one
+    past_read()
     if follow:
         async with aclosing(_as_they_come(bus, last)) as coming:
             async for entry in coming:

@@ -67,6 +67,7 @@ def page_app(site: Site, sources: Sources) -> App:
     page = _Page(site, sources)
     api: Mapping[str, Endpoint] = {
         "/api/session": page.session,
+        "/api/mode": page.mode,
         "/api/now": page.now,
         "/api/timeline": page.timeline,
         "/api/events": page.events,
@@ -216,6 +217,10 @@ class _Page:
         admission = await self._review(request)
         return json_answer({"user": admission.user, "form": self._site.gate.form}, request)
 
+    async def mode(self, request: Request) -> Response:
+        """Whether pods are evicted now."""
+        return json_answer(self._sources.acting(), request)
+
     async def now(self, request: Request) -> Response:
         """What goes on now."""
         window = _WINDOWS.get(request.query_params.get("window", ""), _WINDOWS["1h"])
@@ -298,7 +303,7 @@ class _Page:
 
     async def observed(self, request: Request) -> Response:
         """What comparing has found."""
-        return json_answer(self._sources.reader.comparisons.view(_PAGE), request)
+        return json_answer(self._sources.observed(_PAGE), request)
 
     async def simulate(self, request: Request) -> Response:
         """What would become of pods."""

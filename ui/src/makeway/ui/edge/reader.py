@@ -69,7 +69,9 @@ class Reader:
         while True:
             since = datetime.now(UTC) - self._look_back
             try:
-                async with aclosing(everything(self._bus, since=since, follow=True)) as entries:
+                async with aclosing(
+                    everything(self._bus, since=since, follow=True, past_read=self.timeline.complete)
+                ) as entries:
                     self.trouble = ""
                     async for entry in entries:
                         if isinstance(entry.content, Message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,7 +20,8 @@ from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 from makeway.ui.edge.cluster import ClusterReader, ClusterSource, LiveCluster
 from makeway.ui.edge.reader import Reader
-from makeway.ui.model.now import Now, now_of
+from makeway.ui.model.now import Acting, Now, acting_of, now_of
+from makeway.ui.model.observed import ObservedView
 from makeway.ui.model.obstacles import Standing
 from makeway.ui.model.queues import QueueTreeView, tree_of
 
@@ -27,6 +29,9 @@ _QUEUES_SECONDS: Final = 5.0
 _STORIES_AT_ONCE: Final = 2
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _ID: Final = re.compile(r"(ord|dec)-[A-Za-z0-9_-]{1,124}")
+
+Explain = Callable[[str], Awaitable[Explanation]]
+"""Returns all that is known of a pod, as `namespace/name`, of an order or of a decision."""
 
 
 class NotThereError(Exception):
@@ -42,10 +47,13 @@ class Sources:
         api: Api,
         settings: ConfigSettings,
         reader: Reader,
+        *,
         cluster: ClusterSource | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self.reader = reader
         self.cluster = ClusterReader(cluster or LiveCluster(api, bus, settings))
+        self._explain = explain or self._explained
         self._bus = bus
         self._api = api
         self._settings = settings
@@ -54,7 +62,17 @@ class Sources:
     def now(self, window: timedelta, namespace: str, at: datetime) -> Now:
         """Return the first view. O(entries)."""
         self.reader.want_parts()
-        return now_of(self.reader.timeline.entries(), at, window, self.reader.parts, namespace)
+        timeline = self.reader.timeline
+        return now_of(timeline.entries(), at, window, self.reader.parts, namespace, loaded=timeline.loaded)
+
+    def acting(self) -> Acting:
+        """Return what the head of every view says."""
+        self.reader.want_parts()
+        return acting_of(self.reader.parts)
+
+    def observed(self, most: int) -> ObservedView:
+        """Return the last comparisons, and the sum of those that are kept."""
+        return self.reader.comparisons.view(most, loaded=self.reader.timeline.loaded)
 
     async def queues(self) -> QueueTreeView:
         """Ask the leading planner. Raises BusUnavailable, NotThereError."""
@@ -72,8 +90,10 @@ class Sources:
 
         Raises NotThereError, NotKept, ValueError, ApiError, ApiUnavailable, BusError.
         """
+        if not _ID.fullmatch(what):
+            _pod(what)
         async with self._stories:
-            return _escaped(msgspec.to_builtins(await self._explained(what), str_keys=True))
+            return _escaped(msgspec.to_builtins(await self._explain(what), str_keys=True))
 
     async def _explained(self, what: str) -> Explanation:
         if _ID.fullmatch(what):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,47 +24,20 @@ OVERDUE: Final = "overdue"
 
 _GRACE: Final = timedelta(seconds=2)
 
-
-class EvictedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod that had to go, or would have."""
-
-    namespace: str
-    name: str
-    node: str
-    priority: int
-    rule: str = ""
-    pdb_violating: bool = False
-    unit: str = ""
+Escaped = TypeVar("Escaped", bound=msgspec.Struct)
 
 
-class Entry(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A row of the timeline; see `makeway.cli.history.story.Row` for what the fields of one name mean.
+class Entry(Row, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A row of the timeline, with the first few of its victims.
 
     key: of the row, as long as it is kept. revision: of the timeline, when the entry last changed. reason: a
-    constant; message: the sentence. victims: the first few; victims_total counts all.
+    constant; message: the sentence. victims_total counts all victims.
     """
 
     key: str
     revision: int
-    at: datetime
-    kind: str
-    result: str
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    queue: str = ""
-    node: str = ""
-    victims: tuple[EvictedPod, ...] = ()
-    victims_total: int = 0
-    pdb_violations: int = 0
-    reason: str = ""
     message: str = ""
-    took_seconds: float | None = None
-    times: int = 1
-    decision_id: str = ""
-    order_id: str = ""
-    until: datetime | None = None
-    preempted_by: str = ""
+    victims_total: int = 0
 
 
 def bounded(message: Message) -> tuple[Message, int]:
@@ -118,45 +91,30 @@ def bounded(message: Message) -> tuple[Message, int]:
 def entry_of(key: str, row: Row, revision: int, victims_total: int, now: datetime) -> Entry:
     """Return a row as the page lists it."""
     reason, _, message = row.reason.partition(": ")
-    result = row.result
-    if result == "live" and row.until is not None and row.until + _GRACE < now:
-        result = OVERDUE
-    return Entry(
-        key=key,
-        revision=revision,
-        at=row.at,
-        kind=row.kind,
-        result=result,
-        namespace=safe(row.namespace),
-        name=safe(row.name),
-        uid=safe(row.uid),
-        queue=safe(row.queue),
-        node=safe(row.node),
-        victims=gone(row.victims),
-        victims_total=max(victims_total, len(row.victims)),
-        pdb_violations=row.pdb_violations,
-        reason=safe(reason[:MOST_TEXT]),
-        message=safe(message[:MOST_TEXT]),
-        took_seconds=row.took_seconds,
-        times=row.times,
-        decision_id=row.decision_id,
-        order_id=row.order_id,
-        until=row.until,
-        preempted_by=safe(row.preempted_by),
-    )
-
-
-def gone(victims: Sequence[Victim]) -> tuple[EvictedPod, ...]:
-    """Return the first few victims."""
-    return tuple(
-        EvictedPod(
-            namespace=safe(one.namespace),
-            name=safe(one.name),
-            node=safe(one.node),
-            priority=one.priority,
-            rule=safe(one.rule),
-            pdb_violating=one.pdb_violating,
-            unit=safe(one.unit),
+    overdue = row.result == "live" and row.until is not None and row.until + _GRACE < now
+    fields = msgspec.structs.asdict(row) | {
+        "result": OVERDUE if overdue else row.result,
+        "reason": reason[:MOST_TEXT],
+        "victims": first(row.victims),
+    }
+    return escaped(
+        Entry(
+            **fields,
+            key=key,
+            revision=revision,
+            message=message[:MOST_TEXT],
+            victims_total=max(victims_total, len(row.victims)),
         )
-        for one in victims[:MOST_VICTIMS]
     )
+
+
+def first(victims: Sequence[Victim]) -> tuple[Victim, ...]:
+    """Return the first few victims, without what their story alone tells."""
+    few = victims[:MOST_VICTIMS]
+    return tuple(escaped(msgspec.structs.replace(one, detail="", closes=None, facts=None)) for one in few)
+
+
+def escaped(value: Escaped) -> Escaped:
+    """Return a struct with each of its texts as one line that cannot pretend to be another."""
+    texts = {name: safe(one) for name, one in msgspec.structs.asdict(value).items() if isinstance(one, str)}
+    return msgspec.structs.replace(value, **texts)

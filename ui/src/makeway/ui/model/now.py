@@ -17,6 +17,7 @@ MOST_IN_FLIGHT: Final = 100
 MOST_EXAMPLES: Final = 5
 MOST_REASONS: Final = 50
 _MOST_COMPONENTS: Final = 100
+_MOST_STOPS: Final = 3
 
 _STANDING: Final = ("live", OVERDUE)
 
@@ -41,9 +42,39 @@ class AnsweringPart(msgspec.Struct, frozen=True, rename="camel"):
     remark: str
 
 
+class Acting(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether pods are evicted now, for the head of every view.
+
+    mode: of the parts that act, with a slash between where they differ; empty where none has answered. stops:
+    the brake and the breakers that are set. by_part: the same by part and namespace, for who wants to know.
+    """
+
+    mode: str
+    stops: tuple[str, ...]
+    by_part: tuple[str, ...]
+
+
+def acting_of(parts: Sequence[ComponentStatus] | None) -> Acting:
+    """Sum up what the parts answered. A shadow acts on nothing, and neither does a part that stands by."""
+    acting = [one for one in parts or () if one.leading or one.component == "scheduler"][:_MOST_COMPONENTS]
+    brakes = [
+        f"braked {'' if one.brake == 'everywhere' else 'for '}{one.brake}" for one in acting if one.brake
+    ]
+    breakers = ["breaker open" for one in acting if one.breaker]
+    own = (f"namespace {space}: {mode}" for one in acting for space, mode in one.namespace_modes.items())
+    return Acting(
+        mode="/".join(dict.fromkeys(one.mode for one in acting)),
+        stops=tuple(safe(one) for one in dict.fromkeys((*brakes, *breakers)))[:_MOST_STOPS],
+        by_part=tuple(
+            safe(one) for one in dict.fromkeys((*(f"{one.component}: {one.mode}" for one in acting), *own))
+        )[:_MOST_COMPONENTS],
+    )
+
+
 class Now(msgspec.Struct, frozen=True, rename="camel"):
     """The first view.
 
+    loaded: as in `makeway.ui.model.timeline.Changes`; before it, the sums are of what has been read so far.
     in_flight: orders without an outcome, the oldest first; in_flight_total counts them all. refused: by
     reason, the reason with most pods first; of each pod the last answer within the window counts. results:
     how many entries of the window have each result. evicted: pods that went by orders that succeeded.
@@ -51,6 +82,7 @@ class Now(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     at: datetime
+    loaded: bool
     window_seconds: int
     in_flight: tuple[Entry, ...]
     in_flight_total: int
@@ -67,6 +99,8 @@ def now_of(
     window: timedelta,
     parts: Sequence[ComponentStatus] | None,
     namespace: str = "",
+    *,
+    loaded: bool = True,
 ) -> Now:
     """Sum up entries. `namespace`: only what concerns it, as preemptor or victim. O(entries)."""
     since = now - window
@@ -90,6 +124,7 @@ def now_of(
     refused = _refused(entry for entry in last.values() if entry.result == "refused")
     return Now(
         at=now,
+        loaded=loaded,
         window_seconds=int(window.total_seconds()),
         in_flight=tuple(standing[:MOST_IN_FLIGHT]),
         in_flight_total=len(standing),

@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from makeway.bus.comparison import Choice, Comparison
+from makeway.bus.messages import Victim
 from makeway.cli.history.comparisons import COMPARED, Sides, Summary, summed
 from makeway.cli.text import safe
 from makeway.cli.units import place_text
-from makeway.ui.model.entries import MOST_TEXT, EvictedPod, gone
+from makeway.ui.model.entries import MOST_TEXT, first
 
 MOST_COMPARISONS: Final = 2_000
 
@@ -21,7 +22,7 @@ class ComparedChoice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """A choice as the page lists it: the first few victims, and how many there are."""
 
     node: str
-    victims: tuple[EvictedPod, ...]
+    victims: tuple[Victim, ...]
     victims_total: int
     pdb_violations: int = 0
     groups_broken: int = 0
@@ -44,8 +45,12 @@ class ComparedPod(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class ObservedView(msgspec.Struct, frozen=True, rename="camel"):
-    """What the view shows: the sum over what is kept, and the comparisons, the newest first."""
+    """What the view shows: the sum over what is kept, and the comparisons, the newest first.
 
+    loaded: as in `makeway.ui.model.timeline.Changes`.
+    """
+
+    loaded: bool
     summary: Summary
     words: dict[str, str]
     comparisons: tuple[ComparedPod, ...]
@@ -67,10 +72,11 @@ class Comparisons:
         self._ids[comparison.decision_id] += 1
         self._kept.append((_compared(comparison), summed([comparison])))
 
-    def view(self, most: int) -> ObservedView:
+    def view(self, most: int, *, loaded: bool) -> ObservedView:
         """Return the sum of all, and the last few. O(comparisons)."""
         newest = [compared for compared, _ in reversed(self._kept)]
-        return ObservedView(_total([one for _, one in self._kept]), dict(COMPARED), tuple(newest[:most]))
+        total = _total([one for _, one in self._kept])
+        return ObservedView(loaded, total, dict(COMPARED), tuple(newest[:most]))
 
 
 def _compared(comparison: Comparison) -> ComparedPod:
@@ -96,7 +102,7 @@ def _side(choice: Choice | None) -> ComparedChoice | None:
         return None
     return ComparedChoice(
         node=safe(place_text(choice)),
-        victims=gone(choice.victims),
+        victims=first(choice.victims),
         victims_total=len(choice.victims),
         pdb_violations=choice.pdb_violations,
         groups_broken=choice.groups_broken,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -19,11 +18,11 @@ _ALWAYS: Final = ("cpu", "memory")
 
 
 class Bar(msgspec.Struct, frozen=True, rename="camel"):
-    """One resource of a queue. Shares are of the queue's max, or else of the most that any queue has of it.
+    """One resource of a queue.
 
     used, guaranteed, max: as people write them; max is empty where there is no limit, guaranteed where there
     is no guarantee. state: full, above where more than max is used, or empty. used_share, guaranteed_share:
-    from 0 to 1.
+    of max, from 0 to 1; 0 where there is no max, and so no bar.
     """
 
     resource: str
@@ -59,20 +58,16 @@ class QueueTreeView(msgspec.Struct, frozen=True, rename="camel"):
 
 def tree_of(report: QueueReport) -> QueueTreeView:
     """Return the view of a planner's report. O(queues · resources)."""
-    most: dict[str, int] = {}
-    for queue in report.queues:
-        for name, amount in (*queue.usage.items(), *queue.guaranteed.items()):
-            most[name] = max(amount, most.get(name, 0))
     return QueueTreeView(
         at=report.at,
         planner=safe(report.planner),
-        queues=tuple(_row(queue, most, report.at) for queue in report.queues[:MOST_QUEUES]),
+        queues=tuple(_row(queue, report.at) for queue in report.queues[:MOST_QUEUES]),
         total=len(report.queues),
         note=safe(summary(report)),
     )
 
 
-def _row(queue: QueueState, most: Mapping[str, int], now: datetime) -> QueueRow:
+def _row(queue: QueueState, now: datetime) -> QueueRow:
     names = sorted({*queue.max, *queue.guaranteed, *(name for name in _ALWAYS if name in queue.usage)})
     return QueueRow(
         path=safe(queue.path),
@@ -80,24 +75,25 @@ def _row(queue: QueueState, most: Mapping[str, int], now: datetime) -> QueueRow:
         depth=queue.path.count("."),
         leaf=queue.leaf,
         pods=queue.pods,
-        bars=tuple(_bar(name, queue, most.get(name, 0)) for name in names[:_MOST_RESOURCES]),
+        bars=tuple(_bar(name, queue) for name in names[:_MOST_RESOURCES]),
         lines=tuple(safe(line) for line in lines(queue, now)),
     )
 
 
-def _bar(name: str, queue: QueueState, most_of_any: int) -> Bar:
+def _bar(name: str, queue: QueueState) -> Bar:
     used, guaranteed, most = queue.usage.get(name, 0), queue.guaranteed.get(name, 0), queue.max.get(name)
-    whole = most_of_any if most is None else most
     return Bar(
         resource=safe(name),
         used=text_of(name, used),
         guaranteed=text_of(name, guaranteed) if name in queue.guaranteed else "",
         max="" if most is None else text_of(name, most),
         state="" if most is None or used < most or not used else "full" if used == most else "above",
-        used_share=_share(used, whole),
-        guaranteed_share=_share(guaranteed, whole),
+        used_share=_share(used, most),
+        guaranteed_share=_share(guaranteed, most),
     )
 
 
-def _share(amount: int, whole: int) -> float:
-    return round(min(1.0, amount / whole), 4) if whole else float(amount > 0)
+def _share(amount: int, most: int | None) -> float:
+    if most is None:
+        return 0.0
+    return round(min(1.0, amount / most), 4) if most else float(amount > 0)

@@ -31,9 +31,11 @@ class Changes(msgspec.Struct, frozen=True, rename="camel"):
 
     entries: new or changed, those that changed first come first. removed: keys of those that are gone.
     more: there are further changes. reset: the reader's revision is not known here: it begins anew.
+    loaded: the streams have been read to where they ended when the page began.
     """
 
     revision: int
+    loaded: bool
     entries: tuple[Entry, ...] = ()
     removed: tuple[str, ...] = ()
     more: bool = False
@@ -41,9 +43,13 @@ class Changes(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TimelinePage(msgspec.Struct, frozen=True, rename="camel"):
-    """Entries, those that changed last first. `before`: of the next page; 0 where this is the last."""
+    """Entries, those that changed last first. `before`: of the next page; 0 where this is the last.
+
+    loaded: as in `Changes`.
+    """
 
     revision: int
+    loaded: bool
     entries: tuple[Entry, ...]
     before: int
 
@@ -53,6 +59,7 @@ class Timeline:
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
         self.revision = 0
+        self.loaded = False
         self._most = most
         self._history = History()
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # those that changed last come last
@@ -75,6 +82,12 @@ class Timeline:
             for key in self._history.forget(self._most):
                 self._remove(key)
 
+    def complete(self) -> None:
+        """Take note that all that was in the streams has been taken in."""
+        if not self.loaded:
+            self.loaded = True
+            self.revision += 1
+
     def settle(self, now: datetime) -> None:
         """Look again at what time alone may have changed. O(orders in flight and plans without an order)."""
         for key in list(self._unsettled):
@@ -87,7 +100,7 @@ class Timeline:
     def since(self, revision: int, most: int) -> Changes:
         """Return what has changed since a revision, at most so many entries. O(what is returned)."""
         if revision > self.revision or revision < self._oldest:
-            return Changes(self.revision, reset=True)
+            return Changes(self.revision, self.loaded, reset=True)
         fresh: list[Entry] = []
         for entry in reversed(self._entries.values()):
             if entry.revision <= revision:
@@ -97,14 +110,15 @@ class Timeline:
         chosen = fresh[:most]
         upto = chosen[-1].revision if len(chosen) < len(fresh) else self.revision
         removed = [key for at, key in _newest(self._removed, revision) if at <= upto]
-        return Changes(upto, tuple(chosen), tuple(reversed(removed)), more=upto < self.revision)
+        more = upto < self.revision
+        return Changes(upto, self.loaded and not more, tuple(chosen), tuple(reversed(removed)), more=more)
 
     def page(self, before: int, most: int) -> TimelinePage:
         """Return a page of entries that last changed before a revision; 0: from the newest on. O(entries)."""
         found = (one for one in self.entries() if not before or one.revision < before)
         page = list(islice(found, most + 1))
         more, page = len(page) > most, page[:most]
-        return TimelinePage(self.revision, tuple(page), page[-1].revision if more else 0)
+        return TimelinePage(self.revision, self.loaded, tuple(page), page[-1].revision if more else 0)
 
     def _renew(self, key: str, now: datetime) -> None:
         row = self._history.row(key, now)

@@ -26,8 +26,10 @@ async function show(focus) {
   const view = VIEWS[location.pathname] || now;
   document.title = `${view.title} · makeway`;
   for (const one of document.querySelectorAll('nav a')) {
-    if (one.pathname === location.pathname) one.setAttribute('aria-current', 'page');
-    else one.removeAttribute('aria-current');
+    if (one.pathname === location.pathname) {
+      one.setAttribute('aria-current', 'page');
+      one.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else one.removeAttribute('aria-current');
   }
   const heading = h('h1', { tabindex: '-1' }, view.title);
   const body = h('div', { class: 'view' });
@@ -72,6 +74,23 @@ live.addEventListener('click', () => {
   if (store.live) store.tell();
 });
 
+// Whether pods are evicted now, on every view and while the page is held too.
+const MODE_MILLISECONDS = 5_000;
+const SOON_MILLISECONDS = 700;
+const mode = document.getElementById('mode');
+
+async function showMode() {
+  let found = { mode: '', stops: [], byPart: [] };
+  try {
+    found = await ask('/api/mode');
+  } catch { /* What is not known is shown as that. */ }
+  const text = [`mode ${found.mode || 'not known'}`, ...found.stops].join(', ');
+  if (mode.textContent !== text) mode.textContent = text;
+  mode.title = found.byPart.join(', ') || 'No part of makeway has answered.';
+  mode.className = found.stops.length ? 'bad' : found.mode === 'enforce' ? 'good' : '';
+  setTimeout(showMode, found.mode ? MODE_MILLISECONDS : SOON_MILLISECONDS);
+}
+
 const connection = document.getElementById('connection');
 store.subscribe(() => {
   if (connection.textContent !== store.state) {
@@ -88,4 +107,5 @@ ask('/api/session').then(({ form, user }) => {
 }).catch(() => {});
 
 show(false);
+showMode();
 store.start();

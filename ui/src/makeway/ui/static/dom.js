@@ -57,6 +57,10 @@ export function failure(error) {
   return h('p', { class: 'notice bad', role: 'alert' }, mark('failed'), ' ', error.message || String(error));
 }
 
+export function tile(name, number, text, kind = '') {
+  return h('div', { class: `tile ${kind}` }, h('dt', null, name), h('dd', null, h('b', null, number.toLocaleString('en')), h('span', null, text)));
+}
+
 export function empty(text) {
   return h('p', { class: 'empty' }, text);
 }

@@ -19,18 +19,17 @@ export function age(span) {
   return `${Math.floor(span / DAY)}d`;
 }
 
-export function clock(moment) {
-  const date = new Date(moment);
-  const two = (number) => String(number).padStart(2, '0');
-  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-}
-
+// A date and a time with their zone.
 export function whole(moment) {
-  return new Date(moment).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+  return new Date(moment).toLocaleString(undefined, {
+    year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', timeZoneName: 'short',
+  });
 }
 
 export function who(entry) {
-  return entry.name ? `${entry.namespace}/${entry.name}` : `queue ${entry.queue || '?'}`;
+  if (!entry.name) return `queue ${entry.queue || '?'}`;
+  const name = `${entry.namespace}/${entry.name}`;
+  return entry.kind === 'group' ? `group ${name}` : name;
 }
 
 export function counted(number, noun) {
@@ -41,11 +40,4 @@ export function counted(number, noun) {
 export function spaced(reason) {
   const words = reason.replace(/([a-z0-9])([A-Z])/g, '$1 $2').replaceAll('-', ' ').toLowerCase();
   return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
-export function victims(entry, most = 2) {
-  const total = entry.victimsTotal || 0;
-  const named = (entry.victims || []).slice(0, most).map((one) => `${one.namespace}/${one.name}`);
-  const more = total - named.length;
-  return [named.join(', '), more > 0 && named.length ? ` and ${more} more` : '', total ? '' : '–'].join('');
 }

@@ -10,7 +10,7 @@ export class Store {
   constructor() {
     this.entries = new Map();
     this.state = 'connecting';
-    this.loaded = false;
+    this.loaded = false; // the server has read the streams, and all of it is here
     this.live = true;
     this.listeners = new Set();
     this.timer = 0;
@@ -35,16 +35,18 @@ export class Store {
       this.entries.clear();
       let before = 0;
       let revision = null;
+      let loaded = false;
       do {
         const page = await ask('/api/timeline', { before });
         revision ??= page.revision;
+        loaded = page.loaded;
         const first = !before;
         page.entries.forEach((entry) => this.put(entry));
         before = page.before;
         if (first) this.tell();
         await pause();
       } while (before);
-      this.loaded = true;
+      this.loaded = loaded;
       this.tell();
       this.follow(revision);
     } catch (error) {
@@ -66,6 +68,7 @@ export class Store {
 
   take(changes) {
     changes.removed.forEach((key) => this.entries.delete(key));
+    this.loaded ||= changes.loaded;
     for (const entry of changes.entries) this.put(entry);
     if (this.entries.size > MOST) {
       for (const entry of this.newest().slice(MOST)) this.entries.delete(entry.key);

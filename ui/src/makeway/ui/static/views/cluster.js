@@ -1,12 +1,13 @@
-// The cluster as a grid of nodes in groups: who was evicted where and for whom, and what stands in a pod's way.
+// The cluster as a grid of nodes in groups: which pods were evicted where and for whom, and what stands in a pod's way.
 
 import { failure, h, replace, result, table } from '../dom.js';
 import { age, counted, seconds, who, whole } from '../format.js';
 import { ask, link, parameters, pause, remember } from '../net.js';
+import { copied, podLink } from '../pods.js';
 import { pendingAnswer } from './pending.js';
 
 export const title = 'Cluster';
-export const lead = 'Every node, how full it is by requests, and where pods went for others.';
+export const lead = 'Every node, how full it is by requests, and where pods were evicted for others.';
 
 const EVERY_MILLISECONDS = 30_000;
 const MOST_CELLS = 500;
@@ -86,7 +87,7 @@ export async function show({ body, store, signal }) {
     const places = found.groupNames.map(() => []);
     found.names.forEach((name, place) => { if (!text || name.includes(text)) places[found.groups[place]].push(place); });
     const shown = places.filter((group) => group.length).length;
-    summary.textContent = `${counted(found.nodesTotal, 'node')} in ${counted(shown, 'group')}, read ${age(seconds(found.at))} ago; ${counted([...evicted.values()].reduce((sum, list) => sum + list.length, 0), 'eviction')} in the last hour${found.warnings.length ? `; ${found.warnings[0]}` : ''}`;
+    summary.textContent = `${counted(found.nodesTotal, 'node')} in ${counted(shown, 'group')}, read ${age(seconds(found.at))} ago; ${store.loaded ? counted([...evicted.values()].reduce((sum, list) => sum + list.length, 0), 'eviction') : 'evictions are being read,'} in the last hour${found.warnings.length ? `; ${found.warnings[0]}` : ''}`;
     const held = document.activeElement?.dataset?.node;
     replace(grid, found.groupNames.map((name, group) => (places[group].length ? drawGroup(name, places[group], evicted, shown) : null)));
     if (held) [...grid.querySelectorAll('button[data-node]')].find((one) => one.dataset.node === held)?.focus({ preventScroll: true });
@@ -174,7 +175,12 @@ export async function show({ body, store, signal }) {
   panel.addEventListener('keydown', (event) => { if (event.key === 'Escape') close(); });
 
   const timer = setInterval(() => { if (store.live) update(); }, EVERY_MILLISECONDS);
-  signal.addEventListener('abort', () => clearInterval(timer));
+  const stop = store.subscribe(() => {
+    if (!store.loaded) return;
+    stop();
+    draw();
+  });
+  signal.addEventListener('abort', () => { clearInterval(timer); stop(); });
   await update();
   const { pod, node } = parameters();
   if (pod) await stand();
@@ -196,7 +202,7 @@ function move(event, cells) {
   next.focus();
 }
 
-// Who went where lately, and for whom, by node.
+// Pods that were evicted lately, and for whom, by node.
 function evictions(entries) {
   const since = Date.now() - 1000 * LATELY_SECONDS;
   const found = new Map();
@@ -235,13 +241,13 @@ function drawNode(node, gone, obstacle, close) {
     node.taints.length ? h('p', { class: 'muted' }, `Taints: ${node.taints.join(', ')}`) : null,
     h('dl', { class: 'facts' }, amounts.map(([name, most]) => [h('dt', null, name), h('dd', null, `${node.requested[name] || 0} of ${most} requested`)])),
     gone.length ? [
-      h('h3', null, 'Who went, and for whom'),
+      h('h3', null, 'Evicted pods'),
       table('Evictions on this node', [['Pod', 'name'], ['For', 'name'], ['Age', 'number'], ['Result', '']], gone.slice(0, 50).map(({ victim, entry }) => [
-        `${victim.namespace}/${victim.name}`, h('a', { href: link('/story', { what: entry.orderId || entry.decisionId }) }, who(entry)),
+        [podLink(victim), ' ', copied([victim])], h('a', { href: link('/story', { what: entry.orderId || entry.decisionId }) }, who(entry)),
         h('time', { datetime: entry.at, title: whole(entry.at) }, age(seconds(entry.at))), result(entry.result)]))] : null,
     h('h3', null, counted(node.podsTotal, 'pod')),
     node.podsTotal ? table('Pods of this node, the least important first', [['Pod', 'name'], ['Priority', 'number'], ['CPU', 'number'], ['Memory', 'number']], node.pods.slice(0, 200).map((pod) => [
-      [h('a', { href: link('/story', { what: `${pod.namespace}/${pod.name}` }) }, `${pod.namespace}/${pod.name}`), pod.terminating ? h('span', { class: 'muted' }, ' leaving') : null],
+      [podLink(pod), pod.terminating ? h('span', { class: 'muted' }, ' terminating') : null],
       pod.priority.toLocaleString('en'), pod.cpu, pod.memory])) : null,
   ];
 }

@@ -1,8 +1,9 @@
 // What goes on now: orders in flight, who was refused lately and why, and who answers.
 
-import { empty, failure, h, replace, result, table } from '../dom.js';
-import { age, counted, seconds, spaced, victims, who } from '../format.js';
+import { empty, failure, h, replace, result, table, tile } from '../dom.js';
+import { age, counted, seconds, spaced, who } from '../format.js';
 import { ask, link, parameters, remember } from '../net.js';
+import { victims } from '../pods.js';
 
 export const title = 'Now';
 export const lead = 'Room that is being made, and pods for which none can be made.';
@@ -52,27 +53,26 @@ export async function show({ body, store, signal }) {
 
 function drawn(found) {
   const failed = (found.results.failed || 0) + (found.results.expired || 0) + (found.results.overdue || 0);
+  // Before the streams have been read a sum would be too small, and "none" wrong.
+  const known = (number) => (found.loaded ? number : '…');
+  const none = (text) => empty(found.loaded ? text : 'The streams are being read.');
   return [
     h('dl', { class: 'tiles' },
-      tile('In flight', found.inFlightTotal, 'orders without an outcome'),
-      tile('Room made', found.results.succeeded || 0, `${counted(found.evicted, 'pod')} evicted`),
-      tile('Refused', found.refusedPods, 'pods, by their last answer', found.refusedPods ? 'warn' : ''),
-      tile('Failed', failed, 'orders rolled back or without outcome', failed ? 'bad' : '')),
+      tile('In flight', known(found.inFlightTotal), 'orders without an outcome'),
+      tile('Room made', known(found.results.succeeded || 0), `${known(counted(found.evicted, 'pod'))} evicted`),
+      tile('Refused', known(found.refusedPods), 'pods, by their last answer', found.refusedPods ? 'warn' : ''),
+      tile('Failed', known(failed), 'orders rolled back or without outcome', failed ? 'bad' : '')),
     h('section', { 'aria-labelledby': 'in-flight' },
       h('h2', { id: 'in-flight' }, 'In flight'),
-      found.inFlight.length ? inFlight(found) : empty('No order is being carried out.')),
+      found.inFlight.length ? inFlight(found) : none('No order is being carried out.')),
     h('section', { 'aria-labelledby': 'refused' },
-      h('h2', { id: 'refused' }, 'Refused, by reason'),
-      found.refused.length ? refused(found.refused) : empty('No pod was refused in this time.')),
+      h('h2', { id: 'refused' }, 'Refused pods, by reason'),
+      found.refused.length ? refused(found.refused) : none('No pod was refused in this time.')),
     h('section', { 'aria-labelledby': 'parts' },
-      h('h2', { id: 'parts' }, 'Who answers'),
+      h('h2', { id: 'parts' }, 'Components that answer'),
       found.parts && found.parts.length ? parts(found.parts)
-        : empty(found.parts ? 'No part of makeway answers on NATS.' : 'Asking.')),
+        : empty(found.parts ? 'No component of makeway answers on NATS.' : 'The components are being asked.')),
   ];
-}
-
-function tile(name, number, text, kind = '') {
-  return h('div', { class: `tile ${kind}` }, h('dt', null, name), h('dd', null, h('b', null, number.toLocaleString('en')), h('span', null, text)));
 }
 
 function inFlight(found) {
@@ -98,8 +98,8 @@ function refused(reasons) {
 }
 
 function parts(found) {
-  const columns = [['Part', 'name'], ['Name', 'name'], ['Mode', ''], ['Role', ''], ['Version', ''], ['Remark', 'text']];
-  return table('Parts of makeway that answer', columns, found.map((one) => [
-    one.component, one.identity, one.mode, one.component === 'planner' || one.component === 'nominator' ? (one.leading ? 'leads' : 'stands by') : 'works',
+  const columns = [['Component', 'name'], ['Name', 'name'], ['Mode', ''], ['Role', ''], ['Version', ''], ['Remark', 'text']];
+  return table('Components of makeway that answer', columns, found.map((one) => [
+    one.component, one.identity, one.mode, one.component === 'planner' || one.component === 'nominator' ? (one.leading ? 'leader' : 'standby') : 'active',
     one.version, one.remark || '–']));
 }

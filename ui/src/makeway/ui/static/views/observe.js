@@ -1,8 +1,9 @@
 // What comparing has found: what kube-scheduler's own preemption did, and what makeway would have done.
 
-import { empty, failure, h, replace, result, table } from '../dom.js';
-import { age, counted, seconds, spaced, victims, whole } from '../format.js';
-import { ask, link, parameters, remember } from '../net.js';
+import { empty, failure, h, replace, result, table, tile } from '../dom.js';
+import { age, counted, seconds, spaced, whole } from '../format.js';
+import { ask, parameters, remember } from '../net.js';
+import { podLink, victims } from '../pods.js';
 
 export const title = 'Observe';
 export const lead = 'What kube-scheduler’s own preemption did, beside what makeway would have done.';
@@ -41,7 +42,8 @@ export async function show({ body, store, signal }) {
   await update();
 }
 
-function drawn({ summary, words, comparisons }, only, most, more) {
+function drawn({ loaded, summary, words, comparisons }, only, most, more) {
+  if (!loaded) return empty('The streams are being read.');
   if (!summary.compared) return empty('Nothing was compared: no pod has been preempted by others, or planned for in mode observe.');
   const shown = comparisons.filter((one) => !only || one.result === only);
   const columns = [['For', 'name'], ['Age', 'number'], ['Result', ''], ['kube-scheduler', 'text'], ['makeway', 'text'], ['By', 'text']];
@@ -52,15 +54,11 @@ function drawn({ summary, words, comparisons }, only, most, more) {
       side('Budget violations', summary.pdbViolations, summary.savedPdbViolations),
       tile('Worse', summary.results.worse || 0, Object.entries(summary.worseBy).map(([rule, count]) => `${count} by ${spaced(rule).toLowerCase()}`).join(', ') || 'makeway was worse nowhere', summary.results.worse ? 'bad' : '')),
     table('Comparisons, the newest first', columns, shown.slice(0, most).map((one) => [
-      h('a', { href: link('/story', { what: `${one.namespace}/${one.name}` }) }, `${one.namespace}/${one.name}`),
+      podLink(one),
       h('time', { datetime: one.at, title: whole(one.at) }, age(seconds(one.at))),
       h('span', { title: words[one.result] }, result(one.result)), choice(one.defaultPreemption), choice(one.makeway), one.by ? spaced(one.by) : '–'])),
     shown.length > most ? h('button', { type: 'button', class: 'more', onclick: more }, `Show ${AT_ONCE} more of ${shown.length}`) : null,
   ];
-}
-
-function tile(name, number, text, kind = '') {
-  return h('div', { class: `tile ${kind}` }, h('dt', null, name), h('dd', null, h('b', null, number.toLocaleString('en')), h('span', null, text)));
 }
 
 function side(name, sides, saved) {

@@ -3,17 +3,18 @@
 import { h, result, table } from '../dom.js';
 import { counted, spaced } from '../format.js';
 import { link } from '../net.js';
+import { podLink } from '../pods.js';
 
-const SAYS = { fits: 'There is room for it', waits: 'Room for it is on its way, from pods that leave anyway', preempts: 'Room can be made for it', refused: 'Nothing that may go would make room for it' };
+const SAYS = { fits: 'There is room for it', waits: 'Room for it is on its way, from pods that leave anyway', preempts: 'Room can be made for it', refused: 'No pod that may be evicted makes room for it' };
 
 export function podAnswer(answer) {
-  const columns = [['Would go', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text']];
+  const columns = [['Victim', 'name'], ['Priority', 'number'], ['Node', 'name'], ['Rule', 'text']];
   return [
     h('p', { class: 'answer' }, result(answer.result === 'fits' ? 'succeeded' : ['preempts', 'waits'].includes(answer.result) ? 'planned' : 'refused'), ' ',
       h('b', null, SAYS[answer.result]), answer.node ? [' on ', h('a', { href: link('/cluster', { node: answer.node }) }, answer.node)] : '', '.'),
     answer.diagnosis ? h('p', null, `${spaced(answer.diagnosis.reason)}: ${answer.diagnosis.message}`) : null,
-    answer.victims.length ? table('Pods that would go', columns, answer.victims.map((victim) => [
-      h('a', { href: link('/story', { what: `${victim.namespace}/${victim.name}` }) }, `${victim.namespace}/${victim.name}`),
+    answer.victims.length ? table('Victims', columns, answer.victims.map((victim) => [
+      podLink(victim),
       victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '']])) : null,
     answer.candidatesTotal > 1 ? h('p', { class: 'muted' }, `Best of ${counted(answer.candidatesTotal, 'node')}${answer.candidates[0]?.decidedBy ? `, by ${spaced(answer.candidates[0].decidedBy).toLowerCase()}` : ''}.`) : null,
     answer.result === 'preempts' && answer.mode !== 'enforce' ? h('p', { class: 'muted' }, `In mode ${answer.mode} makeway does not do it by itself.`) : null,

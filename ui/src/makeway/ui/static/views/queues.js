@@ -57,8 +57,8 @@ function bar(one) {
   const said = { full: ' full', above: ' above max' }[one.state] || '';
   return h('div', { class: 'resource' },
     h('span', { class: 'what' }, one.resource),
-    h('span', { class: `bar${one.max ? ' limited' : ''}${one.state ? ' full' : ''}`, 'aria-hidden': 'true' },
+    one.max ? h('span', { class: `bar limited${one.state ? ' full' : ''}`, 'aria-hidden': 'true' },
       h('span', { class: 'used', style: { width: `${100 * one.usedShare}%` } }),
-      one.guaranteed ? h('span', { class: 'guaranteed', style: { left: `${100 * one.guaranteedShare}%` } }) : null),
+      one.guaranteed ? h('span', { class: 'guaranteed', style: { left: `${100 * one.guaranteedShare}%` } }) : null) : h('span', { class: 'muted' }, 'no max'),
     h('span', { class: 'amounts' }, one.used, one.max ? ` of ${one.max}` : '', said, one.guaranteed ? h('span', { class: 'muted' }, ` guaranteed ${one.guaranteed}`) : null));
 }

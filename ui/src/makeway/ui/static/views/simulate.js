@@ -5,7 +5,7 @@ import { ask, parameters, remember } from '../net.js';
 import { podAnswer } from './pending.js';
 
 export const title = 'Simulate';
-export const lead = 'What would happen if a pod were created: where it fits, or who would go for it. Nothing is created.';
+export const lead = 'What would happen if a pod were created: where it fits, or which pods would be evicted for it. Nothing is created.';
 
 const EXAMPLE = `apiVersion: v1
 kind: Pod
@@ -27,7 +27,7 @@ export async function show({ body, signal }) {
   const content = h('div', { class: 'answers', 'aria-live': 'polite', 'aria-busy': 'false' });
   const form = h('form', { class: 'stack', onsubmit: run },
     h('label', { for: 'manifest' }, 'Manifest'), manifest,
-    h('p', { class: 'muted', id: 'manifest-help' }, 'Pods as YAML or JSON, or a Deployment, StatefulSet or Job with few replicas. The filters with a column are known: resources, ports, selectors, affinity, taints, spread, queues.'),
+    h('p', { class: 'muted', id: 'manifest-help' }, 'Pods as YAML or JSON, or a Deployment, StatefulSet or Job with few replicas. Judged by resources, ports, selectors, affinity, taints, topology spread and queues; not by volumes and devices.'),
     h('label', null, 'Namespace where the manifest has none ', namespace), button);
   manifest.id = 'manifest';
   body.append(h('div', { class: 'columns' }, form, content));

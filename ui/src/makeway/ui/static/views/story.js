@@ -3,6 +3,7 @@
 import { empty, failure, h, replace, result, table } from '../dom.js';
 import { counted, spaced, whole } from '../format.js';
 import { ask, link, parameters, remember } from '../net.js';
+import { copied, podLink } from '../pods.js';
 import { pendingAnswer } from './pending.js';
 
 export const title = 'Story';
@@ -16,11 +17,11 @@ export async function show({ body, signal }) {
   const input = h('input', { name: 'what', value: parameters().what || '', autocomplete: 'off', spellcheck: 'false', required: true, class: 'long', placeholder: 'namespace/pod, ord-… or dec-…' });
   const content = h('div', { 'aria-live': 'polite' });
   body.append(
-    h('form', { class: 'filters', onsubmit: (event) => { event.preventDefault(); remember({ what: input.value.trim() }); tell(); } },
-      h('label', null, 'Pod, order or decision ', input), h('button', { type: 'submit', class: 'primary' }, 'Tell')),
+    h('form', { class: 'filters', onsubmit: (event) => { event.preventDefault(); remember({ what: input.value.trim() }); look(); } },
+      h('label', null, 'Pod, order or decision ', input), h('button', { type: 'submit', class: 'primary' }, 'Show')),
     content);
 
-  async function tell() {
+  async function look() {
     const { what } = parameters();
     if (!what) {
       replace(content, empty('Give a pod, also one that is gone, as namespace/name; or the id of an order or decision, or its beginning.'));
@@ -33,11 +34,11 @@ export async function show({ body, signal }) {
       if (!signal.aborted) replace(content, failure(error));
     }
   }
-  await tell();
+  await look();
 }
 
 function told(story, signal) {
-  const parts = [h('h2', null, story.name ? `${story.namespace ? `${story.namespace}/` : ''}${story.name}` : 'unknown', ' ', h('span', { class: 'state' }, STATES[story.state] || story.state))];
+  const parts = [h('h2', null, story.name ? `${story.namespace ? `${story.namespace}/` : ''}${story.name}` : 'unknown', ' ', h('span', { class: 'state' }, STATES[story.state] || story.state), ' ', story.name && story.state !== 'group' ? copied([story]) : null)];
   for (const taken of story.takenBy) parts.push(order(taken, story, `Preempted by order ${taken.order.orderId}`));
   for (const other of story.preemptedByOthers || []) parts.push(byOther(other, 'Preempted by another'));
   for (const made of story.madeRoom) parts.push(order(made, null, `Room made by order ${made.order.orderId}`));
@@ -54,7 +55,7 @@ function facts(pairs) {
 }
 
 function pod(one) {
-  return one ? h('span', null, h('a', { href: link('/story', { what: `${one.namespace}/${one.name}` }) }, `${one.namespace}/${one.name}`), h('span', { class: 'muted' }, ` priority ${one.priority}`)) : null;
+  return one ? h('span', null, podLink(one), h('span', { class: 'muted' }, ` priority ${one.priority}`)) : null;
 }
 
 // Whom an order or a decision makes room for: a pod, or all members of a group; null for a queue.
@@ -82,8 +83,8 @@ function order({ order: one, outcome, decision: decided }, mine, heading) {
       const end = became.get(victim.uid);
       const self = mine && victim.uid === mine.uid;
       return [
-        [h('a', { href: link('/story', { what: `${victim.namespace}/${victim.name}` }) }, `${victim.namespace}/${victim.name}`), self ? h('b', null, ' this pod') : null],
-        victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '', victim.unit ? `, goes with ${victim.unit}` : '', victim.closes ? `, keeps ${victim.closes.key}=${victim.closes.value || ''} closed to the group` : ''],
+        [podLink(victim), ' ', copied([victim]), self ? h('b', null, ' this pod') : null],
+        victim.priority, victim.node, [spaced(victim.rule), victim.pdbViolating ? ', violates a budget' : '', victim.unit ? `, evicted as a whole with ${victim.unit}` : '', victim.closes ? `, keeps ${victim.closes.key}=${victim.closes.value || ''} closed to the group` : ''],
         end ? [result(end.result), end.message || end.reason ? ` ${end.message || end.reason}` : ''] : '–'];
     })),
     decided ? considered(decided) : null);
@@ -110,7 +111,7 @@ function reasons(counts) {
 function considered(one) {
   const [best, ...rest] = one.candidates || [];
   if (!best) return null;
-  const columns = [['Node', 'name'], ['Would go', 'text'], ['Budget violations', 'number'], ['Spared there', 'text']];
+  const columns = [['Node', 'name'], ['Victims', 'text'], ['Budget violations', 'number'], ['Exempt pods', 'text']];
   return h('details', { open: true },
     h('summary', null, one.candidatesTotal === 1 ? `${best.node} was the only node on which that made room` : `${best.node} was the best of ${counted(one.candidatesTotal || 1, 'node')}${best.decidedBy ? `, by ${spaced(best.decidedBy).toLowerCase()}` : ''}`),
     table('Candidates, best first', columns, [best, ...rest].slice(0, 8).map((candidate) => [

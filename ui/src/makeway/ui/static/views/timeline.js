@@ -1,11 +1,12 @@
 // Preemptions and refusals, the newest first, with a picture of when they were.
 
 import { announce, empty, h, replace, result, row, svg, word } from '../dom.js';
-import { age, clock, counted, seconds, spaced, victims, who, whole } from '../format.js';
+import { age, counted, seconds, spaced, who, whole } from '../format.js';
 import { link, parameters, pause, remember } from '../net.js';
+import { victims } from '../pods.js';
 
 export const title = 'Timeline';
-export const lead = 'Who made room for whom, where, why, and how it ended.';
+export const lead = 'Preemptions and refusals: for which pod, where, which victims, why, and the result.';
 
 const AT_ONCE = 100;
 const COLUMNS = [['For', 'name'], ['Age', 'number'], ['Result', ''], ['Node', 'name'], ['Victims', 'text'], ['Why', 'text'], ['Took', 'number']];
@@ -56,10 +57,10 @@ export async function show({ body, store, signal }) {
 
   function draw() {
     const found = store.newest().filter(wanted(parameters()));
-    count.textContent = `${counted(found.length, 'entry').replace('entrys', 'entries')} of ${store.entries.size.toLocaleString('en')}${store.loaded ? '' : ', loading'}`;
+    count.textContent = store.loaded || found.length ? `${counted(found.length, 'entry').replace('entrys', 'entries')} of ${store.entries.size.toLocaleString('en')}${store.loaded ? '' : ', loading'}` : 'loading';
     replace(picture, histogram(found));
     place(found.slice(0, shown));
-    replace(nothing, found.length || !store.loaded ? null : empty('Nothing of this was decided.'));
+    replace(nothing, found.length || !store.loaded ? null : empty('There is no such entry.'));
     more.hidden = found.length <= shown;
   }
 
@@ -179,7 +180,7 @@ function histogram(entries) {
   return h('figure', { class: 'histogram' },
     svg('svg', { viewBox: `0 0 ${BUCKETS * 10} 61`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `From ${whole(first)} to ${whole(last)}: ${said}` },
       bars, svg('line', { x1: 0, x2: BUCKETS * 10, y1: 60.5, y2: 60.5, class: 'axis' })),
-    h('figcaption', null, h('span', null, clock(first)),
+    h('figcaption', null, h('span', null, whole(first)),
       h('span', { class: 'legend' }, totals.map(([name, kind, total]) => h('span', null, h('i', { class: `swatch ${kind}`, 'aria-hidden': 'true' }), `${name} ${total.toLocaleString('en')}`))),
-      h('span', null, clock(last))));
+      h('span', null, whole(last))));
 }

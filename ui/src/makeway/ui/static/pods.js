@@ -1,0 +1,39 @@
+// Pods as links to their stories, and the command that tells the same.
+
+import { announce, h } from './dom.js';
+import { link } from './net.js';
+
+// What Kubernetes takes as a name: nothing else is put into a command.
+const NAME = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
+
+export function podLink({ namespace, name }) {
+  return h('a', { href: link('/story', { what: `${namespace}/${name}` }) }, `${namespace}/${name}`);
+}
+
+// The first few victims; the whole of them is in the story.
+export function victims(entry, most = 2) {
+  const total = entry.victimsTotal || 0;
+  const shown = (entry.victims || []).slice(0, most);
+  if (!total) return '–';
+  const more = total - shown.length;
+  return [
+    shown.map((one, place) => [place ? ', ' : '', podLink(one)]), more > 0 ? ` and ${more} more` : '',
+    ' ', copied(shown),
+  ];
+}
+
+// A button that copies `kubectl makeway why …` for each of these pods.
+export function copied(pods) {
+  const named = pods.filter((one) => NAME.test(one.namespace) && NAME.test(one.name));
+  if (!named.length || !navigator.clipboard) return null;
+  const text = named.map((one) => `kubectl makeway why -n ${one.namespace} ${one.name}`).join('\n');
+  const label = `Copy ${text.replaceAll('\n', '; ')}`;
+  const button = h('button', { type: 'button', class: 'copy', 'aria-label': label, title: label, onclick: copy }, '⧉');
+  async function copy() {
+    await navigator.clipboard.writeText(text);
+    announce('Copied.');
+    button.textContent = '✓';
+    setTimeout(() => { button.textContent = '⧉'; }, 1500);
+  }
+  return button;
+}
