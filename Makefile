@@ -359,6 +359,12 @@ screenshots: setup ## Keep pictures of the page in docs/screenshots, from a real
 	$(BIN)/makeway dev build
 	$(BIN)/python -m makeway.dev.screenshots docs/screenshots
 
+.PHONY: docs
+docs: setup ## The documentation as a site, into build/site: no dead link, nothing from other hosts
+	UV_PROJECT_ENVIRONMENT=build/docs-environment $(UV) sync --frozen --only-group docs --no-install-project --quiet
+	NO_MKDOCS_2_WARNING=1 build/docs-environment/bin/mkdocs build --strict --quiet
+	$(BIN)/python -m makeway.dev.docs_site build/site
+
 .PHONY: reference
 reference: setup ## Write the generated reference: schemas, AsyncAPI, golden files, metrics, configuration
 	$(BIN)/python dev/reference.py
