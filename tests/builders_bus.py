@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from makeway.bus import ids
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import (
-    DecisionRecord,
     EvictionOrder,
     Fence,
     OrderedGroup,

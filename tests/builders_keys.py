@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from makeway.bus.signatures import SignatureMode, Signatures
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.signatures import SignatureMode, Signatures
 
 KEYS = {kind: SigningKey.new() for kind in SigningKind}
 PUBLIC_DATA = {f"{kind}.pem": key.public_pem() for kind, key in KEYS.items()}

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
+from makeway.bus.nats.connection import ConnectionTimings
 from makeway.dev.binaries import NATS_SERVER
 from makeway.dev.build import ensure
 from makeway.dev.ports import Ports

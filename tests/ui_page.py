@@ -18,7 +18,9 @@ from builders_bus import make_decision, make_order, make_outcome, make_preemptor
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Message, NearNode, Outcome, Refusal, Spared
+from makeway.bus.decisions import DecisionRecord, NearNode, Spared
+from makeway.bus.messages import EvictionOrder, Message, Outcome
+from makeway.bus.plan import Refusal
 from makeway.bus.queue_report import QueueReport, QueueState
 from makeway.cli.history.story import Story
 from makeway.cli.why.explanation import Explanation, NotKept

@@ -37,7 +37,7 @@ const (
 )
 
 // Signatures are whose signatures count. What was good last counts until something good takes its place. The scheduling cycle asks nothing
-// of the API server: a goroutine keeps the keys. The Python side of the same rules is `makeway.bus.signatures` and `makeway.runtime.key_ring`.
+// of the API server: a goroutine keeps the keys. The Python side of the same rules is `makeway.bus.signing.signatures` and `makeway.runtime.key_ring`.
 type Signatures struct {
 	mode      string
 	configMap types.NamespacedName

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from makeway.bus.messages import NodeSelection
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import Policy, PolicyLimits, Protection

@@ -20,17 +20,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.bench_plan import SIZES, change_a_pod, cluster
 from makeway.bus import codec
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import order_id, request_id
-from makeway.bus.messages import (
-    API_VERSION,
-    DecisionRecord,
-    LiveOrder,
-    NodeSelection,
-    Placement,
-    PlanReply,
-    PlanRequest,
-    Profile,
-)
+from makeway.bus.messages import API_VERSION, LiveOrder, Placement
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions

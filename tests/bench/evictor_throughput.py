@@ -27,8 +27,8 @@ from bench.side_by_side.usage import Meter
 from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim, VictimFacts
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.signing.keys import SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.dev import signing_keys
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, LIFTED_RATES, NATS, ClusterOptions

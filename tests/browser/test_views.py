@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from browser.conftest import opened
 from builders_bus import make_order, make_preemptor, make_victim
-from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import ClosedDomain, EvictionOrder
 from makeway.cli.history.story import Story
 from makeway.cli.why.explanation import Explanation
 from makeway.dev.samples import MESSAGES

@@ -22,10 +22,11 @@ import nats.js.errors
 
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
+from makeway.bus.control import ControlState, Unplanned
 from makeway.bus.envelope import Envelope
-from makeway.bus.messages import ControlState, EvictionOrder, Fence, Outcome, Preemptor, Unplanned, Victim
-from makeway.bus.signatures import kind_of
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.signing.keys import SigningKey, SigningKind
+from makeway.bus.signing.signatures import kind_of
 from makeway.bus.subjects import Subjects, inbox
 from makeway.core.k8s.objects import Pod
 from makeway.dev.checker.history import Streams

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.decisions import DecisionRecord
 from makeway.dev.checker.history import RecordedHistory
 from makeway.dev.checker.pods import MIRROR, NEVER_EVICT
 

@@ -23,11 +23,11 @@ from chart.conftest import Run
 from chart.test_chart import objects, template
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.consumer import consumer_drift, ensure_consumer
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.named_consumers import parsed, unread
+from makeway.bus.nats.jetstream import JetStreamError
 from makeway.bus.records import Last
-from makeway.bus.streams import evictor_config, wrong_streams
+from makeway.bus.streams.configs import evictor_config, wrong_streams
+from makeway.bus.streams.consumer import consumer_drift, ensure_consumer
+from makeway.bus.streams.named_consumers import parsed, unread
 from makeway.bus.subjects import Subjects, inbox
 
 pytestmark = pytest.mark.nats

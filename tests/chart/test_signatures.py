@@ -9,7 +9,7 @@ import yaml
 
 from chart.conftest import Run
 from chart.test_chart import objects, template
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 
 PLUGIN = "bridge=plugin"
 REQUIRED = "signatures.mode=require"

@@ -16,8 +16,8 @@ import pytest
 from builders_bus import make_order, make_outcome
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.named_consumers import parsed, unread
-from makeway.bus.permissions import (
+from makeway.bus.streams.named_consumers import parsed, unread
+from makeway.bus.streams.permissions import (
     ACCOUNT,
     consumer_permissions,
     permissions,

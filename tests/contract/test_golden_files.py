@@ -11,7 +11,7 @@ from go_tests import go_test, needs_go
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
-from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.dev.contract_reference import KINDS, generated
 from makeway.dev.samples import MALFORMED
 

@@ -21,7 +21,8 @@ from makeway.bus import codec
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
-from makeway.bus.messages import Message, PlanReply, PlanRequest
+from makeway.bus.messages import Message
+from makeway.bus.plan import PlanReply, PlanRequest
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "bus/testdata"

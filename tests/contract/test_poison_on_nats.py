@@ -16,8 +16,8 @@ from builders_bus import make_outcome
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
+from makeway.bus.nats.follow import Start
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import BusRecords
 from makeway.evictor.act.work import EvictorParts

@@ -14,7 +14,7 @@ from jsonschema import (  # type: ignore[import-untyped] # it ships no types
     ValidationError,
 )
 
-from makeway.bus import streams
+from makeway.bus.streams import configs as streams
 from makeway.bus.subjects import Subjects
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from builders_keys import signatures
 from fixtures_nats import ConnectBus
 from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from makeway.bus import codec
-from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import (
     Namespace,
     Node,

@@ -10,7 +10,8 @@ from nats.js.errors import NotFoundError
 
 from makeway.bus.codec import unwrap, unwrap_order, unwrap_outcome
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects, inbox
 
 

@@ -16,7 +16,7 @@ from integration.cluster import RunningCluster
 from integration.scraping import Samples, scrape
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.dev.options import EVICTOR, LIFTED_RATES, NOMINATOR, PLANNER
 from makeway.runtime.config import revision_of
 

@@ -12,9 +12,9 @@ from integration.signing import signatures_of
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import ControlState, QueueLimit
-from makeway.bus.publishing import Published
-from makeway.bus.streams import ensure_streams
+from makeway.bus.control import ControlState, QueueLimit
+from makeway.bus.nats.publishing import Published
+from makeway.bus.streams.configs import ensure_streams
 from makeway.core.policy.mode import Mode
 from makeway.runtime.kube import Api
 

@@ -10,7 +10,8 @@ import pytest
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
 from makeway.dev.audit_log import AuditEvent
 

@@ -15,8 +15,9 @@ from integration.preempting import settle
 from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.messages import EvictionOrder
 from makeway.bus.queue_report import QueueQuery, QueueReport, QueueState
 
 Tree = dict[str, Any]

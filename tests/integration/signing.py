@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 from integration.cluster import RunningCluster
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.signing.keys import SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.dev import signing_keys
 from makeway.dev.access import NAMESPACE
 from makeway.runtime.kube import Api, ApiError

@@ -17,7 +17,7 @@ from integration.configuring import policy, policy_text, put_policy
 from integration.preempting import first_decision, outcome_of_order, run_victims, settle, sized
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.decisions import DecisionRecord
 from makeway.runtime.kube import ApiError
 
 ROUNDS = int(os.environ.get("MAKEWAY_REPEAT", "20"))

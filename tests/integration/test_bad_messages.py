@@ -27,7 +27,8 @@ from integration.scraping import scrape
 from integration.space import Space, open_space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
-from makeway.bus.messages import Awaited, ControlState, EvictionOrder, Fence, Preemptor, Victim
+from makeway.bus.control import ControlState
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, Preemptor, Victim
 from makeway.cli.mode.breaker import app as breaker
 from makeway.core.k8s.objects import Pod
 from makeway.dev.options import ClusterOptions

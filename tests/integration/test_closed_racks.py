@@ -16,7 +16,8 @@ from integration.pod_groups import form
 from integration.preempting import EVICTOR_USER, assert_stays_pending, deletes_of, run_victims, sized
 from integration.space import Space, open_space
 from integration.waiting import until
-from makeway.bus.messages import ClosedDomain, DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import ClosedDomain, EvictionOrder
 
 RACK = "example.com/rack"
 JOB = "example.com/job"

@@ -24,7 +24,7 @@ from integration.preempting import deletes_of, first_decision, outcome_of_order,
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import PLANNER

@@ -19,7 +19,7 @@ from integration.preempting import (
     settle,
 )
 from integration.space import Space
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.decisions import DecisionRecord
 from makeway.core.k8s.objects import Pod
 
 pytestmark = pytest.mark.both_forms(by_target=True)

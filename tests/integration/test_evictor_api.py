@@ -24,7 +24,7 @@ from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus import ids
 from makeway.bus.client import Bus
 from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Preemptor, Victim
-from makeway.bus.publishing import Published
+from makeway.bus.nats.publishing import Published
 from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok

@@ -18,8 +18,8 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.signing.keys import SigningKey, SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Pod
 from makeway.runtime.kube import ApiError

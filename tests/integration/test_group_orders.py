@@ -25,7 +25,7 @@ from integration.test_evictor_api import Scene, as_victim, events_of, nominate, 
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder, OrderedGroup, OrderMember, Outcome
-from makeway.bus.publishing import Published
+from makeway.bus.nats.publishing import Published
 from makeway.bus.records import Last
 from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok

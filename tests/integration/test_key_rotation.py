@@ -20,10 +20,10 @@ from integration.test_evictor_api import Scene
 from integration.waiting import NotYet, until
 from makeway.bus import codec
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import PublicKeys, SigningKind
+from makeway.bus.nats.follow import Start
+from makeway.bus.signing.keys import PublicKeys, SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.cli.history.unreadable import unreadable
 from makeway.cli.keys.command import app
 from makeway.core.k8s.objects import Pod

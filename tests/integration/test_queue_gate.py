@@ -23,7 +23,7 @@ from integration.gating import (
 )
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.bus.messages import QueueLimit
+from makeway.bus.control import QueueLimit
 from makeway.core.k8s.objects import Pod
 
 ROOM = 50

@@ -20,12 +20,12 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
 from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
-from makeway.bus.publishing import Published
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.publishing import Published
 from makeway.bus.records import Last
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.dev import signing_keys
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, NATS, ClusterOptions

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s import objects
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import Policy, parse_policy

@@ -23,8 +23,8 @@ from makeway.bus.client import Bus
 from makeway.bus.commit import CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
+from makeway.bus.nats.publishing import AlreadyExists, Published, publish
 from makeway.bus.orders import OrderWriter, voided
-from makeway.bus.publishing import AlreadyExists, Published, publish
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor.act import looks, work
 from makeway.evictor.act.cluster import ApiCluster

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.commit import NOTHING, CommitRequest, Offer, offered
-from makeway.bus.messages import Awaited, ControlState, NominationToClear, Placement, Void
+from makeway.bus.control import ControlState
+from makeway.bus.messages import Awaited, NominationToClear, Placement, Void
 from makeway.bus.orders import OrderWriter
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode

@@ -16,8 +16,6 @@ from typing import Any
 from makeway.bus import codec
 from makeway.bus.commit import CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.follow import Start
-from makeway.bus.jetstream import StoredMessage
 from makeway.bus.messages import (
     API_VERSION,
     Awaited,
@@ -27,6 +25,8 @@ from makeway.bus.messages import (
     Victim,
     VictimFacts,
 )
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import StoredMessage
 from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
 from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES

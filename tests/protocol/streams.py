@@ -14,8 +14,8 @@ import nats.errors
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.follow import Start, StreamMessage
-from makeway.bus.streams import ACK_WAIT_SECONDS
+from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.streams.configs import ACK_WAIT_SECONDS
 from makeway.bus.subjects import Subjects
 from protocol.loop import Process
 from protocol.world import UnansweredError, World
@@ -149,7 +149,7 @@ class Nats:
 
 
 class Delivery:
-    """`makeway.bus.orders_consumer.Delivery`."""
+    """`makeway.bus.streams.orders_consumer.Delivery`."""
 
     def __init__(self, nats_: Nats, process: Process, pending: Pending) -> None:
         self._nats, self._process, self._pending = nats_, process, pending
@@ -197,7 +197,7 @@ class Delivery:
 
 
 class Orders:
-    """`makeway.bus.orders_consumer.OrdersConsumer` of one process."""
+    """`makeway.bus.streams.orders_consumer.OrdersConsumer` of one process."""
 
     def __init__(self, nats_: Nats, process: Process) -> None:
         self._nats, self._process = nats_, process

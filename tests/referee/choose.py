@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 
 from makeway.bus.codec import unwrap, unwrap_order
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.messages import EvictionOrder
 from makeway.planner.offline.replaying import differences
 from makeway.planner.recording.entries import RecordingError
 from referee.kept import KEPT, Answer, Kept, answered, decided_in, save

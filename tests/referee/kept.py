@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder
 from makeway.planner.offline.replaying import AnyDecided, Replay
 from makeway.planner.plan import reply
 from makeway.planner.plan.decision import QuotaInputs, record_of

@@ -11,7 +11,8 @@ import msgspec
 
 from bench.gpu_trace.trace import MOST_PODS, TraceNode, TracePod
 from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor, MemberClass
-from makeway.bus.messages import API_VERSION, NodeSelection, Profile
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import NodeSelection, Profile
 from makeway.core.k8s.objects import Node, Pod
 from makeway.core.k8s.pod_groups import PodGroup
 from makeway.core.policy.document import Policy, PolicyLimits

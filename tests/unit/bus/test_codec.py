@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_preemptor
 from makeway.bus import codec
+from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import (
-    MOST_MEMBERS,
-    ControlState,
-    EvictionOrder,
-    OrderMember,
-    PlanReply,
-    PlanRequest,
-)
+from makeway.bus.messages import MOST_MEMBERS, EvictionOrder, OrderMember
+from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 

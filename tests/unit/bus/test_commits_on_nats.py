@@ -15,8 +15,8 @@ from makeway.bus.commit import CommitReply, CommitRequest
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.orders import OrderWriter
 from makeway.bus.records import Last
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.signing.keys import SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.core.policy.brake import RELEASED
 from makeway.core.policy.document import Policy
 from makeway.planner.commit.committer import Committer, CommitterSettings

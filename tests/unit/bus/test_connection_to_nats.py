@@ -16,11 +16,11 @@ from nats.aio.msg import Msg
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
-from makeway.bus.login import Login
-from makeway.bus.tolerant import TolerantClient
-from makeway.bus.user_key import credentials_file
+from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.nats.login import Login
+from makeway.bus.nats.tolerant import TolerantClient
+from makeway.bus.nats.user_key import credentials_file
 
 pytestmark = pytest.mark.nats
 

@@ -13,9 +13,9 @@ from nats.aio.msg import Msg
 from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import metrics
-from makeway.bus.batches import Batches
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start, StreamMessage
+from makeway.bus.nats.batches import Batches
+from makeway.bus.nats.follow import Start, StreamMessage
 
 pytestmark = pytest.mark.nats
 
@@ -157,7 +157,7 @@ async def test_from_now_on_survives_a_restart_before_the_first_message(
 async def test_an_answer_that_stays_away_is_asked_for_again(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.bus.batches._SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("makeway.bus.nats.batches._SILENCE_SECONDS", 0.5)
     await publish(bus, "a")
     messages = bus.follow(bus.subjects.orders_stream, start=Start.beginning())
     assert await take(messages, 1) == ["a"]
@@ -177,7 +177,7 @@ async def test_an_answer_that_stays_away_is_asked_for_again(
 async def test_more_than_a_batch_is_read_in_order_and_none_twice(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.bus.batches._BATCH", 7)
+    monkeypatch.setattr("makeway.bus.nats.batches._BATCH", 7)
     await publish(bus, *(f"uid-{n}" for n in range(30)))
     everything = bus.follow(bus.subjects.orders_stream, start=Start.beginning(), stop_at_end=True)
 
@@ -238,8 +238,8 @@ async def test_a_stream_that_does_not_exist_yet_is_waited_for(bus: Bus) -> None:
 async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_look(
     bus: Bus, connect_bus: ConnectBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.bus.wakeup.POLL_SECONDS", 60.0)
-    monkeypatch.setattr("makeway.bus.wakeup.LISTENING_SECONDS", 60.0)
+    monkeypatch.setattr("makeway.bus.nats.wakeup.POLL_SECONDS", 60.0)
+    monkeypatch.setattr("makeway.bus.nats.wakeup.LISTENING_SECONDS", 60.0)
     planner = await connect_bus(name="planner/one")
     messages = planner.follow(planner.subjects.orders_stream, start=Start.beginning())
     reading = asyncio.create_task(take(messages, 2, seconds=10))
@@ -255,7 +255,7 @@ async def test_a_service_is_woken_by_what_passes_and_does_not_wait_for_its_next_
 async def test_a_service_that_may_not_be_woken_looks_at_its_pace_and_is_ready(
     bus: Bus, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("makeway.bus.wakeup.LISTENING_SECONDS", 60.0)
+    monkeypatch.setattr("makeway.bus.nats.wakeup.LISTENING_SECONDS", 60.0)
     nats_server.extra = """
       authorization { users = [
         { user: "old", password: "p", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] }

@@ -11,8 +11,8 @@ import pytest
 from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
-from makeway.bus.quarantine import QuarantinedMessage
+from makeway.bus.nats.follow import Start
+from makeway.bus.streams.quarantine import QuarantinedMessage
 from unit.bus.test_quarantine import parked
 
 pytestmark = pytest.mark.nats

@@ -12,9 +12,9 @@ from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.errors import StreamConflict
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.named_consumers import consumer_config, parsed
-from makeway.bus.streams import EVICTOR_CONSUMER, drift
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.streams.configs import EVICTOR_CONSUMER, drift
+from makeway.bus.streams.named_consumers import consumer_config, parsed
 from makeway.planner.service import consumer_lag
 
 

@@ -12,11 +12,11 @@ import pytest
 from builders_bus import NOW, make_order
 from makeway.bus import codec
 from makeway.bus.errors import BusUnavailable, KeyNotPublished
-from makeway.bus.jetstream import StoredMessage
 from makeway.bus.messages import EvictionOrder, Void
+from makeway.bus.nats.jetstream import StoredMessage
+from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
-from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 
 SUBJECT: Final = Subjects().pod_order("uid-preemptor")

@@ -14,8 +14,8 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.orders_consumer import Delivery, OrdersConsumer
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.streams.orders_consumer import Delivery, OrdersConsumer
 
 pytestmark = pytest.mark.nats
 
@@ -120,7 +120,7 @@ async def test_a_lost_consumer_starts_with_the_orders_that_may_be_alive(
     consumer = await bus.orders_consumer()
     await bus.publish_order(make_order("uid-old"), 0)
     assert await consumer.next(5) is not None
-    monkeypatch.setattr("makeway.bus.orders_consumer.LIVE_LOOK_BACK", timedelta(seconds=0.5))
+    monkeypatch.setattr("makeway.bus.streams.orders_consumer.LIVE_LOOK_BACK", timedelta(seconds=0.5))
     await asyncio.sleep(1)
 
     await bus.jetstream.api("CONSUMER.DELETE.MAKEWAY_ORDERS.evictor")
@@ -210,7 +210,7 @@ async def test_a_consumer_in_its_place_that_cannot_be_changed_is_made_anew(bus: 
 async def test_a_consumer_that_another_login_changes_is_noticed_and_set_right_and_no_order_is_lost(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, takeover: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("makeway.bus.orders_consumer._COMPARE_SECONDS", 0.2)
+    monkeypatch.setattr("makeway.bus.streams.orders_consumer._COMPARE_SECONDS", 0.2)
     consumer = await bus.orders_consumer()
     ours = (await bus.jetstream.api("CONSUMER.INFO.MAKEWAY_ORDERS.evictor"))["config"]
     if "deliver_subject" in takeover:

@@ -15,8 +15,8 @@ from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import Ack, JetStream
-from makeway.bus.permissions import Permissions, permissions, server_accounts, server_permissions
+from makeway.bus.nats.jetstream import Ack, JetStream
+from makeway.bus.streams.permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.samples import MESSAGES
 

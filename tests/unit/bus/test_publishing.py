@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from builders_bus import NOW
-from makeway.bus import publishing
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import Ack, JetStreamError, StoredMessage
-from makeway.bus.publishing import AlreadyExists, Published, PublishRefused, publish
+from makeway.bus.nats import publishing
+from makeway.bus.nats.jetstream import Ack, JetStreamError, StoredMessage
+from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused, publish
 
 IN_PROCESS = JetStreamError("publish", 409, 10158, "duplicate message id is in process")
 ANOTHER_IN_PROCESS = JetStreamError("publish", 400, 10164, "wrong last sequence")

@@ -11,10 +11,10 @@ from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import MSG_ID
 from makeway.bus.messages import Void
+from makeway.bus.nats.jetstream import MSG_ID
+from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused
 from makeway.bus.orders import OrderWriter, voided
-from makeway.bus.publishing import AlreadyExists, Published, PublishRefused
 from makeway.bus.records import Last
 
 pytestmark = pytest.mark.nats

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders_bus import NOW
-from makeway.bus import quarantine
-from makeway.bus.quarantine import QuarantinedMessage, RawMessage
-from makeway.bus.tolerant import readable
+from makeway.bus.nats.tolerant import readable
+from makeway.bus.streams import quarantine
+from makeway.bus.streams.quarantine import QuarantinedMessage, RawMessage
 
 
 def parked(data: bytes = b"{", **changes: object) -> QuarantinedMessage:

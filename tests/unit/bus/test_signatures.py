@@ -11,10 +11,11 @@ from prometheus_client import REGISTRY
 from builders_bus import make_order, make_outcome
 from builders_keys import KEYS, PUBLIC_DATA, signatures
 from makeway.bus import codec
+from makeway.bus.control import ControlState
 from makeway.bus.errors import KeyNotPublished, Malformed
-from makeway.bus.messages import ControlState, EvictionOrder
-from makeway.bus.signatures import FAILURES, FORGERIES, Signatures, kind_of
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.messages import EvictionOrder
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.signatures import FAILURES, FORGERIES, Signatures, kind_of
 from makeway.bus.subjects import Subjects
 
 SUBJECTS = Subjects()

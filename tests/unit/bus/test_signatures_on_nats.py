@@ -11,11 +11,12 @@ from builders_keys import signatures
 from fixtures_nats import ConnectBus
 from makeway.bus import codec
 from makeway.bus.client import Bus
+from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import ControlState, Outcome
-from makeway.bus.publishing import AlreadyExists, Published
+from makeway.bus.messages import Outcome
+from makeway.bus.nats.publishing import AlreadyExists, Published
 from makeway.bus.records import Last, Unverified
-from makeway.bus.signing import SigningKind
+from makeway.bus.signing.keys import SigningKind
 
 pytestmark = pytest.mark.nats
 

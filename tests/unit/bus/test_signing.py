@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from makeway.bus.codec import encode
 from makeway.bus.envelope import Envelope
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind, key_id
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind, key_id
 from makeway.dev.paths import CHECKOUT
 
 TABLE = json.loads((CHECKOUT / "bus" / "testdata" / "signatures" / "cases.json").read_bytes())

@@ -10,12 +10,13 @@ import pytest
 
 from builders_bus import make_order
 from fixtures_nats import ConnectBus, NatsServer
-from makeway.bus import metrics, streams
+from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.follow import Start
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.publishing import Published
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.nats.publishing import Published
+from makeway.bus.streams import configs as streams
 from makeway.bus.subjects import Subjects
 
 

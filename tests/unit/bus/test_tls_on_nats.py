@@ -10,8 +10,8 @@ import pytest
 
 from fixtures_nats import ConnectBus, NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.nats.connection import ConnectionTimings
 from makeway.dev.pki import Authority
 from makeway.runtime.settings import NatsSettings, nats_tls
 from unit.bus.test_connection_to_nats import reconnected

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from makeway.bus import metrics, tracing
+from makeway.bus.exporting import exporting
 from makeway.bus.otlp import MOST_WAITING
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -47,7 +48,7 @@ def traced(silent_collector: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     """Have this process trace."""
     monkeypatch.setattr("makeway.bus.otlp.CLOSE_SECONDS", 0.1)
     with ExitStack() as closing:
-        closing.enter_context(tracing.exporting(silent_collector, service="test", instance="one"))
+        closing.enter_context(exporting(silent_collector, service="test", instance="one"))
         yield
 
 
@@ -100,8 +101,9 @@ def test_nothing_of_opentelemetry_is_loaded_where_there_are_no_traces() -> None:
     program = (
         "import sys\n"
         "from makeway.bus import tracing\n"
+        "from makeway.bus.exporting import exporting\n"
         "import makeway.evictor.process, makeway.nominator.process, makeway.planner.service.process\n"
-        "with tracing.exporting('', service='s', instance='i'), tracing.span('plan', '', node='n'):\n"
+        "with exporting('', service='s', instance='i'), tracing.span('plan', '', node='n'):\n"
         "    tracing.tell('no')\n"
         "    preemption = tracing.begin('preemption')\n"
         "    with preemption.current():\n"
@@ -189,7 +191,7 @@ def test_spans_that_a_collector_does_not_take_are_dropped_and_counted() -> None:
 def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
     with (
         pytest.raises(ValueError, match="not a URL such as"),
-        tracing.exporting(endpoint, service="test", instance="one"),
+        exporting(endpoint, service="test", instance="one"),
     ):
         pass
 
@@ -197,7 +199,7 @@ def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
 def test_an_endpoint_with_a_password_is_refused_without_saying_it() -> None:
     with (
         pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_HEADERS") as refused,
-        tracing.exporting("http://user:secret@collector:4318", service="test", instance="one"),
+        exporting("http://user:secret@collector:4318", service="test", instance="one"),
     ):
         pass
 

@@ -12,9 +12,9 @@ import pytest
 
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable
-from makeway.bus.user_key import (
+from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.nats.user_key import (
     KeyLogin,
     LoginUnusable,
     credentials_file,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from makeway.bus.wakeup import LISTENING_SECONDS, POLL_SECONDS, Owed
+from makeway.bus.nats.wakeup import LISTENING_SECONDS, POLL_SECONDS, Owed
 
 
 def test_where_nothing_passes_it_looks_at_its_pace() -> None:

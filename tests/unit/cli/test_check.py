@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.streams import stream_configs
+from makeway.bus.streams.configs import stream_configs
 from makeway.bus.subjects import Subjects
 from makeway.cli.check import clocks as check_clocks
 from makeway.cli.check import components as check_components

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from makeway.bus.messages import Unplanned
+from makeway.bus.control import Unplanned
 from makeway.cli.check.groups import group_of
 from makeway.cli.check.unplanned import unplanned_result
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import API_VERSION, DecisionRecord, EvictionOrder
+from makeway.bus.messages import API_VERSION, EvictionOrder
 from makeway.bus.queue_report import QueueReport, QueueState
 from makeway.cli.main import behind
 from makeway.dev.samples import MESSAGES

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.decisions import DecisionRecord
 from makeway.dev.samples import MESSAGES
 from unit.cli.test_connect import makeway
 

@@ -9,8 +9,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from builders_bus import make_decision, make_order, make_outcome
-from makeway.bus.follow import StreamMessage
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.nats.follow import StreamMessage
 from makeway.cli.history.order import HOLD, Causes
 from makeway.cli.history.streams import entry_of
 

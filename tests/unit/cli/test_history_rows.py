@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from makeway.bus.comparison import Choice, Comparison, ComparisonResult
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Refusal, Victim, Void
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
+from makeway.bus.plan import Refusal
 from makeway.cli.history.comparisons import cells as compared_cells
 from makeway.cli.history.comparisons import sentences, summed
 from makeway.cli.history.following import shown

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.keys import judge
 from makeway.cli.keys.rotation import KindKeys, may_rotate, retired
 from unit.cli.test_connect import kubeconfig, makeway

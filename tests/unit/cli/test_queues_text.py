@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from makeway.bus.messages import API_VERSION, Obstacle
+from makeway.bus.decisions import Obstacle
+from makeway.bus.messages import API_VERSION
 from makeway.bus.queue_report import QueueReport, QueueState, QuotaEnd, QuotaProcess, QuotaTimer, QuotaWaiting
 from makeway.cli.policy.queues_text import lines, rows, summary
 

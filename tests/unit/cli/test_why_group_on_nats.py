@@ -6,7 +6,8 @@ import pytest
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder
 from makeway.cli.output import Printer
 from makeway.cli.why.command import _lines
 from makeway.cli.why.explanation import of_group

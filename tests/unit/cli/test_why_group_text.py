@@ -6,13 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import (
-    ClosedDomain,
-    DecisionRecord,
-    EvictionOrder,
-    Outcome,
-    Refusal,
-)
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import ClosedDomain, EvictionOrder, Outcome
+from makeway.bus.plan import Refusal
 from makeway.cli.history import comparisons
 from makeway.cli.history.story import Story, preempted_row
 from makeway.cli.why import text as why_text

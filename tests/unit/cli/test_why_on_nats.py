@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.messages import EvictionOrder
 from makeway.dev.samples import MESSAGES
 from unit.cli.test_connect import makeway
 

@@ -7,7 +7,8 @@ import typer
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Refusal, Victim, VictimOutcome
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim, VictimOutcome
+from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation, delayed, unplanned

@@ -19,7 +19,7 @@ from campaign.judging import answered, without
 from campaign.schedule import API, CLOCK, KILL, LINE, MOST_AT_ONCE, STOP, draw, storms, usual_processes
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.dev.checker.history import StoredRecord, Streams
 from unit.dev.recorded_history import at, order_of

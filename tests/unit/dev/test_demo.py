@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from builders_bus import NOW, make_decision, make_group_order, make_order, make_outcome, make_victim
-from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, MemberPlacement
+from makeway.bus.decisions import DecisionRecord, GroupDecision
+from makeway.bus.group_plan import GroupPrice, MemberPlacement
 from makeway.cli.demo import next_commands
 from makeway.cli.main import SUB_COMMANDS
 from makeway.dev.demo.narrator import Narrator

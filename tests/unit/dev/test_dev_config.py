@@ -7,7 +7,7 @@ import pytest
 import yaml
 from cryptography import x509
 
-from makeway.bus.streams import epochs_config, stream_configs
+from makeway.bus.streams.configs import epochs_config, stream_configs
 from makeway.bus.subjects import Subjects
 from makeway.dev import kwok, scheduler
 from makeway.dev.info import ClusterInfo, read_info

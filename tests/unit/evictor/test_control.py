@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.client import Bus
+from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import ControlState
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.policy.mode import Mode
 from makeway.evictor.intake.control import FollowingControl

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.core.policy.document import Policy
 from makeway.evictor.retry import PermanentError, TemporaryError, classify
 from makeway.runtime.kube import ApiError, api_error

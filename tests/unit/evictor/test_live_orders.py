@@ -13,7 +13,7 @@ import pytest
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor.intake.live_orders import StreamOrders
 from unit.evictor.building import NOW, make_order

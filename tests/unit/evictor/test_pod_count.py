@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.pod_count import ALWAYS_BELIEVED, DOUBLES_SECONDS, believed
 

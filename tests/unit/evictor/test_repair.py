@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.messages import API_VERSION, RepairProposal
+from makeway.bus.messages import API_VERSION
+from makeway.bus.repairs import RepairProposal
 from makeway.core.policy.mode import Mode
 from makeway.evictor.intake.repair import MarkRepair
 from makeway.evictor.limits.mode_guard import ModeGuard

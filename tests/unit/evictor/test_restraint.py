@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import MAY_PASS, ControlState, Limits, NominationToClear
+from makeway.bus.control import ControlState, Limits
+from makeway.bus.messages import MAY_PASS, NominationToClear
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from builders_keys import KEYS, PUBLIC_DATA, signatures
 from makeway.bus.messages import EvictionOrder
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.service import Evictor, EvictorSettings

@@ -10,16 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from makeway.bus.commit import CommitRequest
-from makeway.bus.messages import (
-    Awaited,
-    Candidate,
-    EvictionOrder,
-    Fence,
-    Outcome,
-    Preemptor,
-    Removable,
-    VictimOutcome,
-)
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, Outcome, Preemptor, VictimOutcome
+from makeway.bus.plan import Candidate, Removable
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.k8s.unmodelled import unmodelled
 from makeway.nominator import decide

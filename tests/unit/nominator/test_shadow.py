@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, PlanReply
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import PlanReply
 from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.shadow import AWAY_SECONDS, LEFT_ALONE_SECONDS, ShadowScheduler
 

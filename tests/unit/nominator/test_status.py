@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.cli.mode.components import confirmation
 from makeway.core.policy.brake import Brake
 from makeway.nominator.metrics import NominatorMetrics

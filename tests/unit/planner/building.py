@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import EvictionOrder, Fence, NodeSelection, Outcome, Placement
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass

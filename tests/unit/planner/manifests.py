@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import NodeSelection
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.objects import Namespace, Node, Pod
 from makeway.planner.plan.constraints.pods import constraints_of
 from makeway.planner.plan.request import Question

@@ -9,7 +9,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import ControlState, DecisionRecord, EvictionOrder, Fence, Outcome
+from makeway.bus.control import ControlState
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.records import Last
 from makeway.core.k8s.event import EventType
 from makeway.core.policy.document import Policy

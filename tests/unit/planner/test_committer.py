@@ -15,7 +15,7 @@ from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.commit.committer import Committer, CommitterSettings

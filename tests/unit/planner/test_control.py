@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
+from makeway.bus.control import ControlState, Limits, QueueLimit, SettledQuota, Unplanned
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import ControlState, Limits, QueueLimit, SettledQuota, Unplanned
-from makeway.bus.publishing import AlreadyExists, Published
+from makeway.bus.nats.publishing import AlreadyExists, Published
 from makeway.core.policy.brake import Brake, braked
 from makeway.core.policy.document import (
     Groups,

@@ -13,17 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.commit import Offer
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
-from makeway.bus.messages import (
-    API_VERSION,
-    DecisionRecord,
-    LiveOrder,
-    NodeSelection,
-    OrderedGroup,
-    Profile,
-    VictimOutcome,
-)
+from makeway.bus.messages import API_VERSION, LiveOrder, OrderedGroup, VictimOutcome
+from makeway.bus.plan import NodeSelection, Profile
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
-from makeway.bus.messages import DecisionRecord, PlanReply, PlanRequest
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.bus.subjects import Subjects
 from makeway.dev import samples
 from makeway.planner.metrics import PlannerMetrics

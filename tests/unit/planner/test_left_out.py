@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import (
-    MOST_REFUSED_VICTIMS,
-    EvictionOrder,
-    LiveOrder,
-    NodeSelection,
-    Preemptor,
-    VictimOutcome,
-    VictimResult,
-)
+from makeway.bus.messages import EvictionOrder, LiveOrder, Preemptor, VictimOutcome, VictimResult
+from makeway.bus.plan import MOST_REFUSED_VICTIMS, NodeSelection
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import RepairProposal
+from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.metrics import PlannerMetrics

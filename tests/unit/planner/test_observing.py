@@ -14,15 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import (
-    API_VERSION,
-    OrderKind,
-    Outcome,
-    PlanRequest,
-    Profile,
-    VictimOutcome,
-    VictimResult,
-)
+from makeway.bus.messages import API_VERSION, OrderKind, Outcome, VictimOutcome, VictimResult
+from makeway.bus.plan import PlanRequest, Profile
 from makeway.core.comparison import Share
 from makeway.core.k8s.authorship import EVICTOR, ManagedPod
 from makeway.core.k8s.disruption import preemption_message

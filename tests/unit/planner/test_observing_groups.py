@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
-from makeway.bus.messages import API_VERSION, Profile
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import Profile
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.planner.observe import loop as module

@@ -6,15 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from makeway.bus.messages import (
-    LiveOrder,
-    NodeSelection,
-    OrderedGroup,
-    OrderMember,
-    Placement,
-    PlanReply,
-    Preemptor,
-)
+from makeway.bus.messages import LiveOrder, OrderedGroup, OrderMember, Placement, Preemptor
+from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT

@@ -12,17 +12,10 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
+from makeway.bus.control import ControlState, SettledQuota
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import (
-    ControlState,
-    DecisionRecord,
-    EvictionOrder,
-    Fence,
-    Outcome,
-    SettledQuota,
-    Victim,
-    VictimOutcome,
-)
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim, VictimOutcome
 from makeway.bus.records import Last
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.selector import Requirement, Selector

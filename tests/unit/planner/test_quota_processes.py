@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace as replace_struct
 
+from makeway.bus.control import EnforcedQuota
 from makeway.bus.messages import (
-    EnforcedQuota,
     EvictionOrder,
     Fence,
     Outcome,

@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from makeway.bus.messages import ControlState, EvictionOrder, Outcome
+from makeway.bus.control import ControlState
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.evictor.judge.verdicts import Refused

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.messages import API_VERSION, DecisionRecord, NodeSelection, Placement, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Metadata, Namespace
 from makeway.core.policy.document import Policy, Protection, parse_policy

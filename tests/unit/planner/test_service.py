@@ -14,19 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus import codec
 from makeway.bus.commit import Offer
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.ids import request_id
-from makeway.bus.messages import (
-    API_VERSION,
-    DecisionRecord,
-    LiveOrder,
-    NodeSelection,
-    Outcome,
-    PlanReply,
-    PlanRequest,
-    Profile,
-    VictimOutcome,
-)
+from makeway.bus.messages import API_VERSION, LiveOrder, Outcome, VictimOutcome
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
 from makeway.core.policy.brake import RELEASED, Brake

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from makeway.bus.messages import NodeSelection
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.planner.plan.cache import PlanCache

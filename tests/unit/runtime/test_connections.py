@@ -15,8 +15,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fixtures_nats import NatsServer, nats_binary, nats_server
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused
+from makeway.bus.nats.connection import ConnectionTimings
 from makeway.runtime.connections import Connections, connected
 from makeway.runtime.settings import (
     ConfigSettings,

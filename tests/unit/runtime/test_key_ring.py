@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from builders_keys import KEYS, PUBLIC_DATA
 from makeway.bus import metrics
-from makeway.bus.signatures import SignatureMode, Signatures
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.signing.keys import SigningKey, SigningKind
+from makeway.bus.signing.signatures import SignatureMode, Signatures
 from makeway.runtime.key_ring import KNOWN_POLLS, RETIRED_SECONDS, KeyRing, KeysMissingError
 from makeway.runtime.kube import ApiError, ApiUnavailable
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from makeway.bus.login import Login
+from makeway.bus.nats.login import Login
 from makeway.runtime.settings import NatsSettings
 
 

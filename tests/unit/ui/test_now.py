@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from builders_bus import NOW, make_decision, make_order, make_outcome, make_preemptor
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.messages import Refusal
+from makeway.bus.plan import Refusal
 from makeway.dev.samples import MESSAGES
 from makeway.ui.model.now import Acting, Now, acting_of, now_of
 from makeway.ui.model.timeline import Timeline

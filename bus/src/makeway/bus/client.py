@@ -11,24 +11,25 @@ import nats.errors
 import structlog
 from nats.aio.msg import Msg
 
-from makeway.bus import metrics, streams, tracing
+from makeway.bus import metrics, tracing
 from makeway.bus.components import Components
-from makeway.bus.connection import Connection, ConnectionTimings
-from makeway.bus.epochs import Epochs
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.follow import Follower, Start, StreamMessage, follow
-from makeway.bus.jetstream import API, JetStream, JetStreamError, translated
-from makeway.bus.login import Login
-from makeway.bus.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
-from makeway.bus.orders_consumer import OrdersConsumer
-from makeway.bus.permissions import passing
-from makeway.bus.reconciler import StreamReconciler
+from makeway.bus.nats.connection import Connection, ConnectionTimings
+from makeway.bus.nats.follow import Follower, Start, StreamMessage, follow
+from makeway.bus.nats.jetstream import API, JetStream, JetStreamError, translated
+from makeway.bus.nats.login import Login
+from makeway.bus.nats.serving import Responder, serve
+from makeway.bus.nats.user_key import KeyLogin
 from makeway.bus.records import Records
 from makeway.bus.repairs import Repairs
-from makeway.bus.service import Responder, serve
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
+from makeway.bus.streams import configs as streams
+from makeway.bus.streams.epochs import Epochs
+from makeway.bus.streams.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
+from makeway.bus.streams.orders_consumer import OrdersConsumer
+from makeway.bus.streams.permissions import passing
+from makeway.bus.streams.reconciler import StreamReconciler
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
-from makeway.bus.user_key import KeyLogin
 
 PlanHandler = Callable[[bytes, str], Awaitable[bytes]]
 """Given a request, and who asks: what the reply subjects of one connection have in common."""
@@ -284,7 +285,7 @@ class Bus(Records):
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
     ) -> AsyncIterator[StreamMessage]:
-        """Read a stream in order, each message once, across reconnections; see `makeway.bus.follow.follow`.
+        """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
         `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all
         where empty. `caught_up`, `at_end`, `stop_at_end`: as there. `restarted`: called where the stream was

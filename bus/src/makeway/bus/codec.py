@@ -16,19 +16,16 @@ import msgspec
 
 from makeway.bus.commit import TYPE_OFFER, Offer
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
+from makeway.bus.control import REVISION_AHEAD, TYPE_CONTROL, ControlState
+from makeway.bus.decisions import TYPE_DECISION, DecisionRecord
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import Malformed
 from makeway.bus.messages import (
     API_VERSION,
-    REVISION_AHEAD,
     TYPE_BEGUN,
-    TYPE_CONTROL,
-    TYPE_DECISION,
     TYPE_ORDER,
     TYPE_OUTCOME,
     Begun,
-    ControlState,
-    DecisionRecord,
     EvictionOrder,
     Message,
     Outcome,

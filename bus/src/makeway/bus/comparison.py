@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from makeway.bus.messages import Int64, MemberCount, Message, Preemptor, Refusal, Text, Time, Token, Victim
+from makeway.bus.messages import Int64, MemberCount, Message, Preemptor, Text, Time, Token, Victim
+from makeway.bus.plan import Refusal
 
 TYPE_COMPARISON = "dev.makeway.comparison.v1"
 

@@ -13,10 +13,10 @@ from nats.aio.msg import Msg
 
 from makeway.bus import codec, metrics
 from makeway.bus.component_status import ComponentStatus
-from makeway.bus.connection import Connection
 from makeway.bus.errors import Malformed
-from makeway.bus.jetstream import translated
-from makeway.bus.service import Responder, serve
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import translated
+from makeway.bus.nats.serving import Responder, serve
 from makeway.bus.subjects import Subjects
 
 

@@ -10,25 +10,19 @@ from typing import Annotated, Final
 import msgspec
 
 from makeway.bus.messages import (
-    MOST_REFUSED_VICTIMS,
     Awaited,
     ClosedDomain,
-    GroupPrice,
+    Count,
     Int64,
     LiveOrder,
     MemberCount,
-    MemberPlacement,
     Message,
-    NodeSelection,
     Placement,
-    PlanStatus,
     Priority,
-    Profile,
-    Refusal,
     Text,
     Token,
-    TopologyDomain,
 )
+from makeway.bus.plan import MOST_REFUSED_VICTIMS, NodeSelection, PlanStatus, Profile, Refusal
 from makeway.core.policy.mode import Mode
 
 MOST_MEMBER_CLASSES: Final = 16
@@ -36,6 +30,37 @@ MOST_MEMBER_CLASSES: Final = 16
 
 MOST_TOPOLOGY_KEYS: Final = 4
 """Topology keys that a group plan request may have; Kubernetes 1.37 allows one."""
+
+
+class MemberPlacement(Message, frozen=True):
+    """How many members of a class, by its place in the request's `classes`, go to a node."""
+
+    member_class: Count
+    node: Text
+    count: Count
+
+
+class GroupPrice(Message, frozen=True):
+    """What a group plan costs, by the terms of the policy's `groups.objective`.
+
+    `pdb_violations`: pods whose eviction violates a budget. `groups_broken`: groups that lose a unit, or fall
+    below their `minCount`. `highest_victims`: how many have `highest_priority`. `priority_sum`: over the
+    victims, as kube-scheduler sums them.
+    """
+
+    pdb_violations: Int64 = 0
+    highest_priority: Int64 = 0
+    groups_broken: Int64 = 0
+    highest_victims: Int64 = 0
+    priority_sum: Int64 = 0
+    victims: Int64 = 0
+
+
+class TopologyDomain(Message, frozen=True):
+    """The nodes that have a label's value."""
+
+    key: Text
+    value: str = ""
 
 
 class GroupPreemptor(Message, frozen=True):

@@ -21,9 +21,9 @@ from msgspec import structs
 from makeway.bus import tracing
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
-from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import EvictionOrder, Void
-from makeway.bus.publishing import Published, PublishRefused
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.nats.publishing import Published, PublishRefused
 from makeway.bus.records import Last, Unverified
 
 PAUSE_SECONDS: Final = 1.0

@@ -10,7 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import field
 
-from makeway.bus.messages import API_VERSION, MAY_PASS, Int64, Message, Obstacle, Text, Time
+from makeway.bus.decisions import Obstacle
+from makeway.bus.messages import API_VERSION, MAY_PASS, Int64, Message, Text, Time
 
 Amounts: TypeAlias = dict[str, Int64]
 

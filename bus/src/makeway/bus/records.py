@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
 
-from makeway.bus import codec, metrics, quarantine
+from makeway.bus import codec, metrics
 from makeway.bus.comparison import Comparison
+from makeway.bus.control import ControlState
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable, Malformed
-from makeway.bus.jetstream import JetStream, JetStreamError, StoredMessage
-from makeway.bus.messages import Begun, ControlState, DecisionRecord, EvictionOrder, Outcome
-from makeway.bus.publishing import AlreadyExists, Kind, Published, publish
-from makeway.bus.quarantine import QuarantinedMessage
-from makeway.bus.signatures import FAILURES, Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.messages import Begun, EvictionOrder, Outcome
+from makeway.bus.nats.jetstream import JetStream, JetStreamError, StoredMessage
+from makeway.bus.nats.publishing import AlreadyExists, Kind, Published, publish
+from makeway.bus.signing.keys import SigningKind
+from makeway.bus.signing.signatures import FAILURES, Signatures
+from makeway.bus.streams import quarantine
+from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.bus.subjects import Subjects
 
 _FORGERIES: Final = 4
@@ -44,8 +47,8 @@ class Unverified:
 class Records:
     """The streams under one subject prefix. `source`: of what is published; see `codec.source`.
 
-    What publishes raises as `makeway.bus.publishing.publish`; what reads raises `Malformed` where a message
-    is not understood, and `BusUnavailable` where it could not be read.
+    What publishes raises as `makeway.bus.nats.publishing`; what reads raises `Malformed` where a message is
+    not understood, and `BusUnavailable` where it could not be read.
     """
 
     def __init__(

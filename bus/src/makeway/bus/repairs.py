@@ -12,16 +12,30 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from makeway.bus import codec
-from makeway.bus.connection import Connection
-from makeway.bus.jetstream import translated
-from makeway.bus.messages import RepairProposal
-from makeway.bus.service import Responder, serve
+from makeway.bus.messages import Message, Text
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import translated
+from makeway.bus.nats.serving import Responder, serve
 from makeway.bus.subjects import Subjects
 
 EVICTOR_QUEUE: Final = "evictor"
 
 _AT_ONCE: Final = 50
 """Proposals in one evictor's hands: those that come while the orders are read share the next read."""
+
+
+class RepairProposal(Message, frozen=True):
+    """What the planner asks an evictor to look at: a pod that may carry a mark left behind.
+
+    The pod lives on, is marked as preemption's victim, and belongs to no live order that the planner
+    knows. The evictor reads all of it anew. Bare JSON, neither stored nor answered.
+    """
+
+    api_version: Text
+    cluster_uid: Text
+    namespace: Text
+    name: Text
+    uid: Text
 
 
 class Repairs:

@@ -6,7 +6,8 @@ import hashlib
 import re
 from typing import NewType
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder
 
 OrderId = NewType("OrderId", str)
 PodUid = NewType("PodUid", str)

@@ -1,15 +1,13 @@
 """Traces of preemptions, as OpenTelemetry has them: spans that go on over NATS by the header `traceparent`.
 
-Off until `exporting`: nothing of OpenTelemetry is imported then, no header is written, and a span costs a
-call. Spans are sent by a thread of their own; who makes one never waits for it. A trace decides nothing: the
-header is not signed, and one that is not as W3C Trace Context has it counts as none.
+Off until `use`: nothing of OpenTelemetry is imported then, no header is written, and a span costs a X
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,28 +60,9 @@ class _Process:
 _process: Final = _Process()
 
 
-@contextmanager
-def exporting(endpoint: str, *, service: str, instance: str) -> Iterator[None]:
-    """Send this process's spans to `endpoint` within the block; nothing where it is empty.
-
-    `service`, `instance`: what the process is called in traces.
-
-    Raises:
-        ModuleNotFoundError: the extra `tracing` is not installed.
-        ValueError: the endpoint is no URL of http or https.
-    """
-    if not endpoint:
-        yield
-        return
-    from makeway.bus.otlp import OtlpTracer  # noqa: PLC0415 - an extra, which only a process that traces has
-
-    tracer = OtlpTracer(endpoint, service=service, instance=instance)
+def use(tracer: Tracer) -> None:
+    """Have a tracer make this process's spans from here on."""
     _process.tracer = tracer
-    try:
-        yield
-    finally:
-        _process.tracer = Tracer()
-        tracer.close()
 
 
 def span(name: str, parent: str | None = None, /, **about: object) -> AbstractContextManager[object]:

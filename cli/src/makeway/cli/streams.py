@@ -11,10 +11,10 @@ import structlog
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusRefused, BusUnavailable
-from makeway.bus.named_consumers import NamedConsumer, parsed
-from makeway.bus.streams import epochs_config, stream_configs
+from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.streams.configs import epochs_config, stream_configs
+from makeway.bus.streams.named_consumers import NamedConsumer, parsed
 from makeway.cli.errors import fail
 from makeway.cli.nats_options import with_nats
 from makeway.runtime import logs

@@ -13,29 +13,28 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from makeway.bus import codec, quarantine, streams
+from makeway.bus import codec
 from makeway.bus.commit import CommitReply, CommitRequest, Offer
 from makeway.bus.comparison import TYPE_COMPARISON, Comparison
 from makeway.bus.component_status import ComponentStatus
+from makeway.bus.control import TYPE_CONTROL, ControlState
+from makeway.bus.decisions import TYPE_DECISION, DecisionRecord
 from makeway.bus.envelope import Envelope
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import (
     API_VERSION,
     TYPE_BEGUN,
-    TYPE_CONTROL,
-    TYPE_DECISION,
     TYPE_ORDER,
     TYPE_OUTCOME,
     Begun,
-    ControlState,
-    DecisionRecord,
     EvictionOrder,
     Message,
     Outcome,
-    PlanReply,
-    PlanRequest,
-    RepairProposal,
 )
+from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.repairs import RepairProposal
+from makeway.bus.streams import configs as streams
+from makeway.bus.streams import quarantine
 from makeway.bus.subjects import Subjects
 from makeway.dev import go_messages
 from makeway.dev.samples import ENVELOPES, MALFORMED, MESSAGES

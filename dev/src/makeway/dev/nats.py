@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from makeway.bus.permissions import ACCOUNT, permissions, server_accounts, server_permissions
+from makeway.bus.streams.permissions import ACCOUNT, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.nats_identities import DEVELOPER, NatsIdentities
 from makeway.dev.options import NATS, PLANNER, SCHEDULER

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from makeway.bus.streams import stream_configs
+from makeway.bus.streams.configs import stream_configs
 from makeway.bus.subjects import Subjects
 from makeway.dev import scheduler, signing_keys
 from makeway.dev.options import EVICTOR, NATS, NOMINATOR, PLANNER, SCHEDULER, SHADOW, STREAMS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.dev.site import Site
 
 CONFIGMAP: Final = "makeway-keys"

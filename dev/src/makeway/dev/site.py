@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from makeway.bus.permissions import permissions
+from makeway.bus.streams.permissions import permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev import failpoints, nats_identities
 from makeway.dev.errors import DevError

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.errors import BusError
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.signing import SigningKind
+from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces

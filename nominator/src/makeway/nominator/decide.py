@@ -15,13 +15,13 @@ from makeway.bus.messages import (
     API_VERSION,
     MOST_NOMINATIONS,
     PAST_DEADLINE,
-    Candidate,
     EvictionOrder,
     Fence,
     NominationToClear,
     OrderMember,
     Outcome,
 )
+from makeway.bus.plan import Candidate
 from makeway.core.k8s.objects import ENDED_PHASES, Metadata, Pod
 from makeway.core.policy.facts import annotations_read
 from makeway.nominator.pending import PendingPod

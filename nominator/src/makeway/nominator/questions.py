@@ -13,7 +13,8 @@ import structlog
 from makeway.bus import codec, tracing
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanReply, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW, unmodelled
 from makeway.nominator import decide
 from makeway.nominator.cluster import StoredPod

@@ -20,7 +20,8 @@ from makeway.bus import tracing
 from makeway.bus.commit import named_order
 from makeway.bus.errors import BusError
 from makeway.bus.ids import order_id
-from makeway.bus.messages import Candidate, Outcome, PlanReply
+from makeway.bus.messages import Outcome
+from makeway.bus.plan import Candidate, PlanReply
 from makeway.nominator import decide
 from makeway.nominator.attempts import LONGEST_PAUSE, Attempts, AttemptsByPod
 from makeway.nominator.cluster import StoredPod

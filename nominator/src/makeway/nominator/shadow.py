@@ -13,7 +13,7 @@ import structlog
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.messages import PlanReply
+from makeway.bus.plan import PlanReply
 from makeway.nominator.metrics import NominatorMetrics
 
 VERIFIES_SECONDS: Final = 5.0

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import structlog
 
 from makeway.bus.client import Bus
+from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
-from makeway.bus.messages import LIVE_LOOK_BACK, ControlState, Outcome
+from makeway.bus.messages import LIVE_LOOK_BACK, Outcome
+from makeway.bus.nats.follow import Start
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
 

@@ -17,10 +17,10 @@ from prometheus_client import CollectorRegistry
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential_jitter
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusRefused, BusUnavailable
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import SigningKind
+from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.signing.keys import SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.runtime import http
 from makeway.runtime.key_ring import KeyRing, KeysMissingError
 from makeway.runtime.kube import CONNECTIONS, Api

@@ -22,8 +22,8 @@ import msgspec
 import structlog
 
 from makeway.bus import metrics
-from makeway.bus.signatures import Signatures
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.signatures import Signatures
 from makeway.core.k8s.objects import ConfigMap
 from makeway.runtime.kube import ApiError, ApiUnavailable
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from makeway.bus.login import Login
+from makeway.bus.nats.login import Login
+from makeway.bus.nats.user_key import KeyLogin, key_login
 from makeway.bus.reasons import reason_of
-from makeway.bus.signatures import SignatureMode
-from makeway.bus.user_key import KeyLogin, key_login
+from makeway.bus.signing.signatures import SignatureMode
 from makeway.runtime.tls import ReloadedContext, load_certificate
 
 LogFormat = Literal["json", "text"]

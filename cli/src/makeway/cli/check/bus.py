@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from makeway.bus.client import Bus
-from makeway.bus.consumer import consumer_drift
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.streams import (
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.streams.configs import (
     EVICTOR_CONSUMER,
     epochs_config,
     evictor_config,
@@ -17,6 +16,7 @@ from makeway.bus.streams import (
     stream_drift,
     told,
 )
+from makeway.bus.streams.consumer import consumer_drift
 from makeway.cli.ages import age
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.result import CheckResult

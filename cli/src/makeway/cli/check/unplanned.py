@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from makeway.bus.messages import Unplanned
+from makeway.bus.control import Unplanned
 from makeway.cli.check.result import CheckResult
 
 _NAME: Final = "scheduler without a plan"

@@ -18,7 +18,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.bus.queue_report import QueueQuery, QueueReport
 from makeway.cli.connect.session import Installation, installation_of
 from makeway.cli.text import safe

@@ -23,9 +23,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 import msgspec
 
 from makeway.bus.errors import BusUnavailable
+from makeway.bus.nats.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
-from makeway.bus.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.runtime.kube import Api, ApiError
 from makeway.runtime.tls import load_certificate
 

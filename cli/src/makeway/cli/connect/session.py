@@ -38,10 +38,10 @@ from typing import Annotated, Any
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.connection import ConnectionTimings
 from makeway.bus.errors import BusError, BusUnavailable, ConnectionLost
+from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.nats.user_key import key_login
 from makeway.bus.subjects import Subjects
-from makeway.bus.user_key import key_login
 from makeway.cli.connect import nats as connect_nats
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, NatsAddress

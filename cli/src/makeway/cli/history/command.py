@@ -11,7 +11,7 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.quarantine import QuarantineEntry
+from makeway.bus.streams.quarantine import QuarantineEntry
 from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, OnlyNamespaceOption, connected
 from makeway.cli.history import comparisons

@@ -15,7 +15,7 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.cli.ages import age
 from makeway.cli.history.rows import named
 from makeway.cli.tables import Column

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.causes import Happened, in_order
 
 HOLD: Final = timedelta(seconds=0.25)

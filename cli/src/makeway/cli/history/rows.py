@@ -15,7 +15,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Victim
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.ages import age
 from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_of, was_by_others
 from makeway.cli.tables import Column

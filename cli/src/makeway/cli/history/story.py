@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Victim
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome, Victim
 
 ORDERED_WITHIN: Final = timedelta(seconds=30)
 """How long after a plan its order may come: the scheduler verifies it, nominates, and waits at most 2 s."""

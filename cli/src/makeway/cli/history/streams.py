@@ -14,8 +14,8 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed, StreamConflict
-from makeway.bus.follow import Start, StreamMessage
-from makeway.bus.jetstream import JetStreamError
+from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.nats.jetstream import JetStreamError
 from makeway.cli.history.order import HOLD, Causes
 
 _WAITING = 1000

@@ -7,10 +7,10 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
-from makeway.bus import quarantine
 from makeway.bus.client import Bus
-from makeway.bus.follow import Start
-from makeway.bus.quarantine import QuarantineEntry, RawMessage
+from makeway.bus.nats.follow import Start
+from makeway.bus.streams import quarantine
+from makeway.bus.streams.quarantine import QuarantineEntry, RawMessage
 from makeway.cli.ages import age
 from makeway.cli.tables import Column
 from makeway.core.k8s.times import api_time

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from makeway.bus.signing import SigningKey, SigningKind
+from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.cli.ages import age_of
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, USAGE, fail

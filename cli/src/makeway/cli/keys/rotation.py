@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from makeway.bus.signing import MAX_PUBLIC_KEYS, SigningKey, SigningKind
+from makeway.bus.signing.keys import MAX_PUBLIC_KEYS, SigningKey, SigningKind
 
 
 @dataclass(frozen=True)

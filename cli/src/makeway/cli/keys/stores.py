@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.signing import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.core.k8s.objects import ConfigMap, Metadata
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError

@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed, StreamConflict
-from makeway.bus.follow import Start
 from makeway.bus.ids import moment_in, moments_of
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.nats.follow import Start
+from makeway.bus.nats.jetstream import JetStreamError
 
 _SKEW: Final = timedelta(minutes=5)
 """How far a writer's clock and the server's may be apart."""

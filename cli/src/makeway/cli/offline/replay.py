@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from makeway.bus.client import Bus
-from makeway.bus.messages import DecisionRecord
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.reasons import reason_of
 from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected

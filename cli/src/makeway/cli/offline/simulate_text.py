@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from makeway.bus.messages import RankedCandidate, Spared, Victim
+from makeway.bus.decisions import RankedCandidate, Spared
+from makeway.bus.messages import Victim
 from makeway.cli.units import awaited_lines, closed_text, in_units, unit_text
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted

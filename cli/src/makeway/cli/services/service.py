@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from makeway.bus.errors import BusError
-from makeway.bus.tracing import exporting
+from makeway.bus.exporting import exporting
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
 from makeway.cli.nats_options import NATS_PARAMETERS, taken_nats

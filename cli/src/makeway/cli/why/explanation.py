@@ -10,7 +10,8 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder
 from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from makeway.bus.messages import DecisionRecord, GroupDecision, GroupPrice, TopologyDomain
+from makeway.bus.decisions import DecisionRecord, GroupDecision
+from makeway.bus.group_plan import GroupPrice, TopologyDomain
 from makeway.cli.units import awaited_lines, closed_text, in_units, names_of, unit_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted

@@ -11,7 +11,7 @@ import msgspec
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_outcome
 from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.cli.offline.finding import orders
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Victim
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Victim
 from makeway.cli.history.comparisons import comparisons
 from makeway.cli.history.story import Story
 from makeway.cli.offline.finding import decision_by_id, decisions, orders, outcome_of

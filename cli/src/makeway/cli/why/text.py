@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, QuotaDecision, Refusal, Victim
+from makeway.bus.decisions import DecisionRecord, QuotaDecision
+from makeway.bus.messages import EvictionOrder, Victim
+from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
 from makeway.cli.offline.simulate_text import by_number, spared
 from makeway.cli.units import (

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.dev.audit_log import AuditEvent
 
 M = TypeVar("M", bound=EvictionOrder | Outcome | DecisionRecord)

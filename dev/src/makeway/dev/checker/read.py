@@ -13,8 +13,9 @@ from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.subjects import Subjects
 from makeway.dev.audit_log import AuditEvent, AuditLog
 from makeway.dev.checker.history import Accounts, StoredRecord, Streams

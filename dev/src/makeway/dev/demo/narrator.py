@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.causes import Happened, in_order
 from makeway.dev.demo.timeline import PodSeen, when
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.dev.demo import manifests
 from makeway.dev.demo.stage import ANSWER_SECONDS, Stage
 from makeway.dev.demo.timeline import when

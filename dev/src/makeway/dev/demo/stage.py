@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.dev.demo import manifests
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.timeline import PodSeen, Timeline

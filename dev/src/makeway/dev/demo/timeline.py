@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap
-from makeway.bus.follow import Start
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.nats.follow import Start
 from makeway.dev.demo.manifests import NAMESPACE
 from makeway.runtime.kube import Api
 

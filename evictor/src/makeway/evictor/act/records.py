@@ -14,11 +14,11 @@ import structlog
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import Begun, EvictionOrder, Outcome
-from makeway.bus.publishing import AlreadyExists, PublishRefused
-from makeway.bus.quarantine import QuarantinedMessage
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.nats.publishing import AlreadyExists, PublishRefused
 from makeway.bus.records import Last
+from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.retry import PermanentError, TemporaryError
 from makeway.evictor.shared_reads import SharedReads
@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class OrderDelivery(Protocol):
-    """An order in this process's hands; see `makeway.bus.orders_consumer.OrderDelivery`."""
+    """An order in this process's hands; see `makeway.bus.streams.orders_consumer.OrderDelivery`."""
 
     @property
     def data(self) -> bytes:

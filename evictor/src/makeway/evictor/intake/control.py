@@ -10,7 +10,7 @@ import structlog
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
 

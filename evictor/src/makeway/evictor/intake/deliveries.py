@@ -29,7 +29,7 @@ _log = structlog.get_logger()
 
 
 class OrderSource(Protocol):
-    """Where orders come from; see `makeway.bus.orders_consumer.OrdersConsumer`."""
+    """Where orders come from; see `makeway.bus.streams.orders_consumer.OrdersConsumer`."""
 
     async def next(self, timeout_seconds: float) -> OrderDelivery | None:
         """The next order, or None when the time is over."""

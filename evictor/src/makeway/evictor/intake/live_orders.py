@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.follow import Start
 from makeway.bus.messages import LIVE_LOOK_BACK, PAST_DEADLINE
+from makeway.bus.nats.follow import Start
 from makeway.evictor.judge import decide
 from makeway.evictor.retry import TemporaryError
 from makeway.evictor.shared_reads import SharedReads

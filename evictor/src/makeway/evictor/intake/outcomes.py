@@ -12,7 +12,7 @@ import structlog
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import Malformed
-from makeway.bus.follow import Start
+from makeway.bus.nats.follow import Start
 from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.windows import TEN_MINUTES
 from makeway.evictor.retry import Clock

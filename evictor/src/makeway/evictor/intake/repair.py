@@ -13,7 +13,7 @@ import structlog
 
 from makeway.bus import codec
 from makeway.bus.errors import Malformed
-from makeway.bus.messages import RepairProposal
+from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.mode import Mode

@@ -21,7 +21,7 @@ import structlog
 from makeway.bus import tracing
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.signatures import FORGERIES, Signatures
+from makeway.bus.signing.signatures import FORGERIES, Signatures
 from makeway.bus.subjects import Subjects
 from makeway.evictor.act.execution import Execution
 from makeway.evictor.act.nominations import clear_listed

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from makeway.bus.messages import ControlState, EvictionOrder
+from makeway.bus.control import ControlState
+from makeway.bus.messages import EvictionOrder
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, in_namespaces
 from makeway.core.policy.mode import Mode, more_restrictive

@@ -22,7 +22,7 @@ from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
 from makeway.bus.orders import LATE, OrderWriter, voided
-from makeway.bus.signatures import Signatures
+from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.planner.commit.judge import Accepted, draft, refused_by_itself
 from makeway.planner.metrics import PlannerMetrics

@@ -20,13 +20,13 @@ from makeway.bus.messages import (
     MOST_NOMINATIONS,
     Awaited,
     EvictionOrder,
-    NodeSelection,
     NominationToClear,
     OrderMember,
     Victim,
     VictimFacts,
     Void,
 )
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.importance import moment_of
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED

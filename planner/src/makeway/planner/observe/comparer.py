@@ -17,7 +17,7 @@ import msgspec
 
 from makeway.bus.comparison import Comparison
 from makeway.bus.ids import decision_id
-from makeway.bus.messages import PlanRequest
+from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from makeway.bus.group_plan import GroupPlanRequest, GroupPreemptor
-from makeway.bus.messages import API_VERSION, NodeSelection, Placement, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION, Placement
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupRecord
 from makeway.planner.observe.comparing import Certainty, Observed, observed

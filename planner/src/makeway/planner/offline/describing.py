@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.bus.messages import PlanRequest
+from makeway.bus.plan import PlanRequest
 from makeway.planner.offline.results import Result, SimulatedPod
 from makeway.planner.plan.decision import decision_of, record_of
 from makeway.planner.plan.feasibility import Feasibility

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import NodeSelection, Placement, Refusal
+from makeway.bus.messages import Placement
+from makeway.bus.plan import NodeSelection, Refusal
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.k8s.pod_groups import ONE_BY_ONE, GroupRecord, PodGroup, group_record
 from makeway.core.policy.document import GroupPreemptors

@@ -8,7 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals

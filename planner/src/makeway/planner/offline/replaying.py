@@ -8,8 +8,10 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.group_plan import GroupPlanRequest
-from makeway.bus.messages import DecisionRecord, Placement, PlanRequest
+from makeway.bus.messages import Placement
+from makeway.bus.plan import PlanRequest
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, decision_of, record_of

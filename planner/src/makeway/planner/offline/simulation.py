@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION, NodeSelection, PlanRequest, Profile
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError

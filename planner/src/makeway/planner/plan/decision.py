@@ -8,9 +8,11 @@ from datetime import datetime
 
 import msgspec
 
-from makeway.bus import messages
+from makeway.bus import decisions, group_plan, messages
+from makeway.bus import plan as wire
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.group_plan import GroupPlanRequest
-from makeway.bus.messages import DecisionRecord, PlanRequest
+from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import GroupTerm
@@ -220,10 +222,10 @@ def _ordered_group(decision: Decision, request: GroupPlanRequest) -> messages.Or
 
 def _group_decision(
     decision: Decision, question: GangQuestion, plan: GangPlan | None, refusal: PlanRefusal | None
-) -> messages.GroupDecision:
+) -> decisions.GroupDecision:
     """Write down who goes where, and what it costs."""
     looked_at = plan.priced if plan else refusal.priced if refusal else ()
-    return messages.GroupDecision(
+    return decisions.GroupDecision(
         members=question.total,
         objective=decision.objective,
         placements=placements_of(plan.placements) if plan else (),
@@ -231,7 +233,7 @@ def _group_decision(
         domains=domains_of(plan.domains) if plan else (),
         price=price_of(plan.price) if plan else None,
         priced=tuple(
-            messages.PricedDomain(
+            decisions.PricedDomain(
                 domains=domains_of(one.domains),
                 placeable=one.placeable,
                 price=price_of(one.price) if one.price is not None else None,
@@ -243,24 +245,24 @@ def _group_decision(
     )
 
 
-def placements_of(placements: Iterable[GangPlacement]) -> tuple[messages.MemberPlacement, ...]:
+def placements_of(placements: Iterable[GangPlacement]) -> tuple[group_plan.MemberPlacement, ...]:
     """Write down how many members go where."""
     return tuple(
-        messages.MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
+        group_plan.MemberPlacement(member_class=one.member_class, node=one.node, count=one.count)
         for one in placements
     )
 
 
-def domains_of(domains: Iterable[tuple[str, str]]) -> tuple[messages.TopologyDomain, ...]:
+def domains_of(domains: Iterable[tuple[str, str]]) -> tuple[group_plan.TopologyDomain, ...]:
     """Write topology domains down."""
-    return tuple(messages.TopologyDomain(key=key, value=value) for key, value in domains)
+    return tuple(group_plan.TopologyDomain(key=key, value=value) for key, value in domains)
 
 
-def price_of(price: Price) -> messages.GroupPrice | None:
+def price_of(price: Price) -> group_plan.GroupPrice | None:
     """Write a price down; None where there are no victims."""
     if not price.victims:
         return None
-    return messages.GroupPrice(
+    return group_plan.GroupPrice(
         pdb_violations=price.violations,
         highest_priority=price.highest,
         groups_broken=price.broken,
@@ -270,15 +272,15 @@ def price_of(price: Price) -> messages.GroupPrice | None:
     )
 
 
-def refusal_of(refusal: PlanRefusal) -> messages.Refusal:
+def refusal_of(refusal: PlanRefusal) -> wire.Refusal:
     """Write a refusal down."""
-    return messages.Refusal(
+    return wire.Refusal(
         reason=refusal.reason,
         message=refusal.message,
         node_reasons=refusal.node_reasons,
         retry_at=refusal.retry_at,
         depends_on=tuple(
-            messages.Dependency(kind=kind, namespace=namespace, name=name)
+            wire.Dependency(kind=kind, namespace=namespace, name=name)
             for kind, namespace, name in refusal.depends_on
         ),
     )
@@ -322,8 +324,8 @@ def victim_of(node: str, one: RemovablePod) -> messages.Victim:
     )
 
 
-def _ranked(candidate: PlanCandidate) -> messages.RankedCandidate:
-    return messages.RankedCandidate(
+def _ranked(candidate: PlanCandidate) -> decisions.RankedCandidate:
+    return decisions.RankedCandidate(
         node=candidate.node,
         victims=victims_of(candidate),
         awaited=awaited_of(candidate.awaited),
@@ -337,15 +339,15 @@ def _ranked(candidate: PlanCandidate) -> messages.RankedCandidate:
     )
 
 
-def _near(near: NearestNode) -> messages.NearNode:
-    return messages.NearNode(
+def _near(near: NearestNode) -> decisions.NearNode:
+    return decisions.NearNode(
         node=near.node, missing=near.missing, spared=_exempt_pods(near.exempt), spared_total=near.exempt.total
     )
 
 
-def _exempt_pods(exempt: ExemptPods) -> tuple[messages.Spared, ...]:
+def _exempt_pods(exempt: ExemptPods) -> tuple[decisions.Spared, ...]:
     return tuple(
-        messages.Spared(
+        decisions.Spared(
             namespace=one.pod.namespace,
             name=one.pod.name,
             uid=one.pod.uid,

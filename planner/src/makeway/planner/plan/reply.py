@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from makeway.bus import messages
+from makeway.bus import plan as wire
 from makeway.bus.group_plan import GroupPlan, GroupPlanReply, GroupVictim
-from makeway.bus.messages import API_VERSION, PlanReply
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import PlanReply
 from makeway.planner.plan.decision import awaited_of, domains_of, placements_of, price_of, refusal_of
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
@@ -65,15 +66,15 @@ def unplanned(kind: type[_R], *, request_id: str, planner: str, reason: str, mes
         request_id=request_id,
         planner=planner,
         status="notSynced",
-        refusal=messages.Refusal(reason=reason, message=message),
+        refusal=wire.Refusal(reason=reason, message=message),
     )
 
 
-def _candidate(candidate: PlanCandidate) -> messages.Candidate:
-    return messages.Candidate(
+def _candidate(candidate: PlanCandidate) -> wire.Candidate:
+    return wire.Candidate(
         node=candidate.node,
         removable=tuple(
-            messages.Removable(
+            wire.Removable(
                 uid=one.pod.uid,
                 rule=one.rule,
                 victim=one.victim,

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from makeway.bus.messages import NodeSelection, Placement, PlanRequest, Profile
+from makeway.bus.messages import Placement
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
 from makeway.bus.subjects import token
 from makeway.core.daemonset.binding import bound_node
 from makeway.core.k8s.objects import Pod

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from makeway.bus.messages import NodeSelection
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from makeway.bus.messages import DecisionRecord, Obstacle, QueueShare, QuotaDecision, Victim
+from makeway.bus.decisions import DecisionRecord, Obstacle, QueueShare, QuotaDecision
+from makeway.bus.messages import Victim
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.policy.rates import rates_of

@@ -21,18 +21,11 @@ from typing import Final, NoReturn, Protocol
 import structlog
 from msgspec import structs
 
+from makeway.bus.control import ControlState
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import (
-    PAST_DEADLINE,
-    ControlState,
-    DecisionRecord,
-    EvictionOrder,
-    Fence,
-    LiveOrder,
-    Outcome,
-    Victim,
-)
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, LiveOrder, Outcome, Victim
 from makeway.bus.orders import OrderStore
 from makeway.bus.records import Last, Unverified
 from makeway.core.policy.mode import Mode

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
-from makeway.bus.messages import MAY_PASS, ControlState, EnforcedQuota, EvictionOrder, Outcome, SettledQuota
+from makeway.bus.control import ControlState, EnforcedQuota, SettledQuota
+from makeway.bus.messages import MAY_PASS, EvictionOrder, Outcome
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.amounts import Amounts, looser, most_of, texts_of
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import DecisionRecord, Message, Placement
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import Message, Placement
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.plan.gang.question import GangQuestion

@@ -10,8 +10,8 @@ import structlog
 from makeway.bus import metrics
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import JetStreamError
-from makeway.bus.named_consumers import STREAMS, stream_of, unread
+from makeway.bus.nats.jetstream import JetStreamError
+from makeway.bus.streams.named_consumers import STREAMS, stream_of, unread
 
 LOOK_SECONDS: Final = 60.0
 """Between two looks."""

@@ -11,8 +11,8 @@ from typing import NoReturn, Protocol
 
 import structlog
 
+from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError
-from makeway.bus.messages import DecisionRecord
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs, record_of
 from makeway.planner.recording.journal import Journal

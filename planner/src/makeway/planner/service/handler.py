@@ -14,7 +14,7 @@ from makeway.bus import codec, tracing
 from makeway.bus.commit import Offer, offered
 from makeway.bus.errors import Malformed
 from makeway.bus.ids import decision_id
-from makeway.bus.messages import PlanReply, PlanRequest
+from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics

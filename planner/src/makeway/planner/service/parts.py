@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Bus
-from makeway.bus.messages import ControlState
+from makeway.bus.control import ControlState
 from makeway.bus.orders import OrderWriter
 from makeway.core.policy.mode import Mode
 from makeway.planner.commit.committer import Committer, CommitterSettings

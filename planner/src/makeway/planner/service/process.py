@@ -13,8 +13,8 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusUnavailable
-from makeway.bus.service import Responder
-from makeway.bus.signing import SigningKind
+from makeway.bus.nats.serving import Responder
+from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.mode import Mode
 from makeway.planner.service import consumer_lag
 from makeway.planner.service.parts import Parts, PlannerContext, parts_of

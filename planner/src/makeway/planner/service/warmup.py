@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from makeway.bus.messages import NodeSelection, Placement
+from makeway.bus.messages import Placement
+from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import LabelSelector, Metadata, PodDisruptionBudget, PodDisruptionBudgetSpec
 from makeway.core.policy.facts import PodFacts

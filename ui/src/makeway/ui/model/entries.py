@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import DecisionRecord, EvictionOrder, Outcome, Victim
+from makeway.bus.decisions import DecisionRecord
+from makeway.bus.messages import EvictionOrder, Outcome, Victim
 from makeway.cli.history.story import Message, Row
 from makeway.cli.text import safe
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from makeway.bus.group_plan import GroupPlanRequest
-from makeway.bus.messages import Placement, PlanRequest
+from makeway.bus.messages import Placement
+from makeway.bus.plan import PlanRequest
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import NamelessPodError, Question, question_of
 from makeway.planner.plan.terminating import AwaitedRoom

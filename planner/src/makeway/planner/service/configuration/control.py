@@ -17,9 +17,9 @@ import structlog
 from msgspec.structs import replace
 
 from makeway.bus import codec
+from makeway.bus.control import ControlState, Limits, QueueLimit, Unplanned
 from makeway.bus.errors import BusError
-from makeway.bus.messages import ControlState, Limits, QueueLimit, Unplanned
-from makeway.bus.publishing import AlreadyExists, Published
+from makeway.bus.nats.publishing import AlreadyExists, Published
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.core.policy.restrictions import restrictions

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from makeway.bus.messages import ControlState, QueueLimit
+from makeway.bus.control import ControlState, QueueLimit
 from makeway.core.k8s.event import EventType
 from makeway.core.policy import document as policy
 from makeway.core.policy.brake import braked

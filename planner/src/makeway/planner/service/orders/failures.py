@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.bus.messages import MAY_PASS, MOST_REFUSED_VICTIMS, Outcome, VictimOutcome
+from makeway.bus.messages import MAY_PASS, Outcome, VictimOutcome
+from makeway.bus.plan import MOST_REFUSED_VICTIMS
 from makeway.planner.plan.left_out import PassedOver
 
 FIRST: Final = timedelta(seconds=10)

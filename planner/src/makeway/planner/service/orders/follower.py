@@ -11,10 +11,10 @@ import structlog
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, Malformed
-from makeway.bus.follow import Start, StreamMessage
 from makeway.bus.messages import LONGEST_NOT_AFTER, EvictionOrder, Outcome
-from makeway.bus.quarantine import QuarantinedMessage
-from makeway.bus.signatures import FAILURES
+from makeway.bus.nats.follow import Start, StreamMessage
+from makeway.bus.signing.signatures import FAILURES
+from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.ledger import Ledger
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import JetStreamError
 from makeway.bus.messages import Fence
+from makeway.bus.nats.jetstream import JetStreamError
 from makeway.runtime.lease import Leadership
 
 COUNTER: Final = "makeway-planner"
@@ -14,7 +14,7 @@ COUNTER: Final = "makeway-planner"
 
 
 class EpochCounter(Protocol):
-    """What is used of `makeway.bus.epochs.Epochs`."""
+    """What is used of `makeway.bus.streams.epochs.Epochs`."""
 
     async def increment(self, key: str) -> int:
         """Begin a new epoch; raises JetStreamError or BusUnavailable."""

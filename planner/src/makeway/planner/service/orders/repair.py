@@ -14,7 +14,8 @@ from typing import NoReturn, Protocol
 import structlog
 
 from makeway.bus.errors import BusError
-from makeway.bus.messages import API_VERSION, RepairProposal
+from makeway.bus.messages import API_VERSION
+from makeway.bus.repairs import RepairProposal
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Mark, Marks

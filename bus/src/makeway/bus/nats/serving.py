@@ -12,8 +12,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus import metrics
-from makeway.bus.connection import Connection
-from makeway.bus.jetstream import translated
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import translated
 from makeway.bus.subjects import answerable
 
 _MAX_WAITING: Final = 256

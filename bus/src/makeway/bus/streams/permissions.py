@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from makeway.bus import named_consumers
-from makeway.bus.named_consumers import NamedConsumer
-from makeway.bus.streams import EVICTOR_CONSUMER
+from makeway.bus.streams import named_consumers
+from makeway.bus.streams.configs import EVICTOR_CONSUMER
+from makeway.bus.streams.named_consumers import NamedConsumer
 from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, READER, Subjects, inbox
 
 _API: Final = "$JS.API"

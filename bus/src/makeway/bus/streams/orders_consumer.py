@@ -13,13 +13,13 @@ from nats.aio.msg import Msg
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from makeway.bus import metrics
-from makeway.bus.connection import Connection
-from makeway.bus.consumer import consumer_drift, ensure_consumer
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError, translated
 from makeway.bus.messages import LIVE_LOOK_BACK
-from makeway.bus.pull import Pull, PullBroken, Pulled
-from makeway.bus.streams import ACK_WAIT_SECONDS, evictor_config, told
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import JetStream, JetStreamError, translated
+from makeway.bus.nats.pull import Pull, PullBroken, Pulled
+from makeway.bus.streams.configs import ACK_WAIT_SECONDS, evictor_config, told
+from makeway.bus.streams.consumer import consumer_drift, ensure_consumer
 from makeway.bus.subjects import Subjects
 from makeway.bus.tracing import traceparent_of
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from makeway.bus.connection import Connection
 from makeway.bus.errors import BusError
+from makeway.bus.nats.connection import Connection
 
 _INTERVAL_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 1.0

@@ -15,8 +15,8 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from makeway.bus.connection import Connection
-from makeway.bus.jetstream import translated
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import translated
 
 POLL_SECONDS: Final = 0.2
 """Between two looks of one that does not hear what passes; a look is one request and one answer."""

@@ -13,8 +13,8 @@ from typing import Final
 from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random
 
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, JetStream, JetStreamError
-from makeway.bus.streams import ensure_stream, epochs_config
+from makeway.bus.nats.jetstream import EXPECTED_LAST_SUBJECT_SEQUENCE, JetStream, JetStreamError
+from makeway.bus.streams.configs import ensure_stream, epochs_config
 from makeway.bus.subjects import Subjects
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*")

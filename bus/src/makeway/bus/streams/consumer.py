@@ -15,8 +15,8 @@ from typing import Any, Final
 import structlog
 
 from makeway.bus.errors import StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError, written_time
-from makeway.bus.streams import drift, told
+from makeway.bus.nats.jetstream import JetStream, JetStreamError, written_time
+from makeway.bus.streams.configs import drift, told
 
 _CONSUMER_REFUSED: Final = 10012
 # The one refusal under that number which passes: the files of a consumer just deleted are still going.

@@ -16,7 +16,7 @@ import structlog
 
 from makeway.bus.codec import MAX_BYTES
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError
+from makeway.bus.nats.jetstream import JetStream, JetStreamError
 from makeway.bus.subjects import Subjects
 
 _SECOND: Final = 1_000_000_000

@@ -1,7 +1,7 @@
 """Reading a stream as it grows, from any point, each message once and in order, across reconnections.
 
 For readers that keep their own state (the planner's ledger, audit). They fetch batches with direct gets, and
-look for more when a message passes, and several times a second: see `makeway.bus.wakeup`. No consumer is
+look for more when a message passes, and several times a second: see `makeway.bus.nats.wakeup`. No consumer is
 made, so a login that only reads needs no right to make one. A consumer's messages go to whatever subject its
 maker names, which may be one of a stream's.
 """
@@ -18,12 +18,12 @@ from typing import Any, Final
 import structlog
 
 from makeway.bus import metrics
-from makeway.bus.batches import Batches, GapError
-from makeway.bus.connection import Connection
 from makeway.bus.errors import BusUnavailable
-from makeway.bus.jetstream import JetStream, JetStreamError, StoredMessage, written_time
+from makeway.bus.nats.batches import Batches, GapError
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import JetStream, JetStreamError, StoredMessage, written_time
+from makeway.bus.nats.wakeup import WakeUp
 from makeway.bus.subjects import matches
-from makeway.bus.wakeup import WakeUp
 
 _RETRY_SECONDS: Final = 0.5
 _PIECE: Final = 32

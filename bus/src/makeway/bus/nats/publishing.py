@@ -19,7 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from makeway.bus import metrics, tracing
 from makeway.bus.errors import BusError, BusUnavailable
-from makeway.bus.jetstream import (
+from makeway.bus.nats.jetstream import (
     EXPECTED_LAST_SUBJECT_SEQUENCE,
     MSG_ID,
     Ack,

@@ -1,7 +1,7 @@
 """One process's signatures: what it signs with, whose signatures count, and what is made of the others.
 
-`makeway.bus.signing` is the algorithm. Where a message fails, what reads it raises `Malformed`, as for one
-that is not understood: it is put aside, or counts for nothing. The keys are kept up to date by
+`makeway.bus.signing.keys` is the algorithm. Where a message fails, what reads it raises `Malformed`, as for
+one that is not understood: it is put aside, or counts for nothing. The keys are kept up to date by
 `makeway.runtime.key_ring`.
 """
 
@@ -16,10 +16,11 @@ import structlog
 
 from makeway.bus import codec, metrics
 from makeway.bus.commit import Offer
+from makeway.bus.control import ControlState
 from makeway.bus.envelope import Envelope
 from makeway.bus.errors import KeyNotPublished, Malformed, MalformedReason
-from makeway.bus.messages import Begun, ControlState, EvictionOrder, Outcome
-from makeway.bus.signing import PublicKeys, SignatureVerdict, SigningKey, SigningKind
+from makeway.bus.messages import Begun, EvictionOrder, Outcome
+from makeway.bus.signing.keys import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 
 SignatureMode = Literal["off", "log", "require"]
 """`off` verifies nothing, `log` takes what fails and counts it, `require` does not take it."""

@@ -23,7 +23,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from makeway.bus.user_key import KeyLogin
+from makeway.bus.nats.user_key import KeyLogin
 
 
 class TolerantClient(Client):

@@ -11,9 +11,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from makeway.bus.connection import Connection
 from makeway.bus.errors import BusError, BusUnavailable
-from makeway.bus.jetstream import JetStream, StoredMessage, parse_time, translated
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import JetStream, StoredMessage, parse_time, translated
 
 _BATCH: Final = 256
 _MAX_BYTES: Final = 4 << 20

@@ -18,9 +18,9 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from makeway.bus.connection import Connection
 from makeway.bus.errors import BusError
-from makeway.bus.jetstream import API, translated
+from makeway.bus.nats.connection import Connection
+from makeway.bus.nats.jetstream import API, translated
 
 _SECOND: Final = 1_000_000_000
 _HEARTBEAT_SECONDS: Final = 2.0

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import structlog
 
-from makeway.bus.consumer import consumer_drift, passes
 from makeway.bus.errors import BusUnavailable, StreamConflict
-from makeway.bus.jetstream import JetStream, JetStreamError
-from makeway.bus.streams import EVICTOR_CONSUMER, told
+from makeway.bus.nats.jetstream import JetStream, JetStreamError
+from makeway.bus.streams.configs import EVICTOR_CONSUMER, told
+from makeway.bus.streams.consumer import consumer_drift, passes
 from makeway.bus.subjects import READER, Subjects
 
 STREAMS: Final = ("decisions", "orders", "begun", "outcomes")

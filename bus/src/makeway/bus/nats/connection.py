@@ -10,7 +10,7 @@ What is guarded against, each measured or read in nats-py 2.16:
   goes through that loop: a request on a subject that is not served, which the server answers at once
   with "no responders". PING and PONG are no use for it, since a PONG that comes after its time-out
   is itself an exception in the read loop. Two misses in a row end the process. What a publisher can
-  do to that loop is kept away from it by `makeway.bus.tolerant`.
+  do to that loop is kept away from it by `makeway.bus.nats.tolerant`.
 * An exception in a callback stops the reconnecting, so the callbacks here do nothing that raises. Only
   while the first connection is made, the error callback raises: what is refused for good is not tried again.
 * A denied publish shows only as a time-out and a call of the error callback, hence the metric and
@@ -36,10 +36,10 @@ from nats.aio.subscription import Subscription
 
 from makeway.bus import metrics
 from makeway.bus.errors import BusRefused, BusUnavailable, ConnectionLost
-from makeway.bus.login import Login
+from makeway.bus.nats.login import Login
+from makeway.bus.nats.tolerant import TolerantClient
+from makeway.bus.nats.user_key import KeyLogin, LoginUnusable
 from makeway.bus.reasons import reason_of, wrong_in_tls
-from makeway.bus.tolerant import TolerantClient
-from makeway.bus.user_key import KeyLogin, LoginUnusable
 
 _PORT = 4222
 _CLOSING_SECONDS = 2.0

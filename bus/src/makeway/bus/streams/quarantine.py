@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.bus.jetstream import MSG_ID
+from makeway.bus.nats.jetstream import MSG_ID
 
 SUBJECT: Final = "Makeway-Subject"
 STREAM: Final = "Makeway-Stream"

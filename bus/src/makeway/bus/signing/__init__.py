@@ -1,0 +1,1 @@
+"""Signatures of messages: the keys, and what a process makes of them."""
