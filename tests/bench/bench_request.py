@@ -27,9 +27,10 @@ from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Planner
+from makeway.planner.service.handler import Planner, PodPlanner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
+from makeway.planner.service.searches import PodSearch
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import make_pod
@@ -106,7 +107,7 @@ def _placements(prefix: str, count: int) -> tuple[Placement, ...]:
     )
 
 
-def _planner(snapshot: Snapshot) -> Planner:
+def _planner(snapshot: Snapshot) -> PodPlanner:
     for prefix, count in (("nominated", NOMINATED), ("assumed", ASSUMED)):
         for number in range(count):
             snapshot.apply(
@@ -115,10 +116,12 @@ def _planner(snapshot: Snapshot) -> Planner:
     metrics = PlannerMetrics(CollectorRegistry())
     journal = Journal()
     journal.begin("rec-bench")
+    ledger = Ledger()
     return Planner(
         PlanRequests(PlannerInfo(_CLUSTER, "bench"), snapshot=snapshot, unsynced=str),
+        PodSearch(snapshot, ledger, metrics),
         snapshot=snapshot,
-        ledger=Ledger(),
+        ledger=ledger,
         decisions=Decisions(_Nowhere(), metrics, journal=journal),
         metrics=metrics,
         behind=lambda _: False,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from makeway.core.comparison import RemovedPod
-from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, Marks, Waiting
+from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, PlanMarks, WaitingPlan
 from makeway.planner.observe.pairing import QUIET, WINDOW, ComparedPair, Pairing
 from unit.planner.building import HIGH, LOW, MID, NOW, make_pod
 from unit.planner.test_observing import pod_object
@@ -113,7 +113,7 @@ def test_looks_compare_no_mark_with_a_plan_again(monkeypatch: pytest.MonkeyPatch
         pairing.expect(plan(f"g{number}", number / 10))
     for number in range(100):
         pairing.evicted(mark(f"v{number}"))
-    monkeypatch.setattr(Waiting, "may_be_behind", None)
+    monkeypatch.setattr(WaitingPlan, "may_be_behind", None)
 
     assert pairing.unasked(after(2), lambda _: (HIGH, 0)) == []
     assert pairing.due(after(2)) == []
@@ -123,7 +123,7 @@ def test_looks_compare_no_mark_with_a_plan_again(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_kept_is_what_comparing_all_marks_with_all_plans_finds(seed: int) -> None:
     random_ = random.Random(seed)
-    marks, kept = dict[str, Evicted](), Marks(ANYWHERE)
+    marks, kept = dict[str, Evicted](), PlanMarks(ANYWHERE)
     plans = dict[str, Expected]()
     for number in range(200):
         seconds = number / 10
@@ -136,7 +136,7 @@ def test_what_is_kept_is_what_comparing_all_marks_with_all_plans_finds(seed: int
                 plans[group] = plan(
                     group, at, takes=takes, priority=random_.choice([MID, HIGH]), scheduler=of
                 )
-                kept.expect(Waiting(plans[group]))
+                kept.expect(WaitingPlan(plans[group]))
             case 1 if plans:
                 ended = random_.sample(sorted(plans), random_.randint(1, len(plans)))
                 kept.end(ended)

@@ -25,11 +25,12 @@ from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.plan.decision import Decision
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
-from makeway.planner.service import group_handler
+from makeway.planner.service import handler
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.group_handler import GroupPlanner
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
+from makeway.planner.service.searches import GroupSearch
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -69,8 +70,9 @@ class Bench:
         metrics = PlannerMetrics(self.registry)
         self.decisions = Decisions(self, metrics, journal=journal)
         info = PlannerInfo("cluster-1", "planner-1")
-        self.planner = GroupPlanner(
+        self.planner = Planner(
             PlanRequests(info, snapshot=snapshot, unsynced=unsynced, brake=lambda: brake, seal=self._seal),
+            GroupSearch(snapshot, self.ledger, metrics),
             snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
@@ -318,7 +320,7 @@ async def test_a_request_that_the_watch_is_behind_waits_for_its_pods() -> None:
 async def test_a_group_that_is_not_seen_waits_as_long_as_we_say_and_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_handler, "LONGEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(handler, "LONGEST_WAIT_SECONDS", 0.2)
     bench = Bench()
     unseen = asyncio.create_task(bench.ask(classes=(member(uid="unseen"),), timeout_milliseconds=2**62))
     await asyncio.sleep(0.01)

@@ -23,6 +23,7 @@ from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
+from makeway.planner.service.searches import PodSearch
 from unit.planner.building import make_pod, make_snapshot
 
 _SAMPLE = samples.MESSAGES["plan-request.full"]
@@ -59,12 +60,14 @@ class World:
             ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
         )
         info = PlannerInfo(_SAMPLE.cluster_uid, "planner-1")
+        ledger, metrics = Ledger(), PlannerMetrics(self.registry)
         self.planner = Planner(
             PlanRequests(info, snapshot=snapshot, unsynced=str),
+            PodSearch(snapshot, ledger, metrics),
             snapshot=snapshot,
-            ledger=Ledger(),
+            ledger=ledger,
             decisions=self.decisions,
-            metrics=PlannerMetrics(self.registry),
+            metrics=metrics,
             behind=lambda _: True,
         )
 

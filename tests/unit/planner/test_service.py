@@ -34,6 +34,7 @@ from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
+from makeway.planner.service.searches import PodSearch
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
@@ -91,12 +92,12 @@ class Bench:
                 unsynced=unsynced,
                 brake=lambda: brake,
             ),
+            PodSearch(snapshot, self.ledger, self.metrics, hold_back),
             snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
             metrics=self.metrics,
             behind=lambda _: behind,
-            hold_back=hold_back,
         )
 
     async def ask(self, **changes: Any) -> PlanReply:

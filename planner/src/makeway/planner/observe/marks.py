@@ -20,7 +20,7 @@ from makeway.core.comparison import BudgetKey, RemovedPod
 from makeway.planner.snapshot.records import PodRecord
 
 MOST_MARKS: Final = 10_000
-"""Marks in one place that belong to no plan yet; they are kept for seconds."""
+"""PlanMarks in one place that belong to no plan yet; they are kept for seconds."""
 
 ANYWHERE: Final = ""
 """The place of a preemption whose victims may be on any node."""
@@ -60,7 +60,7 @@ class Expected:
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingPlan:
     """A plan that waits. `begun`: the nodes of nominations before it, by UID of the member.
 
     `over`: when its pod was bound, or gone; later marks are not for it. `first`, `last`: the least of them
@@ -99,8 +99,8 @@ class OpenMark:
     """
 
     mark: Evicted
-    taking: list[Waiting] = field(default_factory=list)
-    others: list[Waiting] = field(default_factory=list)
+    taking: list[WaitingPlan] = field(default_factory=list)
+    others: list[WaitingPlan] = field(default_factory=list)
 
     @property
     def shared(self) -> bool:
@@ -117,7 +117,7 @@ class OpenMark:
         return plans[0].expected.key if plans else ""
 
 
-class Marks:
+class PlanMarks:
     """The marks in one place that belong to no plan yet, and the plans that wait there.
 
     A mark costs O(plans), a plan O(marks · log plans), the end of plans O(marks · plans) for all at once.
@@ -126,7 +126,7 @@ class Marks:
     def __init__(self, place: str) -> None:
         self._place = place
         self._marks: dict[str, OpenMark] = {}
-        self._plans: list[Waiting] = []  # the last in front
+        self._plans: list[WaitingPlan] = []  # the last in front
 
     def __len__(self) -> int:
         """How many marks and plans there are."""
@@ -140,7 +140,7 @@ class Marks:
         for plan in self._plans:
             self._compare(found, plan)
 
-    def _compare(self, one: OpenMark, plan: Waiting) -> None:
+    def _compare(self, one: OpenMark, plan: WaitingPlan) -> None:
         if plan.may_be_behind(one.mark):
             if one.mark.gone.uid in plan.expected.victims.get(self._place, _NONE):
                 insort(one.taking, plan, key=_first)
@@ -156,7 +156,7 @@ class Marks:
         for uid in uids:
             self._marks.pop(uid, None)
 
-    def expect(self, plan: Waiting) -> None:
+    def expect(self, plan: WaitingPlan) -> None:
         """Take in a plan that waits here from now on; there is no other of its preemptor."""
         insort(self._plans, plan, key=_last)
         for one in self._marks.values():
@@ -165,7 +165,7 @@ class Marks:
     def end(self, keys: Collection[str]) -> None:
         """Forget the plans of preemptors, which wait here no longer."""
 
-        def kept(plans: list[Waiting]) -> list[Waiting]:
+        def kept(plans: list[WaitingPlan]) -> list[WaitingPlan]:
             return [plan for plan in plans if plan.expected.key not in keys]
 
         self._plans = kept(self._plans)

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.k8s.objects import Pod
-from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, Marks, OpenMark, Waiting
+from makeway.planner.observe.marks import ANYWHERE, Evicted, Expected, OpenMark, PlanMarks, WaitingPlan
 
 QUIET: Final = timedelta(seconds=3)
 """After the last sign of a preemption nothing more is expected of it. Its deletes go in parallel."""
@@ -114,11 +114,11 @@ class Pairing:
         self._anywhere = anywhere
         self._most = most
         self._served = served
-        self._open: dict[str, Waiting] = {}
+        self._open: dict[str, WaitingPlan] = {}
         self._members: dict[str, dict[str, _Member]] = {}
         self._key_of: dict[str, str] = {}
         self._on_node: dict[str, set[str]] = {}
-        self._marks: dict[str, Marks] = {}
+        self._marks: dict[str, PlanMarks] = {}
         self._changed: set[str] = set()
         self._told: dict[str, datetime] = {}
 
@@ -147,7 +147,7 @@ class Pairing:
         elif len(self._open) >= self._most:
             self._end([next(iter(self._open))])
         before = {uid: one.node for uid, one in self._members.get(key, {}).items()} if asked else {}
-        self._open[key] = waiting = Waiting(expected, before)
+        self._open[key] = waiting = WaitingPlan(expected, before)
         for place in self._places([key]):
             self._at(place).expect(waiting)
         return pairs
@@ -293,8 +293,8 @@ class Pairing:
             return {ANYWHERE}
         return {one.node for key in keys for one in self._members.get(key, {}).values()}
 
-    def _at(self, place: str) -> Marks:
-        return self._marks.setdefault(place, Marks(place))
+    def _at(self, place: str) -> PlanMarks:
+        return self._marks.setdefault(place, PlanMarks(place))
 
     def _place(self, key: str, member: _Member) -> _Member:
         """Note where a pod is nominated to, or bound."""
@@ -334,12 +334,12 @@ class Pairing:
             else:
                 self._remove(uid)
 
-    def _over(self, waiting: Waiting | None, now: datetime) -> None:
+    def _over(self, waiting: WaitingPlan | None, now: datetime) -> None:
         """Note that a pod is bound, or gone; of a group the others are waited for."""
         if waiting is not None and waiting.over is None and not self._anywhere:
             waiting.over = now
 
-    def _nominated_at(self, waiting: Waiting) -> datetime | None:
+    def _nominated_at(self, waiting: WaitingPlan) -> datetime | None:
         members = self._members.get(waiting.expected.key, {}).items()
         new = (one.at for uid, one in members if one.at is not None and waiting.begun.get(uid) != one.node)
         return max(new, default=None)
@@ -376,7 +376,7 @@ class Pairing:
                 if one.withdrawn:
                     self._remove(uid)
 
-    def _pair(self, waiting: Waiting, owned: Sequence[OpenMark]) -> ComparedPair:
+    def _pair(self, waiting: WaitingPlan, owned: Sequence[OpenMark]) -> ComparedPair:
         key, at = waiting.expected.key, self._nominated_at(waiting)
         members = self._members.get(key, {}).values()
         marks = sorted((one.mark for one in owned), key=lambda mark: mark.gone.uid)

@@ -12,7 +12,7 @@ from makeway.planner.plan.decision import awaited_of, domains_of, placements_of,
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 
-_R = TypeVar("_R", PlanReply, GroupPlanReply)
+_R = TypeVar("_R", bound=PlanReply | GroupPlanReply)
 
 
 def reply_of(

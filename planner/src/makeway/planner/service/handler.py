@@ -1,57 +1,60 @@
-"""Answering plan requests: receive, decode, check, plan, reply, record."""
+"""Answering plan requests, about a pod or a pod group: receive, decode, check, plan, reply, record."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final, Generic, TypeAlias
 
 import msgspec
 import structlog
 
 from makeway.bus import codec, tracing
-from makeway.bus.commit import Offer, offered
 from makeway.bus.errors import Malformed
+from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.ids import decision_id
 from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, decision_of
-from makeway.planner.plan.reply import reply_of, unplanned
-from makeway.planner.plan.request import NamelessPodError, Question, question_of
+from makeway.planner.plan.gang.planner import NOT_SEEN
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.reply import unplanned
+from makeway.planner.plan.request import NamelessPodError, Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.freshness import FirstFailures, StaleRefusals
+from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
-from makeway.planner.service.orders.pauses import elsewhere
-from makeway.planner.service.orders.pledges import pledge_of
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
-from makeway.planner.snapshot.records import PodRecords
+from makeway.planner.service.searches import A, Q, R, Search, W
 from makeway.planner.snapshot.state import Snapshot
-from makeway.runtime.failpoints import failpoint
+
+_LOOK_AGAIN_SECONDS: Final = 0.01
+"""Pause between two looks whether the watch has told of the pods that are asked about."""
+
+LONGEST_WAIT_SECONDS: Final = 2.0
+"""How long a question may wait for the watch, whatever time-out it names: it is milliseconds behind."""
 
 _log = structlog.get_logger()
 
 
-class Planner:
-    """Answers one request at a time on the event loop, which alone changes the snapshot in between.
+class Planner(Generic[R, Q, A, W]):
+    """Answers the requests of one form, on the event loop, which alone changes the snapshot in between.
 
-    It holds the loop for some 10 ms at most: a plan pauses after every few thousand nodes.
-
-    `requests`: the checks that every request goes through, shared with those about groups.
-    `observe` is told of every decision of mode observe, before the scheduler is.
-    `hold_back` leaves out of a plan what goes on with a preemption loop, and what waits for a node.
+    `requests`: the checks that every request goes through, shared with those of the other form.
+    `observe` hears of every decision of mode observe, before the scheduler does.
     `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
     def __init__(
         self,
         requests: PlanRequests,
+        search: Search[R, Q, A, W],
         *,
         snapshot: Snapshot,
         ledger: Ledger,
@@ -59,81 +62,87 @@ class Planner:
         metrics: PlannerMetrics,
         behind: Callable[[Mapping[str, int]], bool],
         observe: Callable[[Decision], None] = lambda _: None,
-        hold_back: Callable[[Question, Plan, datetime], Plan | PlanRefusal] = lambda _, plan, now: plan,
     ) -> None:
         self._requests = requests
+        self._search = search
         self._facts = requests.facts
         self._snapshot = snapshot
-        self._cache = PlanCache()
-        self._records = PodRecords()
         self._ledger = ledger
         self._decisions = decisions
         self._metrics = metrics
         self._behind = behind
         self._observe = observe
-        self._hold_back = hold_back
         self._stale_refusals = StaleRefusals()
-        self._first_failures = FirstFailures()
 
     async def handle(self, data: bytes, sender: str = "") -> bytes:
         """Answer one plan request. Never raises for what a request may contain.
 
         `sender`: the process with one clock, as far as that is known.
         """
-        await failpoint("planner.request-received")
+        await self._search.received()
         now = datetime.now(UTC)
         try:
-            request = codec.decode(PlanRequest, data)
+            request = codec.decode(self._search.request, data)
         except Malformed as error:
             return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
         try:
             reply = await self._answer(request, sender, now)
         except NotPlannedError as error:
             return self._decline(error.label, error.reason, error.message, request.request_id)
-        await failpoint("planner.before-reply")
-        return reply
+        await self._search.replying()
+        return codec.encode(reply)
 
-    async def _answer(self, request: PlanRequest, sender: str, now: datetime) -> bytes:
-        await self._requests.check(request, sender, now)
+    async def _answer(self, request: R, sender: str, now: datetime) -> W:
+        began = time.perf_counter()
+        left = await self._requests.check(request, sender, now)
+        async with self._search.turn():
+            asker, question = self._question(request, now)
+            if self._search.seen(question):
+                return await self._plan(request, asker, question, now, began)
+        # The other groups' plans go on meanwhile.
+        until = began + min(left / 2, LONGEST_WAIT_SECONDS)
+        while not self._search.seen(question):
+            if time.perf_counter() > until:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        async with self._search.turn():
+            now = datetime.now(UTC)
+            return await self._plan(request, *self._question(request, now), now, began)
+
+    def _question(self, request: R, now: datetime) -> tuple[Asker, Q]:
+        """Decode what is asked about, with what orders and pledges take. Raises NotPlannedError."""
         # Only budgets and queues look at them, and where orders come fast there are hundreds.
         asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
-        leaving = self._ledger.leaving(now) if asked else frozenset[str]()
+        ledger = self._ledger
+        leaving = ledger.leaving(now) if asked else frozenset[str]()
         try:
-            question = question_of(request, {}, leaving, records=self._records)
+            asker, question = self._search.read(request, leaving, now)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        self._requests.check_brake(question.preemptor.namespace)
+        self._requests.check_brake(asker.namespace)
         self._requests.check_commits(request.mode, commits=request.commits)
         enforced = request.mode == "enforce"
-        asking, ledger = question.preemptor.uid, self._ledger
-        pledged = question.preemptor.priority if enforced else None
-        question = replace(
-            question,
-            in_flight=ledger.in_flight(request.live_orders, now, asking=asking, pledged=pledged),
-            nominations=with_places(
-                request.nominations, ledger.places(now, asking=asking) if enforced else {}
-            ),
-        ).leaving_out(ledger.left_out(asking, request.live_orders, now))
-        if question.daemonset_node:
-            question = replace(
-                question, unfit_since=self._first_failures.note(asking, question.unfit_since, now)
-            )
-        return await self._plan(request, question, now)
+        pledged = asker.priority if enforced else None
+        in_flight = ledger.in_flight(request.live_orders, now, asking=asker.uid, pledged=pledged)
+        placed = ledger.places(now, asking=asker.uid) if enforced else {}
+        places = with_places(request.nominations, placed)
+        left_out = ledger.left_out(asker.uid, request.live_orders, now)
+        return asker, self._search.around(question, in_flight, places, left_out)
 
-    async def _plan(self, request: PlanRequest, question: Question, now: datetime) -> bytes:
-        began = time.perf_counter()
-        steps = answering(self._snapshot, question, now, self._cache)
-        result: Plan | PlanRefusal = await self._requests.run(steps, request, began)
-        seconds = time.perf_counter() - began
+    async def _plan(self, request: R, asker: Asker, question: Q, now: datetime, began: float) -> W:
+        """Answer a question."""
+        search, planning_since = self._search, time.perf_counter()
+        result: A | PlanRefusal = await self._requests.run(search.plan(question, now), request, began)
+        seconds = time.perf_counter() - planning_since
         looked_at_again = held_back = False
-        if isinstance(result, Plan) and request.mode == "enforce":
+        if not isinstance(result, PlanRefusal) and request.mode == "enforce":
             planned = result
-            result = self._unless_not_now(request, question, planned, now)
+            result = self._unless_not_now(request, asker, question, planned, now)
             held_back = result is not planned
         if isinstance(result, PlanRefusal) and not held_back:
-            behind = self._behind(request.seen) or bool(self._snapshot.undecided)
+            behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
             first = result
-            result = self._stale_refusals.with_retry(result, question.preemptor.uid, now, behind=behind)
+            result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)
             looked_at_again = result is not first
         decision = decision_of(
             self._snapshot,
@@ -147,109 +156,73 @@ class Planner:
             looked_at_again=looked_at_again,
             held_back=held_back,
         )
-        reply = reply_of(
-            result,
-            request_id=request.request_id,
-            planner=self._facts.identity,
-            decision_id=decision.decision_id,
-            policy_revision=self._snapshot.exemptions.revision,
-        )
+        reply = search.answer(decision, result, request.request_id)
         if request.mode == "enforce":
             pledge = None
-            if isinstance(result, Plan):
-                reply = msgspec.structs.replace(reply, offer=self._offer(decision, result))
-                if not request.ahead:  # most of those fit as they are
-                    pledge = pledge_of(question.preemptor, result, decision.decision_id, now)
-            self._ledger.pledges.pledge(question.preemptor.uid, pledge)
+            if not isinstance(result, PlanRefusal):
+                offer = search.offer(self._facts.cluster_uid, decision, result)
+                reply = msgspec.structs.replace(reply, offer=self._requests.sealed(offer))
+                pledge = search.pledge(request, question, result, decision)
+            self._ledger.pledges.pledge(asker.uid, pledge)
         self._decisions.put(decision)
         if request.mode == "observe":
             self._observe(decision)
-        self._count(result, seconds)
-        self._log(decision, reply)
-        return codec.encode(reply)
-
-    def _offer(self, decision: Decision, plan: Plan) -> str:
-        """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""
-        question = decision.asked
-        one = Offer(
-            decision_id=decision.decision_id,
-            cluster_uid=self._facts.cluster_uid,
-            preemptor_uid=question.preemptor.uid,
-            at=decision.at,
-            pods=offered(
-                (candidate.node, pod.pod.uid)
-                for candidate in (*plan.candidates, *plan.unmodelled)
-                for pod in candidate.removable
-            ),
-            daemonset_node=question.daemonset_node,
-            unfit_since=question.unfit_since if question.daemonset_node else None,
-        )
-        return self._requests.sealed(one)
+        search.count(result, seconds)
+        self._tell(decision)
+        return reply
 
     def _unless_not_now(
-        self, request: PlanRequest, question: Question, plan: Plan, now: datetime
-    ) -> Plan | PlanRefusal:
+        self, request: R, asker: Asker, question: Q, plan: A, now: datetime
+    ) -> A | PlanRefusal:
         """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
-        preemptor, pauses, snapshot = question.preemptor, self._ledger.pauses, self._snapshot
-        asking = Asker(preemptor.uid, preemptor.namespace, preemptor.priority)
-        if (why := pauses.of(asking, snapshot, now)) is not None:
+        if (why := self._ledger.pauses.of(asker, self._snapshot, now)) is not None:
             return _refusal(plan, why)
-        left = elsewhere(plan, pauses.tried(asking, snapshot, question.nominations))
-        result = self._hold_back(question, left, now)
+        result = self._search.not_held(asker, question, plan, now)
         if isinstance(result, PlanRefusal):
             return result
-        why = self._ledger.limit(asking, result, request.live_orders, snapshot, now)
+        why = self._ledger.limit(asker, result, request.live_orders, self._snapshot, now)
         return result if why is None else _refusal(result, why)
 
-    def _count(self, result: Plan | PlanRefusal, seconds: float) -> None:
-        if isinstance(result, PlanRefusal):
-            label = "refused"
-            self._metrics.refusals.labels(result.reason).inc()
-        elif result.candidates:
-            label = "candidates"
-            self._metrics.victims.observe(len(result.candidates[0].victims))
-        else:
-            label = "unmodelled"
-        for constraint in result.left_out:
+    def _tell(self, decision: Decision) -> None:
+        refusal, preemptor = decision.refusal, decision.preemptor
+        reason, request_id = refusal.reason if refusal else "", decision.request.request_id
+        status = "refused" if refusal else "candidates"
+        if refusal is not None:
+            self._metrics.refusals.labels(reason).inc()
+        for constraint in decision.result.left_out:
             self._metrics.left_out.labels(constraint).inc()
-        self._metrics.attempts.labels(label).inc()
-        self._metrics.plan_seconds.labels(label).observe(seconds)
-
-    def _log(self, decision: Decision, reply: PlanReply) -> None:
-        preemptor = decision.asked.preemptor
-        best = reply.candidates[0] if reply.candidates else None
-        tracing.tell(request_id=reply.request_id, decision_id=reply.decision_id, status=reply.status)
+        tracing.tell(request_id=request_id, decision_id=decision.decision_id, status=status)
         _log.debug(
             "planned",
-            pod=f"{preemptor.namespace}/{preemptor.name}",
-            pod_uid=preemptor.uid,
-            request_id=decision.request.request_id,
+            preemptor=f"{preemptor.namespace}/{preemptor.name}",
+            preemptor_uid=preemptor.uid,
+            request_id=request_id,
             decision_id=decision.decision_id,
-            status=reply.status,
-            reason=reply.refusal.reason if reply.refusal else "",
-            node=best.node if best else "",
-            victims=sum(one.victim for one in best.removable) if best else 0,
-            awaited=len(best.awaited) if best else 0,
-            candidates=len(reply.candidates),
-            unmodelled=reply.unmodelled_total,
-            snapshot_revision=reply.snapshot_revision,
+            status=status,
+            reason=reason,
+            victims=len(decision.chosen or ()),
+            snapshot_revision=decision.result.scope.revision,
             plan_milliseconds=round(decision.duration_seconds * 1000, 3),
         )
 
     def _decline(self, label: str, reason: str, message: str, request_id: str) -> bytes:
         """Return why there is no plan. No refusal: nothing was decided, so the scheduler may help itself."""
-        self._metrics.attempts.labels(label).inc()
+        self._search.attempts.labels(label).inc()
         if label == "malformed":
             self._metrics.undecodable("plan")
         tracing.tell(message, request_id=request_id, reason=reason)
         _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
         reply = unplanned(
-            PlanReply, request_id=request_id, planner=self._facts.identity, reason=reason, message=message
+            self._search.reply,
+            request_id=request_id,
+            planner=self._facts.identity,
+            reason=reason,
+            message=message,
         )
         return codec.encode(reply)
 
 
-def _refusal(plan: Plan, why: NotNow) -> PlanRefusal:
+def _refusal(plan: Plan | GangPlan, why: NotNow) -> PlanRefusal:
     """Return the refusal of a plan that is not carried out now."""
     return PlanRefusal(
         scope=plan.scope,
@@ -259,3 +232,7 @@ def _refusal(plan: Plan, why: NotNow) -> PlanRefusal:
         depends_on=why.depends_on,
         left_out=plan.left_out,
     )
+
+
+PodPlanner: TypeAlias = Planner[PlanRequest, Question, Plan, PlanReply]
+GroupPlanner: TypeAlias = Planner[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanReply]

@@ -35,8 +35,7 @@ from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, 
 from makeway.planner.service.configuration.queue_warnings import QueueWarnings
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.group_handler import GroupPlanner
-from makeway.planner.service.handler import Planner
+from makeway.planner.service.handler import GroupPlanner, Planner, PodPlanner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
@@ -47,6 +46,7 @@ from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
+from makeway.planner.service.searches import A, GroupSearch, PodSearch, Q, R, Search, W
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
@@ -139,7 +139,7 @@ class ClusterState:
 class DecisionParts:
     """What answers, orders and tells, from what is seen."""
 
-    planner: Planner
+    planner: PodPlanner
     committer: Committer
     group_planner: GroupPlanner
     repairing: RepairProposer
@@ -317,27 +317,24 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
     )
     seen.nominated.changed = committer.changed
     seen.in_flight.lost = committer.restore
+    snapshot, ledger, metrics = seen.snapshot, seen.ledger, seen.metrics
+
+    def planner(search: Search[R, Q, A, W]) -> Planner[R, Q, A, W]:
+        return Planner(
+            requests,
+            search,
+            snapshot=snapshot,
+            ledger=ledger,
+            decisions=seen.decisions,
+            metrics=metrics,
+            behind=seen.watch.behind,
+            observe=seen.observing.expect,
+        )
+
     return DecisionParts(
-        planner=Planner(
-            requests,
-            snapshot=seen.snapshot,
-            ledger=seen.ledger,
-            decisions=seen.decisions,
-            metrics=seen.metrics,
-            behind=seen.watch.behind,
-            observe=seen.observing.expect,
-            hold_back=seen.hold_back,
-        ),
+        planner=planner(PodSearch(snapshot, ledger, metrics, seen.hold_back)),
         committer=committer,
-        group_planner=GroupPlanner(
-            requests,
-            snapshot=seen.snapshot,
-            ledger=seen.ledger,
-            decisions=seen.decisions,
-            metrics=seen.metrics,
-            behind=seen.watch.behind,
-            observe=seen.observing.expect,
-        ),
+        group_planner=planner(GroupSearch(snapshot, ledger, metrics)),
         repairing=RepairProposer(
             cluster_uid,
             marks=seen.marks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -49,6 +50,11 @@ class GangQuestion:
         """Return what earlier orders for the group leave out."""
         return self.classes[0].question.left_out if self.classes else NOTHING_PASSED_OVER
 
+    def of_all(self, **changes: Any) -> GangQuestion:
+        """Return the question with the same fields changed in that of every class."""
+        classes = (replace(one, question=replace(one.question, **changes)) for one in self.classes)
+        return replace(self, classes=tuple(classes))
+
     def leaving_out(self, left_out: PassedOver) -> GangQuestion:
         """Return the question without what earlier orders left out."""
         classes = (replace(one, question=one.question.leaving_out(left_out)) for one in self.classes)
@@ -56,8 +62,7 @@ class GangQuestion:
 
     def awaiting(self, room: AwaitedRoom) -> GangQuestion:
         """Return the question with the room of terminating pods awaited."""
-        classes = (replace(one, question=replace(one.question, terminating=room)) for one in self.classes)
-        return replace(self, classes=tuple(classes))
+        return self.of_all(terminating=room)
 
 
 def gang_question_of(
