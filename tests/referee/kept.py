@@ -70,7 +70,7 @@ def answered(replay: Replay, decided: AnyDecided) -> Answer:
     if isinstance(decided, QuotaInputs):
         return Answer(replay.again(decided), {})
     if isinstance(decided, entries.GroupDecided):
-        group = replay.group_decision(decided)
+        group = replay.decision(decided)
         assert not isinstance(group.result, Plan)
         written = reply.group_reply_of(
             group.result,

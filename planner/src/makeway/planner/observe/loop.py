@@ -293,11 +293,11 @@ class ObserveLoop:
 
     def _made_room_for(self, outcome: Outcome) -> PodRecord | None:
         """Return the pod that an order made room for, of a PodGroup any member; None for a quota."""
-        if outcome.kind != "group":
-            return self._known(outcome.preemptor_uid)
-        groups = self._snapshot.groups
-        keys = (key for key, record in groups.records.items() if record.uid == outcome.preemptor_uid)
-        members = (uid for key in keys for uid in groups.uids(f"{key.namespace}/{key.name}"))
+        groups, uid = self._snapshot.groups, outcome.preemptor_uid
+        if (pod := self._known(uid)) is not None:
+            return pod
+        keys = (key for key, record in groups.records.items() if record.uid == uid)
+        members = (one for key in keys for one in groups.uids(f"{key.namespace}/{key.name}"))
         return self._known(min(members, default=""))
 
     def _preempted(self, preemptor: PodRecord, victim: PodRecord, at: datetime, scheduler: str) -> None:

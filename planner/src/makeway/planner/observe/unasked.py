@@ -24,7 +24,7 @@ from makeway.planner.observe.past import ShortPast
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import decision_of
 from makeway.planner.plan.gang.planner import planning_gang
-from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question, question_of
@@ -73,8 +73,7 @@ def reading_members(
         if place and place % MEMBERS_A_TURN == 0:
             yield None
         one = question_of(_request(pod, cluster_uid, request_id), {})
-        requests = tuple(sorted(one.preemptor.requests.items()))
-        key = requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt
+        key = alike(one)
         known = classes.get(key)
         classes[key] = GangClass(one, 1) if known is None else replace(known, count=known.count + 1)
     yield tuple(classes.values())
@@ -124,16 +123,16 @@ def planning_unasked(
             allowed_before=dict(past.allowed or {}),
         )
 
-    alike = tuple(GangClass(then(one.question), one.count) for one in classes)
+    members = tuple(GangClass(then(one.question), one.count) for one in classes)
     with snapshot.restoring(past.left):
         steps: Iterator[Plan | GangPlan | PlanRefusal | None]
         asked: Question | GangQuestion
         request: PlanRequest | GroupPlanRequest
         if group is None:
-            asked, request = alike[0].question, _request(seen.pod, around.cluster_uid, around.name)
+            asked, request = members[0].question, _request(seen.pod, around.cluster_uid, around.name)
             steps = planning(snapshot, asked, seen.at, cache)
         else:
-            asked = GangQuestion(name=seen.key, classes=alike, must_place=len(seen.members))
+            asked = GangQuestion(name=seen.key, classes=members, must_place=len(seen.members))
             request = _group_request(seen, group, around)
             steps = planning_gang(snapshot, asked, seen.at, cache)
         while (result := next(steps)) is None:

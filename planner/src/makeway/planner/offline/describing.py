@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from makeway.bus.plan import PlanRequest
+import msgspec
+
+from makeway.bus.messages import API_VERSION
+from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.results import Result, SimulatedPod
+from makeway.planner.offline.world import World
 from makeway.planner.plan.decision import decision_of, record_of
 from makeway.planner.plan.feasibility import Feasibility
 from makeway.planner.plan.request import Question
@@ -16,6 +21,25 @@ from makeway.planner.snapshot.state import Snapshot
 
 OFFLINE: Final = "offline"
 """Stands for ids that only a running planner has."""
+
+CANDIDATES: Final = 16
+"""Nodes that an answer names, as many as the plugin asks for."""
+
+
+def request_about(world: World, pod: Pod, raw: bytes, candidates: int = CANDIDATES) -> PlanRequest:
+    """Return what a scheduler would ask about a pod; `raw`: the same as v1.Pod in JSON."""
+    return PlanRequest(
+        api_version=API_VERSION,
+        request_id=OFFLINE,
+        cluster_uid=OFFLINE,
+        mode=world.snapshot.exemptions.policy.mode_for(pod.metadata.namespace),
+        timeout_milliseconds=0,
+        max_candidates=max(candidates, 1),
+        profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
+        pod=msgspec.Raw(raw),
+        nodes=NodeSelection(),
+        nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
+    )
 
 
 @dataclass(frozen=True, slots=True)

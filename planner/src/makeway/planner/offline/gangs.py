@@ -6,7 +6,7 @@ Pure but for the world of the simulation, which it changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from makeway.planner.offline.admission import global_default, stand_in_uid
 from makeway.planner.offline.manifests import Manifest, ManifestError
 from makeway.planner.offline.results import Result, SimulatedGroup, SimulatedMember
 from makeway.planner.plan.decision import awaited_of, price_of, victim_of
-from makeway.planner.plan.gang.question import GangClass, GangQuestion
+from makeway.planner.plan.gang.question import GangClass, GangQuestion, alike
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import PlanRefusal
@@ -112,10 +112,9 @@ def gang_question(
     snapshot: Snapshot, group: AdmittedGroup, members: Sequence[Question]
 ) -> tuple[GangQuestion, list[list[Question]]]:
     """Put members that are equal into classes; return the question, and the members of each class."""
-    classes: defaultdict[object, list[Question]] = defaultdict(list)
+    classes: defaultdict[Hashable, list[Question]] = defaultdict(list)
     for one in members:
-        requests = tuple(sorted(one.preemptor.requests.items()))
-        classes[requests, tuple(sorted(one.needs.items())), one.constraints, one.may_preempt].append(one)
+        classes[alike(one)].append(one)
     placed = tuple(
         Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
         for uid in snapshot.groups.uids(group.name)

@@ -8,15 +8,13 @@ from datetime import datetime
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
-from makeway.planner.offline.describing import OFFLINE, PodQuery, described
+from makeway.planner.offline.describing import PodQuery, described, request_about
 from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import Pending
-from makeway.planner.offline.simulation import CANDIDATES
 from makeway.planner.offline.unasked import gated
 from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
@@ -48,19 +46,7 @@ def asked_about(
 ) -> tuple[PlanRequest, Question]:
     """Return what a scheduler or the nominator would ask about a pod; for the arguments see `pending`."""
     pod = msgspec.json.decode(raw, type=Pod)
-    policy = world.snapshot.exemptions.policy
-    request = PlanRequest(
-        api_version=API_VERSION,
-        request_id=OFFLINE,
-        cluster_uid=OFFLINE,
-        mode=policy.mode_for(pod.metadata.namespace),
-        timeout_milliseconds=0,
-        max_candidates=CANDIDATES,
-        profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
-        pod=msgspec.Raw(raw),
-        nodes=NodeSelection(),
-        nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
-    )
+    request = request_about(world, pod, raw)
     question = as_asked(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
     if question.daemonset_node and question.unfit_since is None:
         question = replace(question, unfit_since=now)

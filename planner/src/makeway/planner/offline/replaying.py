@@ -16,9 +16,10 @@ from makeway.core.queues.victims import run_to_end
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision, QuotaInputs, decision_of, record_of
 from makeway.planner.plan.gang.planner import plan_gang
-from makeway.planner.plan.gang.question import gang_question_of
-from makeway.planner.plan.request import question_of
-from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
+from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.request import Question, question_of
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answer
 from makeway.planner.quota import decide as quota_plan
 from makeway.planner.recording import entries
@@ -92,43 +93,25 @@ class Replay:
         """Decide again, on the snapshot as it is now. Raises as `question_of`, or RecordingError."""
         if isinstance(decided, QuotaInputs):
             return self._quota_again(decided)
-        if isinstance(decided, entries.GroupDecided):
-            return self.group_again(decided)
         return record_of(self.decision(decided))
 
     def decision(self, decided: entries.Decided) -> Decision:
-        """Return the decision about a pod, made again. Raises as `question_of`."""
-        request = msgspec.structs.replace(
-            _decode_request(decided.request), nominations=tuple(self._nominations.items)
-        )
-        question = question_of(request, self._removed(), decided.leaving)
-        question = replace(question, unfit_since=decided.unfit_since).leaving_out(decided.left_out)
-        result = answer(self.snapshot, question, decided.at, self._cache)
-        if isinstance(result, PlanRefusal) and decided.again_at is not None:
-            result = replace(result, retry_at=decided.again_at)
-        return decision_of(
-            self.snapshot,
-            request,
-            question,
-            result,
-            decision_id=decided.decision_id,
-            planner=REPLAY,
-            at=decided.at,
-        )
-
-    def group_again(self, decided: entries.GroupDecided) -> DecisionRecord:
-        """Decide about a group again."""
-        return record_of(self.group_decision(decided))
-
-    def group_decision(self, decided: entries.GroupDecided) -> Decision:
-        """Return the decision about a group, made again."""
-        snapshot = self.snapshot
-        request = msgspec.structs.replace(
-            _decode_group_request(decided.request), nominations=tuple(self._nominations.items)
-        )
-        question = gang_question_of(request, self._removed(), decided.leaving)
-        question = question.leaving_out(decided.left_out)
-        result = plan_gang(snapshot, question, decided.at, self._cache)
+        """Return the decision about a pod or a group, made again. Raises as `question_of`."""
+        snapshot, removed = self.snapshot, self._removed()
+        nominations = tuple(self._nominations.items)
+        request: PlanRequest | GroupPlanRequest
+        question: Question | GangQuestion
+        result: Plan | GangPlan | PlanRefusal
+        if isinstance(decided, entries.GroupDecided):
+            of_group = _decode_group_request(decided.request)
+            request = msgspec.structs.replace(of_group, nominations=nominations)
+            question = gang_question_of(request, removed, decided.leaving).leaving_out(decided.left_out)
+            result = plan_gang(snapshot, question, decided.at, self._cache)
+        else:
+            request = msgspec.structs.replace(_decode_request(decided.request), nominations=nominations)
+            asked = question_of(request, removed, decided.leaving)
+            question = replace(asked, unfit_since=decided.unfit_since).leaving_out(decided.left_out)
+            result = answer(snapshot, question, decided.at, self._cache)
         if isinstance(result, PlanRefusal) and decided.again_at is not None:
             result = replace(result, retry_at=decided.again_at)
         return decision_of(

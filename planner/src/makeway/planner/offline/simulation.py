@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
 from makeway.planner.offline.admission_objects import AdmissionObjects
-from makeway.planner.offline.describing import OFFLINE, PodQuery, described
+from makeway.planner.offline.describing import CANDIDATES, PodQuery, described, request_about
 from makeway.planner.offline.gangs import (
     admit_group,
     at_priority,
@@ -33,7 +31,7 @@ from makeway.planner.offline.gangs import (
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
 from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
-from makeway.planner.offline.unasked import gated, group_not_admitted, not_admitted
+from makeway.planner.offline.unasked import gated, not_admitted
 from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
@@ -44,9 +42,6 @@ from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import judge_pod
 from makeway.planner.snapshot.changes import KnowPodGroups, PutDaemonSet, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
-
-CANDIDATES: Final = 16
-"""Nodes that an answer names, as many as the plugin asks for."""
 
 
 class Simulation:
@@ -161,7 +156,7 @@ class Simulation:
         asked, classes = gang_question(snapshot, group, questions)
         planned: GangPlan | PlanRefusal
         if refusal:
-            planned = group_not_admitted(snapshot, refusal)
+            planned = not_admitted(snapshot, refusal)
         else:
             planned = plan_gang(snapshot, asked, self._now, self._cache)
         found = held(planned, group, snapshot.exemptions.policy.groups.preemptors)
@@ -178,19 +173,7 @@ class Simulation:
 
     def _request(self, admitted: Admitted) -> PlanRequest:
         count = self._world.snapshot.node_count if self._all else CANDIDATES
-        uid = admitted.pod.metadata.uid
-        return PlanRequest(
-            api_version=API_VERSION,
-            request_id=OFFLINE,
-            cluster_uid=OFFLINE,
-            mode=self._world.snapshot.exemptions.policy.mode_for(admitted.pod.metadata.namespace),
-            timeout_milliseconds=0,
-            max_candidates=max(count, 1),
-            profile=Profile(name=admitted.pod.spec.scheduler_name or OFFLINE),
-            pod=msgspec.Raw(admitted.raw),
-            nodes=NodeSelection(),
-            nominations=tuple(one for one in self._world.nominations.values() if one.uid != uid),
-        )
+        return request_about(self._world, admitted.pod, admitted.raw, count)
 
     def _question(self, request: PlanRequest, where: str) -> Question:
         try:

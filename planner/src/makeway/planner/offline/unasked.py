@@ -21,10 +21,5 @@ def gated(snapshot: Snapshot, question: Question, gates: tuple[str, ...]) -> Pla
 
 
 def not_admitted(snapshot: Snapshot, message: str) -> PlanRefusal:
-    """Refuse a pod that the API server does not store. `message`: as the server words it."""
-    return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), NOT_ADMITTED, message)
-
-
-def group_not_admitted(snapshot: Snapshot, message: str) -> PlanRefusal:
-    """Refuse a group of which the API server does not store a pod."""
+    """Refuse a pod that the API server does not store, or its group. `message`: as the server words it."""
     return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), NOT_ADMITTED, message)

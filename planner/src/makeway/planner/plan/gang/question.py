@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,12 @@ class GangClass:
 
     question: Question
     count: int
+
+
+def alike(question: Question) -> Hashable:
+    """Return what members of one class have in common."""
+    requests = tuple(sorted(question.preemptor.requests.items()))
+    return requests, tuple(sorted(question.needs.items())), question.constraints, question.may_preempt
 
 
 @dataclass(frozen=True, slots=True)
