@@ -24,6 +24,7 @@ from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Marks
+from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.orders.pledges import LASTS, Pledge
 from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
@@ -203,9 +204,9 @@ class Planner:
         uid, pledge = pod.metadata.uid, None
         if best is not None:
             self.plans += 1
-            place = Placement(namespace=NAMESPACE, name=pod.metadata.name, uid=uid, node=best.node)
+            places = (Placement(namespace=NAMESPACE, name=pod.metadata.name, uid=uid, node=best.node),)
             id_, until = f"dec-{self.process.identity}-{self.plans}", self.process.now() + LASTS
-            pledge = Pledge(id_, place, priority(pod), best.victims, until)
+            pledge = Pledge(id_, Asker(uid, NAMESPACE, priority(pod)), places, best.victims, until)
         self.ledger.pledges.pledge(uid, pledge)
 
     def _offer(self, uid: str, node: str, pods: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemp
 from makeway.bus.ids import request_id
 from makeway.bus.messages import API_VERSION, LiveOrder, OrderedGroup, VictimOutcome
 from makeway.bus.plan import NodeSelection, Profile
+from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
@@ -31,8 +33,8 @@ from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.searches import GroupSearch
-from makeway.planner.snapshot.changes import PutPod
-from makeway.planner.snapshot.records import NodeRecord
+from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
+from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, LOW, MID, make_order, make_outcome, make_pod, make_snapshot
 from unit.planner.test_pauses import room_made
@@ -40,6 +42,7 @@ from unit.planner.test_pauses import room_made
 NODES = ["n1", "n2", "n3"]
 ZONED = ["za1", "zb1", "zb2"]
 DEFAULT = Policy()
+IN_TRAIN: Any = {"schedulingGroup": {"podGroupName": "train"}}
 
 
 def full(policy: Policy = DEFAULT) -> Snapshot:
@@ -224,7 +227,22 @@ async def test_a_plan_offers_its_victims_and_pledges_them_to_the_group() -> None
     now = datetime.now(UTC)
     assert bench.ledger.pledges.victims(now, asking="G") == {}
     assert bench.ledger.pledges.victims(now) == dict.fromkeys(victims, reply.decision_id)
-    assert bench.ledger.places(now) == {}, "no request tells the members apart"
+
+
+async def test_a_plans_members_hold_their_places_until_its_commit_comes() -> None:
+    bench = Bench()
+    bench.snapshot.apply(KnowPodGroups(True, True, True))
+    bench.snapshot.apply(PutPodGroup(GroupRecord(key=GroupKey("shop", "train"), uid="G", priority=HIGH)))
+    for uid, cpu in {"M0": "500m", "M1": "500m", "M2": "500m", "other": "1"}.items():
+        pod = msgspec.json.decode(member(uid=uid, cpu=cpu, **IN_TRAIN).pod, type=Pod)
+        bench.snapshot.apply(PutPod(msgspec.structs.replace(pod_record(pod), name=uid)))
+
+    await bench.ask(classes=(member(uid="M0", **IN_TRAIN),))
+
+    placed = bench.ledger.places(datetime.now(UTC))
+    assert placed.keys() < {"M0", "M1", "M2"}
+    assert sorted(one.node for one in placed.values()) == ["n1", "n2"]
+    assert bench.ledger.places(datetime.now(UTC), asking="G") == {}
 
 
 async def test_another_group_gets_no_victims_that_are_pledged() -> None:

@@ -11,6 +11,7 @@ from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
+from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
 from unit.planner.building import (
     HIGH,
@@ -28,14 +29,15 @@ from unit.planner.test_service import POD, Bench
 
 
 def pledge(uid: str, *victims: str, at: float = 0, namespace: str = "shop") -> Pledge:
-    place = Placement(namespace=namespace, name=uid, uid=uid, node="n1")
-    return Pledge(f"dec-{uid}", place, HIGH, victims, NOW + timedelta(seconds=at) + LASTS)
+    places = (Placement(namespace=namespace, name=uid, uid=uid, node="n1"),)
+    until = NOW + timedelta(seconds=at) + LASTS
+    return Pledge(f"dec-{uid}", Asker(uid, namespace, HIGH), places, victims, until)
 
 
 def pledged(*ones: Pledge) -> Pledges:
     pledges = Pledges()
     for one in ones:
-        pledges.pledge(one.place.uid, one)
+        pledges.pledge(one.preemptor.uid, one)
     return pledges
 
 
@@ -46,8 +48,9 @@ def test_it_takes_the_victims_and_the_place_of_the_best_candidate() -> None:
     found = pledge_of(preemptor, plan, "dec-1", NOW)
 
     assert found is not None
-    assert (found.pledge_id, found.victims, found.place.node) == ("dec-1", ("a",), "n1")
-    assert (found.place.uid, found.priority, found.until) == ("p", HIGH, NOW + LASTS)
+    assert (found.pledge_id, found.victims, found.until) == ("dec-1", ("a",), NOW + LASTS)
+    assert found.preemptor == Asker("p", "default", HIGH)
+    assert [(one.uid, one.node) for one in found.places] == [("p", "n1")]
 
 
 def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> None:
@@ -57,7 +60,7 @@ def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> Non
     found = pledge_of(preemptor, plan, "dec-1", NOW)
 
     assert found is not None
-    assert (found.victims, found.place.node, found.needs_order) == ((), "n1", False)
+    assert (found.victims, found.places[0].node, found.needs_order) == ((), "n1", False)
 
 
 def test_it_ends_after_two_seconds_or_with_a_newer_plan_or_its_commit() -> None:

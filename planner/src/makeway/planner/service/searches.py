@@ -31,7 +31,7 @@ from makeway.planner.service.freshness import FirstFailures
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.orders.pauses import elsewhere
-from makeway.planner.service.orders.pledges import LASTS, Pledge, pledge_of
+from makeway.planner.service.orders.pledges import Pledge, pledge_of, pledge_of_group
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
@@ -285,13 +285,13 @@ class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanRepl
     ) -> Pledge | None:
         """Return what the plan takes from now on: it may have taken long."""
         group = request.group
-        return Pledge(
-            pledge_id=decision.decision_id,
-            place=Placement(namespace=group.namespace, name=group.name, uid=group.uid, node=""),
-            priority=group.priority,
-            victims=tuple(one.pod.uid for one in plan.victims),
-            until=datetime.now(UTC) + LASTS,
-            needs_order=plan.needs_order,
+        return pledge_of_group(
+            Asker(group.uid, group.namespace, group.priority, is_pod=False),
+            question,
+            plan,
+            self._snapshot,
+            decision_id=decision.decision_id,
+            now=datetime.now(UTC),
         )
 
     def count(self, result: GangPlan | PlanRefusal, seconds: float) -> None:

@@ -171,7 +171,7 @@ class Ledger:
     def places(self, now: datetime, *, asking: str = "") -> dict[str, Placement]:
         """Return where pledges and live orders place other pods, by UID: also before a nomination shows."""
         self._forget(now)
-        places = [one.place for one in self.pledges.live(now, asking=asking) if one.place.node]
+        places = [place for one in self.pledges.live(now, asking=asking) for place in one.places]
         places += [
             place for one in self._live.values() if one.preemptor != asking for place in one.order.placements
         ]
@@ -248,9 +248,9 @@ class Ledger:
         if pledged:
             begun = {one.preemptor_uid for one in told}
             held += [
-                HeldOrder(one.place.namespace, one.priority, one.until)
+                HeldOrder(one.preemptor.namespace, one.preemptor.priority, one.until)
                 for one in self.pledges.live(now, asking=asking.uid)
-                if one.needs_order and one.place.uid not in begun
+                if one.needs_order and one.preemptor.uid not in begun
             ]
         most = most_orders(snapshot.exemptions.policy.limits)
         others_wait = self._waiting.beside(asking.namespace, snapshot.pods, now)

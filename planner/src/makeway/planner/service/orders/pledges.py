@@ -5,15 +5,19 @@ Each planner has its own; that of the next leader begins without. Pure state, wi
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import Placement
+from makeway.planner.plan.gang.question import GangQuestion
+from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan
+from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 
 LASTS: Final = timedelta(seconds=2)
 """How long a bridge may take from the answer to its commit."""
@@ -26,13 +30,13 @@ MOST_IN_NAMESPACE: Final = 50
 class Pledge:
     """The best candidate of one plan. `pledge_id`: that of the decision. `victims`: by UID, none awaited.
 
-    `place`: of a group its name without a node, since the request for it does not tell its members apart.
+    `preemptor`: for whom; `places`: where it comes, of a group its members.
     `needs_order`: without an order the room does not come about; it counts towards the limit.
     """
 
     pledge_id: str
-    place: Placement
-    priority: int
+    preemptor: Asker
+    places: tuple[Placement, ...]
     victims: tuple[str, ...]
     until: datetime
     needs_order: bool = True
@@ -45,14 +49,55 @@ def pledge_of(preemptor: PodRecord, plan: Plan, decision_id: str, now: datetime)
     best = plan.candidates[0]
     return Pledge(
         pledge_id=decision_id,
-        place=Placement(
-            namespace=preemptor.namespace, name=preemptor.name, uid=preemptor.uid, node=best.node
-        ),
-        priority=preemptor.priority,
+        preemptor=Asker(preemptor.uid, preemptor.namespace, preemptor.priority),
+        places=(_placed(preemptor, best.node),),
         victims=tuple(one.pod.uid for one in best.victims),
         until=now + LASTS,
         needs_order=plan.needs_order,
     )
+
+
+def pledge_of_group(
+    group: Asker,
+    question: GangQuestion,
+    plan: GangPlan,
+    snapshot: Snapshot,
+    *,
+    decision_id: str,
+    now: datetime,
+) -> Pledge:
+    """Return what a plan for a group takes. O(members)."""
+    return Pledge(
+        pledge_id=decision_id,
+        preemptor=group,
+        places=tuple(_places(question, plan, snapshot)),
+        victims=tuple(one.pod.uid for one in plan.victims),
+        until=now + LASTS,
+        needs_order=plan.needs_order,
+    )
+
+
+def _places(question: GangQuestion, plan: GangPlan, snapshot: Snapshot) -> Iterator[Placement]:
+    """Yield where members come: of those that ask for the same any one, since the plan only counts them."""
+    members = [snapshot.pods.get(one.question.preemptor.uid) for one in question.classes]
+    group = next((snapshot.groups.of(one) for one in members if one is not None), None)
+    waiting: defaultdict[Hashable, list[PodRecord]] = defaultdict(list)
+    for pod in group.pods.values() if group is not None else ():
+        if not pod.node and not pod.terminating:
+            waiting[_alike(pod)].append(pod)
+    for place in plan.placements:
+        member = members[place.member_class]
+        alike = [] if member is None else waiting[_alike(member)]
+        for _ in range(min(place.count, len(alike))):
+            yield _placed(alike.pop(), place.node)
+
+
+def _alike(pod: PodRecord) -> Hashable:
+    return pod.signature, tuple(sorted(pod.requests.items()))
+
+
+def _placed(pod: PodRecord, node: str) -> Placement:
+    return Placement(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node)
 
 
 class Pledges:
@@ -70,8 +115,8 @@ class Pledges:
         self._by_uid.pop(uid, None)
         if pledge is None:
             return
-        namespace = pledge.place.namespace
-        own = [other for other, one in self._by_uid.items() if one.place.namespace == namespace]
+        namespace = pledge.preemptor.namespace
+        own = [other for other, one in self._by_uid.items() if one.preemptor.namespace == namespace]
         if len(own) >= MOST_IN_NAMESPACE:
             del self._by_uid[own[0]]
         self._by_uid[uid] = pledge
@@ -93,6 +138,6 @@ class Pledges:
         """
         taken: dict[str, str] = {}
         for one in self.live(now, asking=asking):
-            if priority is None or one.priority >= priority:
+            if priority is None or one.preemptor.priority >= priority:
                 taken |= dict.fromkeys((uid for uid in one.victims if uid not in taken), one.pledge_id)
         return taken
