@@ -111,7 +111,7 @@ class Planner:
 
     def _stays(self, uid: str) -> bool:
         pod = self.pods.get(uid)
-        return pod is not None and pod.metadata.deletion_timestamp is None
+        return pod is not None and bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None
 
     def _serve(self) -> None:
         if self.leading.leads:

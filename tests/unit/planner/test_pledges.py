@@ -126,13 +126,15 @@ def taken(reply: PlanReply) -> tuple[list[str], list[str]]:
     return [one.uid for one in best.removable if one.victim], [one.uid for one in best.awaited]
 
 
-async def test_a_plan_that_was_asked_for_ahead_pledges_nothing() -> None:
+async def test_a_plan_that_was_asked_for_ahead_pledges_until_its_pod_is_bound() -> None:
     bench = two_nodes()
 
     ahead = await bench.ask(pod=pod("p"), commits=True, ahead=True)
+    meanwhile = await bench.ask(pod=pod("q"), commits=True)
+    bench.bound.add("p")
     after = await bench.ask(pod=pod("q"), commits=True)
 
-    assert taken(ahead) == taken(after) == (["a"], [])
+    assert [taken(one) for one in (ahead, meanwhile, after)] == [(["a"], []), (["b"], []), (["a"], [])]
 
 
 async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_there_may_be() -> None:

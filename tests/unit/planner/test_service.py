@@ -83,7 +83,8 @@ class Bench:
         self.metrics = PlannerMetrics(self.registry)
         self.bus = FakeBus()
         self.decisions = Decisions(self.bus, self.metrics, limit)
-        self.ledger = Ledger()
+        self.bound: set[str] = set()
+        self.ledger = Ledger(self.bound.__contains__)
         snapshot = snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
         self.planner = Planner(
             PlanRequests(

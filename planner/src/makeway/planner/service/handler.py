@@ -162,7 +162,7 @@ class Planner(Generic[R, Q, A, W]):
             if not isinstance(result, PlanRefusal):
                 offer = search.offer(self._facts.cluster_uid, decision, result)
                 reply = msgspec.structs.replace(reply, offer=self._requests.sealed(offer))
-                pledge = search.pledge(request, question, result, decision)
+                pledge = search.pledge(asker, question, result, decision)
             self._ledger.pledges.pledge(asker.uid, pledge)
         self._decisions.put(decision)
         if request.mode == "observe":

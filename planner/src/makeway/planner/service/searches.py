@@ -99,7 +99,7 @@ class Search(ABC, Generic[R, Q, A, W]):
         """Return what a commit may name."""
 
     @abstractmethod
-    def pledge(self, request: R, question: Q, plan: A, decision: Decision) -> Pledge | None:
+    def pledge(self, asker: Asker, question: Q, plan: A, decision: Decision) -> Pledge | None:
         """Return what a plan takes until its commit comes; None where only the bridge can say."""
 
     @abstractmethod
@@ -191,12 +191,8 @@ class PodSearch(Search[PlanRequest, Question, Plan, PlanReply]):
             unfit_since=question.unfit_since if question.daemonset_node else None,
         )
 
-    def pledge(
-        self, request: PlanRequest, question: Question, plan: Plan, decision: Decision
-    ) -> Pledge | None:
-        """Return what the best candidate takes; nothing where it is asked ahead: most of those fit."""
-        if request.ahead:
-            return None
+    def pledge(self, asker: Asker, question: Question, plan: Plan, decision: Decision) -> Pledge | None:
+        """Return what the best candidate takes."""
         return pledge_of(question.preemptor, plan, decision.decision_id, decision.at)
 
     def count(self, result: Plan | PlanRefusal, seconds: float) -> None:
@@ -281,17 +277,12 @@ class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanRepl
         )
 
     def pledge(
-        self, request: GroupPlanRequest, question: GangQuestion, plan: GangPlan, decision: Decision
+        self, asker: Asker, question: GangQuestion, plan: GangPlan, decision: Decision
     ) -> Pledge | None:
         """Return what the plan takes from now on: it may have taken long."""
-        group = request.group
+        now = datetime.now(UTC)
         return pledge_of_group(
-            Asker(group.uid, group.namespace, group.priority, is_pod=False),
-            question,
-            plan,
-            self._snapshot,
-            decision_id=decision.decision_id,
-            now=datetime.now(UTC),
+            asker, question, plan, self._snapshot, decision_id=decision.decision_id, now=now
         )
 
     def count(self, result: GangPlan | PlanRefusal, seconds: float) -> None:

@@ -59,7 +59,7 @@ def _unwatched(_: str) -> bool:
 class Ledger:
     """Live and lately ended orders by id. A call costs O(orders in flight, and ended within STATUS_LAG).
 
-    `staying`: reports whether the cluster, as it is watched here, shows a pod as neither gone nor being
+    `staying`: reports whether the cluster, as it is watched here, shows a pod with a node and not being
     deleted. `_settled`: by pod, the order that succeeded and removed it, until the watch shows that.
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
@@ -70,7 +70,7 @@ class Ledger:
     def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:
         self.read_until = 0.0
         self.pauses = Pauses()
-        self.pledges = Pledges()
+        self.pledges = Pledges(staying)
         self._waiting = LimitedPreemptors()
         self._staying = staying
         self._settled: dict[str, str] = {}

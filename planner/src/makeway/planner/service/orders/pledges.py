@@ -6,7 +6,7 @@ Each planner has its own; that of the next leader begins without. Pure state, wi
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -101,9 +101,14 @@ def _placed(pod: PodRecord, node: str) -> Placement:
 
 
 class Pledges:
-    """One a preemptor, the eldest first. A call costs O(pledges), of which there are those of 2 s."""
+    """One a preemptor, the eldest first. A call costs O(pledges), of which there are those of 2 s.
 
-    def __init__(self) -> None:
+    `bound`: reports whether a pod has a node by now. Its plan was asked for ahead and not needed: it takes
+    nothing.
+    """
+
+    def __init__(self, bound: Callable[[str], bool] = lambda _: False) -> None:
+        self._bound = bound
         self._by_uid: OrderedDict[str, Pledge] = OrderedDict()
 
     def __len__(self) -> int:
@@ -129,7 +134,11 @@ class Pledges:
         """Return those that count for a preemptor that asks."""
         while self._by_uid and next(iter(self._by_uid.values())).until <= now:
             self._by_uid.popitem(last=False)
-        return (one for uid, one in self._by_uid.items() if uid != asking and now < one.until)
+        return (
+            one
+            for uid, one in self._by_uid.items()
+            if uid != asking and now < one.until and not self._bound(uid)
+        )
 
     def victims(self, now: datetime, *, asking: str = "", priority: int | None = None) -> dict[str, str]:
         """Return the UIDs of the pods that they take, each with its pledge's id; of two the elder's.
