@@ -279,6 +279,14 @@ def test_a_unit_goes_whole_or_not_at_all() -> None:
     assert {one.node for one in whole.order.victims} == {"n1", "n2"}
 
 
+def test_limits_are_looked_at_before_rules() -> None:
+    policy = Policy(limits=PolicyLimits(victims_per_order=1), protection=Protection(namespaces=("default",)))
+    most = changed(AROUND, limit=Void(reason="OrdersInFlight", message="many"))
+
+    assert reason(judged(commit("a", "b"), snapshot(policy))) == "too-many-victims"
+    assert reason(judged(commit("a"), snapshot(policy), most)) == "OrdersInFlight"
+
+
 def test_any_pod_of_a_hard_budget_may_be_chosen_but_no_more_than_it_allows() -> None:
     policy = Policy(disruption_budgets="hard", hard_budget_namespaces=("default",))
     budget = make_budget("web", {"app": "web"}, 1)
@@ -386,9 +394,18 @@ def test_a_commit_for_a_group_names_what_was_offered_and_enough_members(
     assert ("" if found is None else found.reason) == expected
 
 
+def test_a_preemptor_or_member_that_is_gone_is_waited_for_no_longer() -> None:
+    alone, train = snapshot(), gang()
+    alone.apply(RemovePod("urgent"))
+    train.apply(RemovePod("m2"))
+
+    assert reason(judged(commit("a"), alone)) == "preemptor-gone"
+    assert reason(group_judged(group_commit("a", "b"), train)) == "member-gone"
+
+
 def test_a_member_that_its_bridge_has_seen_first_is_waited_for() -> None:
-    seen = gang()
-    seen.apply(RemovePod("m2"))
+    pods = [make_pod("a", "n1"), make_pod("b", "n2"), member("train", "m1", "", priority=HIGH)]
+    seen = cluster([group("train", whole=False, priority=HIGH, min_count=2)], pods)
 
     found = group_judged(group_commit("a", "b"), seen, changed(AROUND, nominated={"m1": "n1"}))
 

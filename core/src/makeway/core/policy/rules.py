@@ -65,6 +65,11 @@ class PreemptionPair:
 Rule = Callable[[PreemptionPair], Verdict]
 
 
+def lower_rule(victim: PodFacts, preemptor_priority: int) -> str:
+    """Return the rule by which a pod is lower than a preemptor: by itself, or by its groups."""
+    return LOWER_PRIORITY if victim.by_itself < preemptor_priority else LOWER_GROUP_PRIORITY
+
+
 def lower_priority(pair: PreemptionPair) -> Verdict:
     """Allow only pods of lower priority than the preemptor, as kube-scheduler does."""
     victim, preemptor = pair.victim.priority, pair.preemptor.priority

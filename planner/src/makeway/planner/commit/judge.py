@@ -7,7 +7,7 @@ from the snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from makeway.bus.commit import NOTHING, CommitRequest, Offer, named_order
 from makeway.bus.messages import (
     MOST_NOMINATIONS,
     Awaited,
+    ClosedDomain,
     EvictionOrder,
     NominationToClear,
     OrderMember,
@@ -31,12 +32,12 @@ from makeway.core.k8s.importance import moment_of
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.facts import NOT_SCHEDULED
 from makeway.core.policy.mode import Mode
+from makeway.planner.commit.removable import chosen_for_daemonset, removable_pods
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.planner import UNMODELLED_AT_LEAST
 from makeway.planner.plan.request import Question
-from makeway.planner.plan.result import Plan, RemovablePod
+from makeway.planner.plan.result import RemovablePod
 from makeway.planner.plan.terminating import overdue_at
-from makeway.planner.plan.unfiltered import answer
+from makeway.planner.snapshot.pod_groups import WholeGroup
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -131,9 +132,9 @@ def judge(
 ) -> Accepted | Void:
     """Return the order that a commit comes to, or why there is none.
 
-    Costs a plan for the node of a pod, or for the nodes of a group's victims: for each of them by itself
-    where pods of several nodes count together. While nominations do not show yet, the verdict `before`
-    holds, and the cost is O(members). A group is as important as its least important member.
+    A group is as important as its least important member. While nominations do not show yet, the verdict
+    `before` holds, and the cost is O(members). Else it is that of `removable_pods`, or of a plan for the pod
+    of a DaemonSet; what costs next to nothing is looked at first.
     """
     members: list[PodRecord] = []
     for place in commit.placements:
@@ -147,67 +148,81 @@ def judge(
     if len(members) < len(commit.placements):
         # Its bridge may have seen it first: a pod that has just been created.
         return Accepted(draft(commit, offer.decision_id, None, around.now), waits_for)
+    going = _going(commit, snapshot, around)
+    if isinstance(going, Void):
+        return going
+    most = snapshot.exemptions.policy.limits.victims_per_order
+    if most and len(going.victims) > most:
+        return Void(
+            reason="too-many-victims",
+            message=f"{len(going.victims)} victims; limits.victimsPerOrder is {most}",
+        )
+    if around.limit is not None:
+        return around.limit
     preemptor = min(members, key=lambda one: one.priority)
-    removable = _removable(snapshot, cache, commit, offer, around, preemptor=preemptor)
-    versions = around.versions if commit.group is None else {}
-    victims: list[Victim] = []
-    placed_nowhere = ""
-    awaited: dict[str, Awaited] = {}
+    victims = _victims(snapshot, cache, commit, offer, around, going=going.victims, preemptor=preemptor)
+    if isinstance(victims, Void):
+        return victims
+    order = replace(
+        draft(commit, offer.decision_id, preemptor, around.now),
+        victims=victims,
+        awaited=going.awaited,
+        nominations_to_clear=_to_clear(snapshot, preemptor, commit, around),
+        pdb_violations=sum(one.pdb_violating for one in victims),
+    )
+    return Accepted(order, waits_for or _unstored(going.awaited, around) or going.unbound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """What becomes of the pods that a commit names.
+
+    `victims`: those that nothing removes yet. `awaited`: those that leave. `unbound`: what has to show of a
+    victim that its scheduler has placed in memory; empty for none.
+    """
+
+    victims: tuple[PodRecord, ...]
+    awaited: tuple[Awaited, ...]
+    unbound: str
+
+
+def _going(commit: CommitRequest, snapshot: Snapshot, around: Circumstances) -> _Going | Void:
+    """Return what becomes of the pods that a commit names, or why there is no order. O(pods)."""
+    victims: list[PodRecord] = []
+    awaited: list[Awaited] = []
+    unbound, named = "", set(commit.victims)
     for uid in (*commit.victims, *(one.uid for one in commit.awaited)):
         pod = snapshot.pods.get(uid)
         if pod is None:
             continue  # it has left
         if pod.terminating:
-            awaited[uid] = Awaited(uid=uid, namespace=pod.namespace, name=pod.name, until=overdue_at([pod]))
+            awaited.append(Awaited(uid=uid, namespace=pod.namespace, name=pod.name, until=overdue_at([pod])))
         elif uid in around.in_flight:
-            awaited[uid] = Awaited(uid=uid, order_id=around.in_flight[uid])
-        elif uid not in commit.victims and uid in around.pledged:
-            awaited[uid] = Awaited(uid=uid, order_id=around.pledged[uid])
+            awaited.append(Awaited(uid=uid, order_id=around.in_flight[uid]))
+        elif uid not in named and uid in around.pledged:
+            awaited.append(Awaited(uid=uid, order_id=around.pledged[uid]))
         elif not pod.node:
-            # Its scheduler has placed it in memory: it is bound in a moment, or its bridge stops it.
-            placed_nowhere = placed_nowhere or (_name(pod) if uid in commit.victims else "")
-        elif uid not in commit.victims:
-            return Void(
-                reason="awaited-order-failed",
-                message=f"pod {pod.namespace}/{pod.name} was to leave, and no live order removes it any more",
-            )
-        elif uid not in removable:
-            return Void(
-                reason="victim-spared",
-                message=f"pod {pod.namespace}/{pod.name} may not be evicted for {_preemptor(commit)} now",
-            )
+            # It is bound in a moment, or its bridge stops it.
+            if uid in named and not unbound:
+                unbound = f"pod {_name(pod)} to be bound, which is a victim"
+        elif uid not in named:
+            message = f"pod {_name(pod)} was to leave, and no live order removes it any more"
+            return Void(reason="awaited-order-failed", message=message)
         else:
-            one = _victim(removable[uid], versions.get(uid, ""))
-            victims.append(replace(one, closes=offer.closing.get(uid)))
-    if (why := _not_whole(removable, {one.uid for one in victims})) is not None:
-        return why
-    most = snapshot.exemptions.policy.limits.victims_per_order
-    if most and len(victims) > most:
-        return Void(
-            reason="too-many-victims", message=f"{len(victims)} victims; limits.victimsPerOrder is {most}"
-        )
-    counts_on = tuple(awaited.values())
-    if not (victims or placed_nowhere or any(one.order_id for one in counts_on)):
+            victims.append(pod)
+    if not (victims or unbound or any(one.order_id for one in awaited)):
         return Void(reason=NOTHING, message="every pod whose room is wanted leaves anyway")
-    if around.limit is not None:
-        return around.limit
-    order = replace(
-        draft(commit, offer.decision_id, preemptor, around.now),
-        victims=tuple(victims),
-        awaited=counts_on,
-        nominations_to_clear=_to_clear(snapshot, preemptor, commit, around),
-        pdb_violations=sum(one.pdb_violating for one in victims),
-    )
-    binding = f"pod {placed_nowhere} to be bound, which is a victim" if placed_nowhere else ""
-    return Accepted(order, waits_for or _unstored(counts_on, around) or binding)
+    return _Going(tuple(victims), tuple(awaited), unbound)
 
 
 def _wanted(
     place: OrderMember, commit: CommitRequest, snapshot: Snapshot, around: Circumstances
 ) -> PodRecord | Void | None:
-    """Return the pod of a placement as it is, or why there is no order for it; None where it is not seen."""
+    """Return the pod of a placement, or why there is no order for it; None where it is not seen yet."""
     pod, group = snapshot.pods.get(place.uid), commit.group
     what = "preemptor" if group is None else "member"
+    if pod is None and place.uid in snapshot.departures:
+        return Void(reason=f"{what}-gone", message=f"pod {place.namespace}/{place.name} is gone")
     if pod is None:
         return None
     if (pod.namespace, pod.name) != (place.namespace, place.name):
@@ -229,80 +244,66 @@ def _wanted(
     return pod
 
 
-def _removable(
+def _victims(
     snapshot: Snapshot,
     cache: PlanCache,
     commit: CommitRequest,
     offer: Offer,
     around: Circumstances,
     *,
+    going: tuple[PodRecord, ...],
     preemptor: PodRecord,
-) -> Mapping[str, RemovablePod]:
-    """Return the pods that may be evicted, by UID, if all others stay.
-
-    What goes of some nodes counts as leaving for the next ones, for budgets, gangs and guarantees.
-    """
-    removable: dict[str, RemovablePod] = {}
-    for nodes in _looked_at(commit, snapshot):
-        there = {pod.uid for node in nodes for pod in snapshot.pods_of(node)}
-        in_flight = {**around.in_flight, **dict.fromkeys(removable, commit.order_id)}
-        question = _question(
-            preemptor, nodes, offer, around, in_flight=in_flight, others=there.difference(commit.victims)
-        )
-        found = answer(snapshot, question, around.now, cache)
-        for one in (*found.candidates, *found.unmodelled) if isinstance(found, Plan) else ():
-            removable |= {pod.pod.uid: pod for pod in one.removable}
-    return removable
-
-
-def _looked_at(commit: CommitRequest, snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
-    """Yield the nodes whose pods are judged: a pod's, or those of a group's victims.
-
-    Several at a time where no pod of one counts for those of another.
-    """
-    victims = [pod for uid in commit.victims if (pod := snapshot.pods.get(uid)) is not None]
-    of_victims = {pod.node for pod in victims if pod.node in snapshot.rows}
-    nodes = tuple(sorted(of_victims)) if commit.group is not None else (commit.node,)
-    counted = any(pod.group or snapshot.budget_set(pod.uid) for pod in victims)
-    many = 1 if counted or snapshot.queues.tree is not None else UNMODELLED_AT_LEAST
-    for first in range(0, len(nodes), many):
-        yield nodes[first : first + many]
-
-
-def _question(
-    preemptor: PodRecord,
-    nodes: tuple[str, ...],
-    offer: Offer,
-    around: Circumstances,
-    *,
-    in_flight: Mapping[str, str],
-    others: Set[str],
-) -> Question:
-    """Return the question which pods may be evicted for places on some nodes, if all `others` stay.
-
-    That they stay leaves what budgets and guarantees allow to the victims.
+) -> tuple[Victim, ...] | Void:
+    """Return pods as the victims of an order, or which of them may not be evicted, or not without others.
 
     What the pod asks of the nodes is no matter: the bridge's filters have verified that, or the plan's
     columns. A DaemonSet's pod has rules of its own, which choose victims by what it needs.
     """
-    of_daemonset = offer.daemonset_node in nodes
-    return Question(
+    node, uids = commit.node, {one.uid for one in going}
+    of_daemonset = bool(node) and offer.daemonset_node == node
+    others = {one.uid for one in snapshot.pods_of(node)} - uids if of_daemonset else ()
+    question = Question(
         preemptor=preemptor,
-        needs=preemptor.requests if of_daemonset else {},
+        needs=preemptor.requests,
         may_preempt=True,
         scheduler_name=preemptor.scheduler_name,
-        nodes=NodeSelection(names=nodes),
+        nodes=NodeSelection(names=(node,)),
         max_candidates=1,
-        in_flight=in_flight,
+        in_flight=around.in_flight,
         leaving=around.leaving,
-        daemonset_node=offer.daemonset_node if of_daemonset else "",
-        unfit_since=offer.unfit_since if of_daemonset else None,
+        daemonset_node=offer.daemonset_node,
+        unfit_since=offer.unfit_since,
         refused=frozenset(others),
-        ignore_columns=not of_daemonset,
     )
+    if of_daemonset:
+        removable = chosen_for_daemonset(snapshot, cache, question, around.now)
+    else:
+        removable = removable_pods(snapshot, question, going, around.now)
+    versions = around.versions if commit.group is None else {}
+    victims = []
+    for pod in going:
+        unit = snapshot.groups.unit_of_pod(pod)
+        if pod.uid not in removable or not _is_there(pod, unit, node, snapshot):
+            message = f"pod {_name(pod)} may not be evicted for {_preemptor(commit)} now"
+            return Void(reason="victim-spared", message=message)
+        version, closes = versions.get(pod.uid, ""), offer.closing.get(pod.uid)
+        victims.append(_victim(removable[pod.uid], version, closes))
+    for unit in {unit.number: unit for pod in going if (unit := snapshot.groups.unit_of_pod(pod))}.values():
+        for other in unit.members():
+            if other.uid not in uids:
+                message = f"pod {_name(other)} belongs to {unit.key}, which is evicted whole or not at all"
+                return Void(reason="unit-incomplete", message=message)
+    return tuple(victims)
 
 
-def _victim(removable: RemovablePod, version: str) -> Victim:
+def _is_there(pod: PodRecord, unit: WholeGroup | None, node: str, snapshot: Snapshot) -> bool:
+    """Report whether a pod is on a pod's node, or of a unit that has one there; of a group's, on any."""
+    if not node:
+        return pod.node in snapshot.rows
+    return pod.node == node or (unit is not None and snapshot.rows[node] in unit.rows)
+
+
+def _victim(removable: RemovablePod, version: str, closes: ClosedDomain | None) -> Victim:
     pod = removable.pod
     return Victim(
         namespace=pod.namespace,
@@ -315,6 +316,7 @@ def _victim(removable: RemovablePod, version: str) -> Victim:
         pdb_violating=removable.pdb_violating,
         unit=removable.unit,
         facts=facts_for_evictors(pod, version),
+        closes=closes,
     )
 
 
@@ -329,16 +331,6 @@ def facts_for_evictors(pod: PodRecord, version: str) -> VictimFacts | None:
         scheduled_at=None if facts.scheduled_micros == NOT_SCHEDULED else moment_of(facts.scheduled_micros),
         never_evict=facts.never_evict,
     )
-
-
-def _not_whole(removable: Mapping[str, RemovablePod], victims: set[str]) -> Void | None:
-    """Return that a unit is to go in part; its pods that leave anyway are not among the removable."""
-    units = {removable[uid].unit for uid in victims} - {""}
-    for one in removable.values():
-        if one.unit in units and one.pod.uid not in victims:
-            message = f"pod {_name(one.pod)} belongs to {one.unit}, which is evicted whole or not at all"
-            return Void(reason="unit-incomplete", message=message)
-    return None
 
 
 def _to_clear(

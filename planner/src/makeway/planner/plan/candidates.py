@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
+from makeway.core.policy.rules import lower_rule
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import QueueConstraints
@@ -156,9 +156,7 @@ class EvaluatedBatch:
         return [one for _, block in blocks for one in block]
 
     def _rule(self, pod: PodRecord) -> str:
-        """Return the rule that allows a pod to go: its own priority is lower, or that of its groups."""
-        own = not pod.group or pod.facts.by_itself < self.question.preemptor.priority
-        return LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
+        return lower_rule(pod.facts, self.question.preemptor.priority)
 
     def exempt(self, place: int) -> ExemptPods:
         """Name pods of one node that rules exempt."""

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from makeway.core.k8s.importance import microseconds
-from makeway.core.policy.rules import LOWER_GROUP_PRIORITY, LOWER_PRIORITY
+from makeway.core.policy.rules import lower_rule
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp
 from makeway.planner.plan.eligibility import eligible
@@ -172,15 +172,13 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
     closed = closed_by(model, draft)
     for one, violating in zip(singles, found[: len(singles)], strict=True):
         pod = model.pod(*one)
-        own = not pod.group or pod.facts.by_itself < preemptor.priority
-        rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
+        rule = lower_rule(pod.facts, preemptor.priority)
         yield RemovablePod(
             pod=pod, rule=rule, victim=True, pdb_violating=bool(violating), closes=closed.get(one)
         )
     for unit, many in zip(whole, found[len(singles) :], strict=True):
         for turn, pod in enumerate(unit.members):
-            own = pod.facts.by_itself < preemptor.priority
-            rule = LOWER_PRIORITY if own else LOWER_GROUP_PRIORITY
+            rule = lower_rule(pod.facts, preemptor.priority)
             yield RemovablePod(pod=pod, rule=rule, victim=True, pdb_violating=turn < many, unit=unit.name)
 
 
