@@ -8,12 +8,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
 from makeway.core.k8s.disruption import DISRUPTION_TARGET
-from makeway.core.k8s.objects import Metadata, Node, Pod, PodCondition, PodSpec, PodStatus
+from makeway.core.k8s.objects import (
+    Metadata,
+    Node,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    SchedulingGroup,
+)
+from makeway.core.k8s.pod_groups import GROUP, POD_GROUP_VERSIONS
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.loop import Process
 from protocol.world import UnansweredError, World
@@ -47,6 +57,14 @@ class Delete:
     options: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Gang:
+    """A PodGroup, all of whose pods are needed."""
+
+    size: int
+    priority: int
+
+
 Watcher = Callable[[str, Pod], None]
 
 
@@ -64,6 +82,7 @@ class Cluster:
         """How many writes to a pod were answered 409, by its name."""
         self.epochs: dict[str, list[tuple[float, int]]] = {}
         """Since when each Lease has had which epoch."""
+        self.gangs: dict[str, Gang] = {}
         self.refused: set[str] = set()
         """Names of pods whose deletion an admission policy refuses."""
         self.born = 0
@@ -94,8 +113,10 @@ class Cluster:
             listener(by, pod, None)
         self._tell("DELETED", pod)
 
-    def create(self, name: str, *, priority: int, size: int, node: str = "", grace: int = 0) -> Pod:
-        """Make a pod, bound where a node is given."""
+    def create(
+        self, name: str, *, priority: int, size: int, node: str = "", grace: int = 0, group: str = ""
+    ) -> Pod:
+        """Make a pod, bound where a node is given, in a group where one is named."""
         self.born += 1
         pod = Pod(
             metadata=Metadata(
@@ -106,6 +127,7 @@ class Cluster:
                 priority=priority,
                 scheduler_name="makeway",
                 termination_grace_period_seconds=grace,
+                scheduling_group=SchedulingGroup(pod_group_name=group) if group else None,
             ),
             status=PodStatus(phase="Running" if node else "Pending"),
         )
@@ -189,8 +211,14 @@ class Cluster:
             if node is None:
                 raise _not_found(parts[-1])
             return _encode(node)
+        if GROUP in parts:
+            return self._pod_group(parts)
         if "events" in parts:
             return b"{}"
+        if parts[-1] == "pods":
+            place = unquote(path).partition("spec.nodeName=")[2].partition("&")[0]
+            there = [pod for _, pod in sorted(self.pods.items()) if (pod.spec.node_name or "") == place]
+            return _encode({"items": there})
         if "pods" in parts:
             name = parts[parts.index("pods") + 1]
             pod = self.pods.get(name)
@@ -203,6 +231,18 @@ class Cluster:
             if method == "DELETE" and sent is not None:
                 return self._delete(pod, sent, by)
         raise _not_found(path)
+
+    def _pod_group(self, parts: list[str]) -> bytes:
+        """Tell what is served, or of one group."""
+        name, gang = parts[-1], self.gangs.get(parts[-1])
+        if parts[2:] == [POD_GROUP_VERSIONS[0]]:
+            return _encode({"resources": [{"name": "podgroups"}]})
+        if gang is None:
+            raise _not_found(name)
+        spec = {"priority": gang.priority, "schedulingPolicy": {"gang": {"minCount": gang.size}}}
+        return _encode(
+            {"metadata": {"namespace": NAMESPACE, "name": name, "uid": f"{name}-uid"}, "spec": spec}
+        )
 
     def _patch(self, pod: Pod, body: Any, by: str) -> Pod:
         if isinstance(body, list):
@@ -251,6 +291,8 @@ class Cluster:
             raise self._conflict(pod, "Precondition failed: ResourceVersion")
         if pod.metadata.name in self.refused:
             raise ApiError(403, "Forbidden", "an admission policy says no")
+        if sent.options.get("dryRun"):
+            return _encode({"metadata": {}})
         for listener in self.deleting:
             listener(sent, pod)
         grace = self.delete(pod, by)

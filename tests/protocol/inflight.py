@@ -25,7 +25,7 @@ class AwaitedFailedError(Exception):
 
 @dataclass
 class Entry:
-    """One preemptor with an order. Times by the process's own clock."""
+    """One preemptor with an order: a pod, or a group with `members`. Times by the process's own clock."""
 
     order_id: str
     uid: str
@@ -35,6 +35,9 @@ class Entry:
     opens_at: float
     victims: list[str]
     awaited: dict[str, str]
+    members: dict[str, str] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     phase: str = "absent"
     gated: bool = False
     held: bool = False
@@ -54,6 +57,21 @@ class Entry:
     def __post_init__(self) -> None:
         self.remaining = dict.fromkeys((*self.victims, *self.awaited))
 
+    @property
+    def places(self) -> dict[str, str]:
+        """The pods that are nominated for it, each with its node."""
+        if not self.members:
+            return {self.uid: self.node}
+        return {uid: node for uid, node in self.members.items() if uid not in self.done}
+
+    def loses_places(self, uid: str, node: str) -> bool:
+        """Note where the API shows a pod nominated; whether the order has lost its places by that."""
+        if not self.members:
+            return self.node != node
+        (self.taken.discard if self.members[uid] == node else self.taken.add)(uid)
+        all_lost = self.members.keys() <= self.taken | self.done
+        return uid in self.taken and (all_lost or self.phase == "leaving")
+
 
 @dataclass(frozen=True)
 class Activation:
@@ -61,10 +79,11 @@ class Activation:
 
     order_id: str
     uid: str
-    node: str
+    places: dict[str, str]
     revert: bool
     reason: str
     unpublished: bool = False
+    of_group: bool = False
 
 
 class InFlight:
@@ -77,12 +96,17 @@ class InFlight:
         self._note = note
         self.by_pod: dict[str, Entry] = {}
         self.by_order: dict[str, str] = {}
+        self.by_member: dict[str, str] = {}
         self.outcomes: dict[str, Outcome] = {}
 
     def get(self, order_id: str) -> Entry | None:
         """The entry of an order."""
         uid = self.by_order.get(order_id)
         return self.by_pod.get(uid) if uid is not None else None
+
+    def of(self, uid: str) -> Entry | None:
+        """The entry of a pod, which may be a member's group's."""
+        return self.by_pod.get(uid) or self.by_pod.get(self.by_member.get(uid, ""))
 
     def _happens(self, entry: Entry, event: str) -> bool:
         step = self._table.step(entry.phase, event)
@@ -101,6 +125,9 @@ class InFlight:
             if to == "absent":
                 del self.by_order[entry.order_id]
                 del self.by_pod[entry.uid]
+                for uid in entry.members:
+                    if self.by_member.get(uid) == entry.uid:
+                        del self.by_member[uid]
             entry.phase = to
             entry.was_stored = entry.was_stored or to in (*STORED, "leaving")
             self._notify()
@@ -118,6 +145,7 @@ class InFlight:
             self._happens(old, "replaced")
         self.by_pod[entry.uid] = entry
         self.by_order[entry.order_id] = entry.uid
+        self.by_member |= dict.fromkeys(entry.members, entry.uid)
 
     def begin(self, entry: Entry) -> None:
         """A pod is nominated."""
@@ -202,21 +230,25 @@ class InFlight:
 
     def nominated_to(self, uid: str, node: str) -> None:
         """Where the API shows a preemptor nominated."""
-        entry = self.by_pod.get(uid)
-        waits = entry is not None and entry.phase in ("leaving", *REVERTS)
-        if entry is not None and waits and entry.node != node and not entry.nomination_taken:
+        entry = self.of(uid)
+        if entry is None or entry.phase not in ("leaving", *REVERTS) or entry.nomination_taken:
+            return
+        if entry.loses_places(uid, node):
             entry.nomination_taken = True
             self._notify()
 
     def pod_event(self, uid: str, event: str) -> None:
         """preemptorGone, cycleEnded."""
         entry = self.by_pod.get(uid)
+        if entry is None and event == "preemptorGone" and (entry := self.of(uid)) is not None:
+            entry.done.add(uid)
+            entry = None if entry.places else entry
         if entry is not None:
             self._happens(entry, event)
 
     def activated(self, uid: str, now: float) -> None:
         """It is activated once more."""
-        entry = self.by_pod.get(uid)
+        entry = self.of(uid)
         if entry is not None and entry.phase == "released":
             entry.reserved_until = now + self._seconds["releasedLasts"]
 
@@ -274,11 +306,18 @@ class InFlight:
                     entry.reserved_until = now + self._seconds["releasedLasts"]
                 if "activate" in step[1] or ("activate if held" in step[1] and entry.held):
                     entry.held = False
-                    activations.append(Activation(entry.order_id, entry.uid, entry.node, False, why))
+                    activations.append(Activation(entry.order_id, entry.uid, entry.places, False, why))
                 if "revert" in step[1]:
-                    unpublished = not entry.was_stored
                     activations.append(
-                        Activation(entry.order_id, entry.uid, entry.node, True, entry.reason, unpublished)
+                        Activation(
+                            entry.order_id,
+                            entry.uid,
+                            entry.places,
+                            True,
+                            entry.reason,
+                            unpublished=not entry.was_stored,
+                            of_group=bool(entry.members),
+                        )
                     )
         activations.sort(key=lambda a: a.order_id)
         return activations, min(again, default=None)
@@ -333,4 +372,5 @@ class InFlight:
     def nominated(self) -> dict[str, str]:
         """The places that preemptors with an order hold: UID to node."""
         orphans = ("orphanStoring", "orphanCommitted")
-        return {e.uid: e.node for e in self.by_pod.values() if e.phase not in (*REVERTS, *orphans)}
+        held = (e for e in self.by_pod.values() if e.phase not in (*REVERTS, *orphans))
+        return {uid: node for one in held for uid, node in one.places.items()}

@@ -12,10 +12,11 @@ from makeway.bus.commit import CommitReply
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.disruption import lives_on_marked
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import group_of
 from protocol.cluster import Cluster, Delete
 from protocol.inflight import Entry
 from protocol.loop import START
-from protocol.scheduler import LEASE, Scheduler, priority
+from protocol.scheduler import LEASE, Scheduler, priority, size
 from protocol.streams import SUBJECTS, Nats, Stored
 from protocol.world import ViolationError, World
 
@@ -112,10 +113,11 @@ class Checker:
         named = "uid" in wanted and ("resourceVersion" in wanted or contested)
         self.expect(named, "a delete names the UID, and the version that was judged where that holds", what)
         self.expect(sent.local < order.not_after, "no delete is sent after notAfter", what)
-        assert order.preemptor is not None
+        about = order.room_for
+        assert about is not None
         allowed = not self.most_victims or len(victims) <= self.most_victims
         self.expect(allowed, "an order has no more victims than the policy allows", what)
-        lower = priority(pod) < order.preemptor.priority
+        lower = priority(pod) < about.priority
         self.expect(lower, "a victim has a lower priority than its preemptor", what)
         ended = (
             known.outcome is not None
@@ -124,11 +126,9 @@ class Checker:
         )
         self.expect(not ended, "nothing is deleted for an order that has its outcome", what)
         since = sent.issued - FRESH_SECONDS
-        self.expect(
-            self._was_nominated(order.preemptor.uid, order.node, since, sent.issued),
-            "a delete follows a fresh look at the nomination",
-            what,
-        )
+        shown = sum(self._was_nominated(one.uid, one.node, since, sent.issued) for one in order.placements)
+        enough = 1 if order.group is None else order.group.must_place
+        self.expect(shown >= enough, "a delete follows a fresh look at the nomination", what)
         self.expect(
             self._fence_held(known, since, sent.issued), "a delete follows a fresh look at the fence", what
         )
@@ -184,7 +184,6 @@ class Checker:
         )
 
     def _order(self, order: EvictionOrder, stored: Stored) -> None:
-        assert order.preemptor is not None
         if order.void is not None:
             self.world.note("nats", f"stores void of {order.order_id}: {order.void.reason} by {stored.by}")
             nothing = order.order_id not in self.orders or self.streams_lost
@@ -196,7 +195,7 @@ class Checker:
         answered = self.answers.get(order.order_id) == "void" and not self.streams_lost
         self.expect(not answered, "an order that is answered by a void is not stored", order.order_id)
         self.world.note("nats", f"stores order {stored.sequence} {order.order_id} of {stored.by}")
-        now, uid = self.world.now(), order.preemptor.uid
+        now, uid = self.world.now(), order.preemptor_uid
         again = self.orders.get(order.order_id)
         earlier = [k for k in self.by_preemptor.get(uid, []) if k.order.order_id != order.order_id]
         alive = [
@@ -210,11 +209,15 @@ class Checker:
         self.expect(
             not alive or fenced_off, "a preemptor has one live order", f"{order.order_id} beside {alive}"
         )
-        expected = [(order.preemptor.uid, order.node)]
+        unseen = [
+            one.uid
+            for one in order.placements
+            if not any(place == one.node for _, place in self.nominated.get(one.uid, []))
+        ]
         self.expect(
-            again is not None or any(place == order.node for _, place in self.nominated.get(uid, [])),
+            again is not None or not unseen,
             "an order is stored after its nomination shows",
-            f"{order.order_id}: {expected}",
+            f"{order.order_id}: {unseen}",
         )
         unknown = {one.order_id for one in order.awaited} - self.orders.keys()
         self.expect(
@@ -255,8 +258,7 @@ class Checker:
         return pod is not None and pod.metadata.deletion_timestamp is None
 
     def _later(self, known: Known) -> list[Known]:
-        assert known.order.preemptor is not None
-        of = self.by_preemptor[known.order.preemptor.uid]
+        of = self.by_preemptor[known.order.preemptor_uid]
         return [k for k in of if k.stored.at > known.stored.at]
 
     def _rolled_back(self, known: Known, outcome: Outcome) -> None:
@@ -265,11 +267,10 @@ class Checker:
         pending = self.nats.waiting.get(known.stored.sequence)
         once = pending is not None and pending.message is known.stored and pending.deliveries == 1
         began = (outcome.started_at - START).total_seconds() - CLOCKS_DIFFER_SECONDS
-        assert order.preemptor is not None
-        history = self.nominated.get(order.preemptor.uid, [(0.0, "")])
-        since, shown = history[-1]
-        left = shown == order.node and since <= known.stored.at and not later
-        self.expect(not left, "a failed order's nomination is taken back first", order.order_id)
+        for place in order.placements:
+            since, shown = self.nominated.get(place.uid, [(0.0, "")])[-1]
+            left = shown == place.node and since <= known.stored.at and not later
+            self.expect(not left, "a failed order's nomination is taken back first", order.order_id)
         relied = {v.uid for k in later for v in k.order.victims}
         for victim in order.victims:
             since, by = self.marks.get(victim.uid, (0.0, ""))
@@ -323,23 +324,22 @@ class Checker:
         return self._unplaced()
 
     def _unplaced(self) -> str:
-        """A pod for which room can be made is bound in the end; not told where the policy limits that."""
-        if self.most_victims:
-            return ""
-        for pod in self.cluster.pods.values():
-            if pod.spec.node_name:
-                continue
-            for node, capacity in self.cluster.capacity.items():
+        """A pod for which room can be made is bound in the end; not told where the policy limits that.
+
+        A group where the largest of its pods has room on one node as often as it has pods.
+        """
+        for pod in () if self.most_victims else self.cluster.pods.values():
+            mates = [
+                one for one in self.cluster.pods.values() if group_of(one) and group_of(one) == group_of(pod)
+            ]
+            waiting = [one for one in mates or [pod] if not one.spec.node_name]
+            for node, capacity in self.cluster.capacity.items() if not pod.spec.node_name else ():
                 keep = [
                     p
                     for p in self.cluster.pods.values()
                     if p.spec.node_name == node
                     and (priority(p) >= priority(pod) or p.metadata.name in self.cluster.refused)
                 ]
-                if sum(_size(p) for p in keep) + _size(pod) <= capacity:
+                if sum(size(p) for p in (*keep, *waiting)) <= capacity:
                     return f"a pod for which room can be made is bound: {pod.metadata.name} on {node}"
         return ""
-
-
-def _size(pod: Pod) -> int:
-    return int((pod.metadata.labels or {}).get("size", "1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -30,11 +31,23 @@ from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
 from protocol.loop import Process
-from protocol.scheduler import Candidate, Question, priority, size, victim_of
+from protocol.scheduler import Candidate, Preemptor, Question, priority, size, victim_of
 from protocol.streams import SUBJECTS, Nats, SimulatedBus
 from protocol.world import World
 
 LEASE = "makeway-planner"
+
+
+@dataclass(frozen=True)
+class _Room:
+    """A node on which a pod would fit: whom to evict, who leaves, and who might go."""
+
+    node: str
+    victims: tuple[str, ...]
+    awaited: dict[str, str]
+    removable: tuple[str, ...]
+
+
 _METRICS = PlannerMetrics(CollectorRegistry())
 
 
@@ -150,10 +163,13 @@ class Planner:
     ) -> Accepted | Void:
         """`makeway.planner.commit.judge`, with the small rules of this plan."""
         uid = commit.preemptor.uid
-        pod = self.pods.get(uid)
+        pods = [self.pods.get(one.uid) for one in commit.placements]
         self.ledger.pledges.withdraw(uid)
-        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+        if any(
+            pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None for pod in pods
+        ):
             return Void(reason="preemptor-gone", message=uid)
+        mine = min(priority(pod) for pod in pods if pod is not None)
         in_flight = self.ledger.in_flight((), now, asking=uid)
         pledged = self.ledger.pledges.victims(now, asking=uid)
         victims, awaited = [], []
@@ -165,24 +181,31 @@ class Planner:
                 awaited.append(Awaited(uid=name, order_id=in_flight[name]))
             elif name not in commit.victims and name in pledged:
                 awaited.append(Awaited(uid=name, order_id=pledged[name]))
-            elif name not in commit.victims or priority(other) >= priority(pod):
+            elif name not in commit.victims or priority(other) >= mine:
                 return Void(reason="victim-spared", message=name)
             else:
                 victims.append(victim_of(other))
         if not victims and not awaited:
             return Void(reason=NOTHING, message="they leave anyway")
+        nodes = {one.node for one in commit.placements}
         order = replace(
-            draft(commit, offer.decision_id, self._record(uid), now),
+            draft(commit, offer.decision_id, self._record(commit.placements[0].uid), now),
             not_after=now + timedelta(seconds=self.not_after),
             victims=tuple(victims),
             awaited=tuple(awaited),
             nominations_to_clear=tuple(
-                NominationToClear(namespace=NAMESPACE, name=p.metadata.name, uid=u)
+                NominationToClear(
+                    namespace=NAMESPACE,
+                    name=p.metadata.name,
+                    uid=u,
+                    node=node if commit.group is not None else "",
+                )
                 for u, node in sorted(self.nominated.nodes.items())
-                if node == commit.node and (p := self.pods.get(u)) and priority(p) < priority(pod)
+                if node in nodes and (p := self.pods.get(u)) and priority(p) < mine
             ),
         )
-        waits_for = "the nomination" if self.nominated.nodes.get(uid) != commit.node else ""
+        shown = all(self.nominated.nodes.get(one.uid) == one.node for one in commit.placements)
+        waits_for = "" if shown else "the nomination"
         if busy := self.ledger.live_beside(uid, commit.order_id, now):
             waits_for = busy
         unstored = self.ledger.reserved() | frozenset(pledged.values())
@@ -196,18 +219,23 @@ class Planner:
         if not self.follower.synced:
             return
         found = self._plan(question)
-        self._pledge(question.pod, found[0] if found else None)
+        self._pledge(question.preemptor, found[0] if found else None)
         self.world.loop.call_later(self.world.latency(), reply, found)
 
-    def _pledge(self, pod: Pod, best: Candidate | None) -> None:
+    def _pledge(self, preemptor: Preemptor, best: Candidate | None) -> None:
         """`makeway.planner.service.orders.pledges.pledge_of`, of this plan."""
-        uid, pledge = pod.metadata.uid, None
+        pledge = None
         if best is not None:
             self.plans += 1
-            places = (Placement(namespace=NAMESPACE, name=pod.metadata.name, uid=uid, node=best.node),)
+            places = tuple(
+                Placement(namespace=NAMESPACE, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
+                for pod in preemptor.pods
+                for node in [best.places[pod.metadata.uid]]
+            )
+            asking = Asker(preemptor.uid, NAMESPACE, preemptor.priority, is_pod=not preemptor.group)
             id_, until = f"dec-{self.process.identity}-{self.plans}", self.process.now() + LASTS
-            pledge = Pledge(id_, Asker(uid, NAMESPACE, priority(pod)), places, best.victims, until)
-        self.ledger.pledges.pledge(uid, pledge)
+            pledge = Pledge(id_, asking, places, best.victims, until)
+        self.ledger.pledges.pledge(preemptor.uid, pledge)
 
     def _offer(self, uid: str, node: str, pods: Iterable[str]) -> str:
         offer = Offer(
@@ -220,24 +248,60 @@ class Planner:
         return self.bus.signatures.wrap(offer, self.bus.source, SUBJECTS.commit).decode()
 
     def _plan(self, question: Question) -> list[Candidate]:
-        """The nodes on which the pod would fit without some pods of lower priority, best first."""
-        pod = question.pod
-        uid = pod.metadata.uid
-        now = self.process.now()
-        in_flight = self.ledger.in_flight((), now, asking=uid, pledged=priority(pod))
+        """Where the pods would fit without some pods of lower priority, best first.
+
+        Of a group one member after the other, each on its best node beside those before.
+        """
+        asking, now = question.preemptor, self.process.now()
+        in_flight = self.ledger.in_flight((), now, asking=asking.uid, pledged=asking.priority)
+        placed: dict[str, str] = {}
+        gone: set[str] = set()
+        found: list[_Room] = []
+        for pod in asking.pods:
+            rooms = self._rooms(question, pod, placed, gone, in_flight)
+            if not rooms:
+                return []
+            if not asking.group:
+                return [self._candidate(asking, {pod.metadata.uid: one.node}, [one]) for one in rooms[:2]]
+            found.append(rooms[0])
+            placed[pod.metadata.uid] = rooms[0].node
+            gone.update(rooms[0].victims)
+        room = any(one.victims or one.awaited for one in found)
+        return [self._candidate(asking, placed, found)] if room else []
+
+    def _candidate(self, asking: Preemptor, places: dict[str, str], rooms: list[_Room]) -> Candidate:
+        victims = tuple(uid for one in rooms for uid in one.victims)
+        offered = (uid for one in rooms for uid in one.removable)
+        node = "" if asking.group else rooms[0].node
+        awaited = {uid: id_ for one in rooms for uid, id_ in one.awaited.items()}
+        return Candidate(places, victims, awaited, self._offer(asking.uid, node, offered))
+
+    def _rooms(
+        self,
+        question: Question,
+        pod: Pod,
+        placed: dict[str, str],
+        gone: set[str],
+        in_flight: dict[str, str],
+    ) -> list[_Room]:
+        """The nodes on which a pod would fit, best first, beside members placed and without pods that go."""
+        asking, mine = question.preemptor, {one.metadata.uid for one in question.preemptor.pods}
         nominated = dict(question.nominated)
-        nominated |= {one.uid: one.node for one in self.ledger.places(now, asking=uid).values()}
-        ranked: list[tuple[tuple[int, int, str], Candidate]] = []
+        places = self.ledger.places(self.process.now(), asking=asking.uid)
+        nominated |= {one.uid: one.node for one in places.values()}
+        ranked: list[tuple[tuple[int, int, str], _Room]] = []
         for node in question.nodes:
             there = [
                 p
                 for p in self.pods.values()
                 if (p.spec.node_name or question.assumed.get(p.metadata.uid)) == node
+                and p.metadata.uid not in gone
             ]
             used = sum(size(p) for p in there if p.metadata.uid not in in_flight)
+            used += sum(size(one) for one in asking.pods if placed.get(one.metadata.uid) == node)
             for other, place in nominated.items():
                 known = self.pods.get(other)
-                if place == node and other != uid and known is not None and not known.spec.node_name:
+                if place == node and other not in mine and known is not None and not known.spec.node_name:
                     used += size(known) if priority(known) >= priority(pod) else 0
             removable = [
                 p
@@ -249,6 +313,7 @@ class Planner:
                 and p.spec.node_name
             ]
             removable.sort(key=lambda p: (priority(p), -size(p), p.metadata.uid))
+            offered = tuple(p.metadata.uid for p in removable)
             victims: list[Pod] = []
             while used + size(pod) > self.cluster.capacity[node] and removable:
                 victims.append(removable.pop(0))
@@ -256,10 +321,10 @@ class Planner:
             awaited = {
                 p.metadata.uid: in_flight[p.metadata.uid] for p in there if p.metadata.uid in in_flight
             }
-            if used + size(pod) <= self.cluster.capacity[node] and (victims or awaited):
+            helped = bool(victims or awaited or asking.group)
+            if used + size(pod) <= self.cluster.capacity[node] and helped:
                 highest = max((priority(v) for v in victims), default=-1)
-                offer = self._offer(uid, node, (p.metadata.uid for p in [*victims, *removable]))
-                found = Candidate(node, tuple(v.metadata.uid for v in victims), awaited, offer)
-                ranked.append(((highest, len(victims), node), found))
+                room = _Room(node, tuple(v.metadata.uid for v in victims), awaited, offered)
+                ranked.append(((highest, len(victims), node), room))
         ranked.sort(key=lambda entry: entry[0])
-        return [candidate for _, candidate in ranked[:2]]
+        return [room for _, room in ranked]

@@ -20,6 +20,7 @@ from makeway.bus.messages import (
     API_VERSION,
     Awaited,
     Fence,
+    OrderedGroup,
     OrderMember,
     Outcome,
     Victim,
@@ -29,10 +30,11 @@ from makeway.bus.nats.follow import Start
 from makeway.bus.nats.jetstream import StoredMessage
 from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
+from makeway.core.k8s.pod_groups import group_of
 from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
-from protocol.inflight import Activation, AwaitedFailedError, Entry, InFlight, PodGoneError
+from protocol.inflight import REVERTS, Activation, AwaitedFailedError, Entry, InFlight, PodGoneError
 from protocol.leading import Leading
 from protocol.loop import START, Process
 from protocol.streams import SUBJECTS, Nats, SimulatedBus
@@ -49,10 +51,25 @@ class UnstoredError(Exception):
 
 
 @dataclass(frozen=True)
+class Preemptor:
+    """A pod, or the members of a group that wait, under the UID of the pod or the group."""
+
+    uid: str
+    name: str
+    pods: tuple[Pod, ...]
+    group: str = ""
+
+    @property
+    def priority(self) -> int:
+        """That of each of its pods."""
+        return priority(self.pods[0])
+
+
+@dataclass(frozen=True)
 class Question:
     """A plan request."""
 
-    pod: Pod
+    preemptor: Preemptor
     nodes: tuple[str, ...]
     nominated: dict[str, str]
     assumed: dict[str, str]
@@ -61,9 +78,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node that would do: whom to evict, and on whose leaving it counts."""
+    """Nodes that would do, by pod: whom to evict, and on whose leaving it counts."""
 
-    node: str
+    places: dict[str, str]
     victims: tuple[str, ...]
     awaited: dict[str, str]
     offer: str = ""
@@ -115,7 +132,7 @@ class Scheduler:
         self.orders = 0
         self.not_after = 12.0
         self.stored = set[str]()
-        """Ids of its orders that it knows to be stored."""
+        """Ids of its orders that it knows to be stored, and has not given up."""
         self.begun: list[Any] = []
         """Called with each order that is begun."""
         self.answered: list[Any] = []
@@ -169,6 +186,9 @@ class Scheduler:
                 self._forget(uid)
             else:
                 if kind == "ADDED" and uid not in self.queue:
+                    for other, one in self.pods.items() if group_of(pod) else ():
+                        if group_of(one) == group_of(pod) and other in self.queue:
+                            self._queue(other, 0.0)
                     self._queue(uid, 0.0)
                 self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
 
@@ -211,7 +231,8 @@ class Scheduler:
                 pod = self.pods.get(uid)
                 if pod is None or pod.spec.node_name or uid in self.assumed:
                     continue
-                if (entry := self.inflight.by_pod.get(uid)) and self.inflight.gate(uid, now):
+                preemptor = f"{group_of(pod)}-uid" if group_of(pod) else uid
+                if (entry := self.inflight.by_pod.get(preemptor)) and self.inflight.gate(preemptor, now):
                     later.append(entry.opens_at)
                 elif at <= now:
                     ready.append((-priority(pod), at, uid))
@@ -227,26 +248,66 @@ class Scheduler:
             except TimeoutError:
                 pass
 
+    def _preemptor(self, pod: Pod) -> Preemptor:
+        """A pod, or the members of its group that wait."""
+        group = group_of(pod)
+        if not group:
+            return Preemptor(pod.metadata.uid, pod.metadata.name, (pod,))
+        waiting = (
+            other
+            for uid, other in sorted(self.pods.items())
+            if group_of(other) == group and not other.spec.node_name and uid not in self.assumed
+        )
+        return Preemptor(f"{group}-uid", group, tuple(waiting), group)
+
     async def _cycle(self, pod: Pod) -> None:
-        """One scheduling cycle."""
-        uid = pod.metadata.uid
-        self.queue[uid] = self.now() + 60.0
+        """One scheduling cycle, of a pod or of all members of its group that wait."""
+        preemptor = self._preemptor(pod)
+        for one in preemptor.pods:
+            self.queue[one.metadata.uid] = self.now() + 60.0
         on: dict[str, list[Pod]] = {name: [] for name in self.cluster.nodes}
         for other in self.pods.values():
             node = other.spec.node_name or self.assumed.get(other.metadata.uid)
             if node:
                 on[node].append(other)
+        if preemptor.group and self._missing(preemptor, on):
+            return
         places = self._nominations()
-        if pod.metadata.deletion_timestamp is None:
-            fitting = [node for node in on if self._fits(pod, on[node], places, node)]
-            if fitting:
-                own = places.get(uid)
-                self._bind(pod, own if own in fitting else fitting[0])
+        if all(one.metadata.deletion_timestamp is None for one in preemptor.pods):
+            chosen = self._fitting(preemptor, on, places)
+            if chosen is not None:
+                for one in preemptor.pods:
+                    self._bind(one, chosen[one.metadata.uid])
                 return
-        nominated = await self._post_filter(pod, on, places)
-        self.inflight.pod_event(uid, "cycleEnded")
+        nominated = await self._post_filter(preemptor, on, places)
+        self.inflight.pod_event(preemptor.uid, "cycleEnded")
         if not nominated:
-            self.pending(uid)
+            for one in preemptor.pods:
+                self.pending(one.metadata.uid)
+
+    def _missing(self, preemptor: Preemptor, on: dict[str, list[Pod]]) -> bool:
+        """Whether a gang has fewer pods than it needs: the scheduler does not try it."""
+        placed = sum(group_of(other) == preemptor.group for there in on.values() for other in there)
+        return len(preemptor.pods) + placed < self.cluster.gangs[preemptor.group].size
+
+    def _fitting(
+        self, preemptor: Preemptor, on: dict[str, list[Pod]], places: dict[str, str]
+    ) -> dict[str, str] | None:
+        """Where all pods fit side by side, on their nominated nodes if they can; None where not all do."""
+        there = {node: [*pods] for node, pods in on.items()}
+        chosen: dict[str, str] = {}
+        for pod in preemptor.pods:
+            uid, others = pod.metadata.uid, {u: n for u, n in places.items() if not self._is_of(u, preemptor)}
+            fitting = [node for node in there if self._fits(pod, there[node], others, node)]
+            if not fitting:
+                return None
+            own = places.get(uid)
+            chosen[uid] = own if own in fitting else fitting[0]
+            there[chosen[uid]].append(pod)
+        return chosen
+
+    def _is_of(self, uid: str, preemptor: Preemptor) -> bool:
+        return any(pod.metadata.uid == uid for pod in preemptor.pods)
 
     def _nominations(self) -> dict[str, str]:
         places = {
@@ -289,60 +350,75 @@ class Scheduler:
 
     # ---------------------------------------------------------------------------------- PostFilter
 
-    async def _post_filter(self, pod: Pod, on: dict[str, list[Pod]], places: dict[str, str]) -> bool:
-        uid, now = pod.metadata.uid, self.now()
+    async def _post_filter(
+        self, preemptor: Preemptor, on: dict[str, list[Pod]], places: dict[str, str]
+    ) -> bool:
+        uid, now = preemptor.uid, self.now()
 
         def still_there(node: str, victim: str) -> bool:
-            return any(other.metadata.uid == victim for other in on.get(node, ()))
+            nodes = (node,) if node else tuple(on)  # of a group: whichever
+            return any(other.metadata.uid == victim for one in nodes for other in on.get(one, ()))
 
         if self.inflight.refuse(uid, now, still_there):
             return False
-        nominated = pod.status.nominated_node_name or ""
-        if nominated and any(
-            other.metadata.deletion_timestamp is not None and priority(other) < priority(pod)
-            for other in on.get(nominated, ())
+        nominated = [pod for pod in preemptor.pods if pod.status.nominated_node_name]
+        if any(
+            other.metadata.deletion_timestamp is not None and priority(other) < preemptor.priority
+            for pod in nominated
+            for other in on.get(pod.status.nominated_node_name or "", ())
         ):
-            self._queue(uid, 1.0)
+            self._again(preemptor, 1.0)
             return False
         _, paused = self.failures.get(uid, (0, 0.0))
         if now < paused:
-            self.queue[uid] = paused
-            await self._clear_reverted(pod)
+            self._again(preemptor, paused - now)
+            await self._clear_reverted(preemptor)
             return False
         left_out = frozenset(u for u, until in self.left_out.get(uid, {}).items() if now < until)
-        question = Question(pod, tuple(on), places, dict(self.assumed), left_out)
+        question = Question(preemptor, tuple(on), places, dict(self.assumed), left_out)
         candidates = await self._ask(question)
         if candidates is None:
-            self._queue(uid, 1.0)
-            await self._clear_reverted(pod)
+            self._again(preemptor, 1.0)
+            await self._clear_reverted(preemptor)
             return False
         for candidate in candidates:
-            if not self._stands(pod, candidate, on, places):
+            if not self._stands(preemptor, candidate, on, places):
                 continue
-            self._nominate(pod, candidate)
+            self._nominate(preemptor, candidate)
             return True
-        self._queue(uid, 5.0)
-        if nominated:
+        self._again(preemptor, 5.0)
+        for pod in nominated:
             await self._patch_nomination(pod, None)
         return False
 
-    async def _clear_reverted(self, pod: Pod) -> None:
-        if self.reverted.get(pod.metadata.uid) == (pod.status.nominated_node_name or ""):
-            del self.reverted[pod.metadata.uid]
-            await self._patch_nomination(pod, None)
+    def _again(self, preemptor: Preemptor, seconds: float) -> None:
+        for pod in preemptor.pods:
+            self._queue(pod.metadata.uid, seconds)
+
+    async def _clear_reverted(self, preemptor: Preemptor) -> None:
+        for pod in preemptor.pods:
+            if self.reverted.get(pod.metadata.uid) == (pod.status.nominated_node_name or ""):
+                del self.reverted[pod.metadata.uid]
+                await self._patch_nomination(pod, None)
 
     def _stands(
-        self, pod: Pod, candidate: Candidate, on: dict[str, list[Pod]], places: dict[str, str]
+        self, preemptor: Preemptor, candidate: Candidate, on: dict[str, list[Pod]], places: dict[str, str]
     ) -> bool:
         """The scheduler's own filters over what would be left."""
-        there = {other.metadata.uid: other for other in on[candidate.node]}
+        there = {node: {other.metadata.uid: other for other in pods} for node, pods in on.items()}
+        known = {other.metadata.uid: node for node, pods in on.items() for other in pods}
         for victim in candidate.victims:
-            other = there.pop(victim, None)
-            if other is None or priority(other) >= priority(pod):
+            if victim not in known or priority(there[known[victim]].pop(victim)) >= preemptor.priority:
                 return False
-        for awaited in candidate.awaited:
-            there.pop(awaited, None)
-        return self._fits(pod, list(there.values()), places, candidate.node)
+        for awaited in known.keys() & candidate.awaited.keys():
+            there[known[awaited]].pop(awaited)
+        others = {uid: node for uid, node in places.items() if not self._is_of(uid, preemptor)}
+        for pod in preemptor.pods:
+            node = candidate.places.get(pod.metadata.uid, "")
+            if node not in there or not self._fits(pod, [*there[node].values()], others, node):
+                return False
+            there[node][pod.metadata.uid] = pod
+        return True
 
     async def _ask(self, question: Question) -> list[Candidate] | None:
         """One request over core NATS; None where no planner answers in time."""
@@ -366,27 +442,30 @@ class Scheduler:
         await self.process.run_on()
         return found
 
-    def _nominate(self, pod: Pod, chosen: Candidate) -> None:
+    def _nominate(self, preemptor: Preemptor, chosen: Candidate) -> None:
         self.orders += 1
         now, order_id = self.now(), f"ord-{self.process.identity}-{self.orders}"
-        self.reverted.pop(pod.metadata.uid, None)
+        self.reverted.pop(preemptor.uid, None)
         entry = Entry(
             order_id,
-            pod.metadata.uid,
-            pod.metadata.name,
-            chosen.node,
+            preemptor.uid,
+            preemptor.name,
+            "" if preemptor.group else chosen.places[preemptor.uid],
             now,
             now + self.seconds["storedWithin"] + self.seconds["answeredWithin"] + self.seconds["gateSlack"],
             list(chosen.victims),
             dict(chosen.awaited),
+            chosen.places if preemptor.group else {},
         )
         for listener in self.begun:
             listener(self, entry)
         names = [self.pods[v].metadata.name for v in chosen.victims if v in self.pods]
-        self.note(f"nominates {pod.metadata.name} to {chosen.node} by {order_id}: {names} {chosen.awaited}")
+        where = ", ".join(chosen.places.values())
+        self.note(f"nominates {preemptor.name} to {where} by {order_id}: {names} {chosen.awaited}")
         self.inflight.begin(entry)
-        self.process.spawn(self._patch_nomination(pod, chosen.node))
-        self.process.spawn(self._commit_recovered(pod, chosen, order_id))
+        for pod in preemptor.pods:
+            self.process.spawn(self._patch_nomination(pod, chosen.places[pod.metadata.uid]))
+        self.process.spawn(self._commit_recovered(preemptor, chosen, order_id))
 
     async def _patch_nomination(self, pod: Pod, node: str | None) -> None:
         """What kube-scheduler writes by itself; a failure is not tried again."""
@@ -401,20 +480,31 @@ class Scheduler:
 
     # -------------------------------------------------------------------------------------- commit
 
-    async def _commit_recovered(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
-        uid = pod.metadata.uid
+    async def _commit_recovered(self, preemptor: Preemptor, chosen: Candidate, order_id: str) -> None:
         try:
-            await self._commit(pod, chosen, order_id)
+            await self._commit(preemptor, chosen, order_id)
         except PodGoneError:
             self.inflight.happened(order_id, "notNeeded")
         except (AwaitedFailedError, UnstoredError, BusError, ApiError, ApiUnavailable) as error:
             self.note(f"{order_id} is not committed: {type(error).__name__} {error}")
             if self.inflight.fail(order_id, str(error), self.now(), 0.0) is not None:
-                self._failed(uid)
+                self._failed(preemptor.uid)
 
-    async def _commit(self, pod: Pod, chosen: Candidate, order_id: str) -> None:
+    async def _commit(self, preemptor: Preemptor, chosen: Candidate, order_id: str) -> None:
         """Have the planner store the order: ask with the same id until it answers, or the time is over."""
-        uid, subject = pod.metadata.uid, SUBJECTS.pod_order(pod.metadata.uid)
+        uid, group = preemptor.uid, None
+        subject = SUBJECTS.pod_order(uid)
+        if preemptor.group:
+            subject = SUBJECTS.group_order(uid)
+            group = OrderedGroup(
+                namespace=NAMESPACE,
+                name=preemptor.group,
+                uid=uid,
+                priority=preemptor.priority,
+                scheduler_name="makeway",
+                must_place=len(preemptor.pods),
+                min_count=self.cluster.gangs[preemptor.group].size,
+            )
         last = await self._last(SUBJECTS.orders_stream, subject)
         epoch, now = await self._fence(), self.now()
         commit = CommitRequest(
@@ -424,15 +514,18 @@ class Scheduler:
             bridge=f"makeway/scheduler/{self.process.identity}",
             fence=Fence(kind="lease", namespace="kube-system", name=LEASE, epoch=epoch),
             offer=chosen.offer,
-            placements=(
+            placements=tuple(
                 OrderMember(
                     namespace=NAMESPACE,
                     name=pod.metadata.name,
-                    uid=uid,
-                    node=chosen.node,
-                    node_uid=f"{chosen.node}-uid",
-                ),
+                    uid=pod.metadata.uid,
+                    node=node,
+                    node_uid=f"{node}-uid",
+                )
+                for pod in preemptor.pods
+                for node in [chosen.places[pod.metadata.uid]]
             ),
+            group=group,
             store_by=self._when(now + self.seconds["storedWithin"]),
             after=last.sequence if last is not None else 0,
             victims=chosen.victims,
@@ -447,7 +540,8 @@ class Scheduler:
                 continue
             if reply.order is None:
                 raise UnstoredError(f"void: {reply.void}")
-            self.stored.add(order_id)
+            if (entry := self.inflight.get(order_id)) is not None and entry.phase not in REVERTS:
+                self.stored.add(order_id)
             self.inflight.commit(order_id, self._local(reply.order.not_after) + self.seconds["gateSlack"])
             if (outcome := self.inflight.outcomes.get(order_id)) is not None:
                 self._apply_outcome(outcome)
@@ -520,12 +614,13 @@ class Scheduler:
             order = codec.unwrap_order(data)
         except Malformed:
             return
-        if order.preemptor is None or order.void is not None:
+        about = order.room_for
+        if about is None or order.void is not None or subject != SUBJECTS.order(order):
             return
         if self.inflight.get(order.order_id) is not None:
             return
-        pod = self.pods.get(order.preemptor.uid)
-        if pod is None or pod.spec.node_name or subject != SUBJECTS.pod_order(order.preemptor.uid):
+        waiting = (self.pods.get(one.uid) for one in order.placements)
+        if not any(pod is not None and not pod.spec.node_name for pod in waiting):
             return
         opens_at = self._local(order.not_after) + self.seconds["gateSlack"]
         outcome = self.inflight.outcomes.get(order.order_id)
@@ -535,17 +630,19 @@ class Scheduler:
             opens_at = self._leaving_until(outcome, min(self._local(outcome.finished_at), self.now()))
         entry = Entry(
             order.order_id,
-            order.preemptor.uid,
-            order.preemptor.name,
+            about.uid,
+            about.name,
             order.node,
             self._local(order.created_at),
             opens_at,
             [v.uid for v in order.victims],
             {a.uid: a.order_id for a in order.awaited},
+            {one.uid: one.node for one in order.members},
         )
         if not self.inflight.adopt(entry, self.now()):
             return
-        self._activate(entry.uid)
+        for uid in entry.places:
+            self._activate(uid)
         if outcome is not None:
             self._apply_outcome(outcome)
 
@@ -567,16 +664,21 @@ class Scheduler:
                 until = self.now() + self.seconds["nodeBackoffInitial"]
                 self.left_out.setdefault(entry.uid, {})[victim.uid] = until
         self._failed(entry.uid)
-        pod = self.pods.get(entry.uid)
-        nominated = (pod.status.nominated_node_name or "") if pod is not None else ""
-        self.inflight.nominated_to(entry.uid, nominated)
+        self._look_at_places(entry)
+
+    def _look_at_places(self, entry: Entry) -> None:
+        for uid in entry.places:
+            if (pod := self.pods.get(uid)) is not None:
+                self.inflight.nominated_to(uid, pod.status.nominated_node_name or "")
 
     def _failed(self, uid: str) -> None:
         in_a_row = self.failures.get(uid, (0, 0.0))[0] + 1
         over = in_a_row - TRIES
         pause = FIRST_FAILED.total_seconds() * 2 ** min(over, 4) if over >= 0 else 0.0
         self.failures[uid] = (in_a_row, self.now() + pause)
-        self.pending(uid)
+        entry = self.inflight.by_pod.get(uid)
+        for member in (uid,) if entry is None else entry.places:
+            self.pending(member)
 
     def _succeeded(self, outcome: Outcome) -> None:
         now = self.now()
@@ -587,9 +689,8 @@ class Scheduler:
             return pod is None or not pod.spec.node_name
 
         self.inflight.succeed(outcome.order_id, now, self._leaving_until(outcome, now), left)
-        entry = self.inflight.get(outcome.order_id)
-        if entry is not None and (pod := self.pods.get(entry.uid)) is not None:
-            self.inflight.nominated_to(entry.uid, pod.status.nominated_node_name or "")
+        if (entry := self.inflight.get(outcome.order_id)) is not None:
+            self._look_at_places(entry)
 
     def _leaving_until(self, outcome: Outcome, since: float) -> float:
         grace = max((v.grace_period_seconds for v in outcome.victims), default=0)
@@ -621,14 +722,28 @@ class Scheduler:
             self.inflight.activation_failed(activation.order_id, at)
             self.queue[uid] = at
             return
+        if activation.revert and activation.of_group:
+            self.process.spawn(self._revert_group(activation))
+            return
         if activation.revert:
-            pod = self.pods.get(uid)
+            pod, node = self.pods.get(uid), activation.places[uid]
             nominated = pod.status.nominated_node_name if pod is not None else ""
-            if activation.unpublished or nominated == activation.node:
-                self.reverted[uid] = activation.node
+            if activation.unpublished or nominated == node:
+                self.reverted[uid] = node
                 self.pending(uid)
             self.inflight.happened(activation.order_id, "reverted")
-        self._activate(uid)
+        for member in activation.places:
+            self._activate(member)
+
+    async def _revert_group(self, activation: Activation) -> None:
+        """Clear in the API what it shows of the nominations, then open the gate."""
+        for uid, node in activation.places.items():
+            pod = self.pods.get(uid)
+            if pod is not None and pod.status.nominated_node_name == node:
+                await self._patch_nomination(pod, None)
+        self.inflight.happened(activation.order_id, "reverted")
+        for uid in activation.places:
+            self._activate(uid)
 
     async def _reconcile_forever(self) -> None:
         while True:

@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from makeway.core.k8s.pod_groups import group_of
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
-from protocol.cluster import Cluster
+from protocol.cluster import Cluster, Gang
 from protocol.evictor import start_evictor
 from protocol.invariants import Checker
 from protocol.loop import Process, VirtualLoop, close
@@ -67,6 +68,7 @@ class Simulation:
         self.not_after = self.rng.choice((12.0, 30.0))
         self.expected = 0
         # Drawn apart from the rest.
+        self.groups = random.Random(f"groups, {seed}")
         most = random.Random(f"victims of an order, {seed}").choice((0, 0, 0, 0, 2))
         self.policy = Policy(limits=PolicyLimits(victims_per_order=most)) if most else Policy()
         self.checker.most_victims = most
@@ -137,6 +139,8 @@ class Simulation:
 
         for number in range(rng.randint(2, 6)):
             later(rng.uniform(1.0, until * 0.8), self._create_preemptor, number)
+        for number in range(self.groups.choice((0, 0, 1, 2))):
+            later(self.groups.uniform(1.0, until * 0.8), self._create_group, number)
         for _ in range(rng.choice((0, 1, 2))):
             later(rng.uniform(1.0, until), self._delete_any)
         for _ in range(rng.choice((0, 0, 1, 2))):
@@ -169,9 +173,10 @@ class Simulation:
     def _disturb(self, order_id: str) -> None:
         """Delete what an order is about, while its evictor is stopped."""
         known = self.checker.orders.get(order_id)
-        if known is None or known.order.preemptor is None:
+        if known is None:
             return
-        uid = self.rng.choice([known.order.preemptor.uid, *(v.uid for v in known.order.victims)])
+        order = known.order
+        uid = self.rng.choice([*(one.uid for one in order.placements), *(v.uid for v in order.victims)])
 
         def act() -> None:
             if (pod := self.cluster.by_uid(uid)) is not None:
@@ -192,20 +197,28 @@ class Simulation:
             self.world.note("world", f"creates {name}")
             self.cluster.create(name, priority=rng.choice((100, 100, 200, 300)), size=rng.choice((1, 2, 3)))
 
+    def _create_group(self, number: int) -> None:
+        rng, group = self.groups, f"train-{number}"
+        members, size, priority = rng.choice((2, 2, 3)), rng.choice((1, 1, 2)), rng.choice((100, 200, 300))
+        self.cluster.gangs[group] = Gang(members, priority)
+        self.world.note("world", f"creates {group}")
+        for member in range(members):
+            self.cluster.create(f"{group}-{member}", priority=priority, size=size, group=group)
+
     def _recreate(self, _: str, old: object, new: object) -> None:
         """A controller makes a pod anew under its name, as a StatefulSet's does."""
         if new is None and old is not None:
             name = old.metadata.name  # type: ignore[attr-defined]
             priority, size = old.spec.priority, int(old.metadata.labels["size"])  # type: ignore[attr-defined]
-            if self.world.faulty and self.rng.random() < 0.5:
-                self.loop.call_later(
-                    self.rng.uniform(0.001, 1.0), self._again, name, priority, size, self.rng.choice((0, 1))
-                )
+            group = group_of(old)  # type: ignore[arg-type]
+            if group or (self.world.faulty and self.rng.random() < 0.5):
+                at, grace = self.rng.uniform(0.001, 1.0), self.rng.choice((0, 1))
+                self.loop.call_later(at, self._again, name, priority, size, grace, group)
 
-    def _again(self, name: str, priority: int, size: int, grace: int) -> None:
+    def _again(self, name: str, priority: int, size: int, grace: int, group: str) -> None:
         if name not in self.cluster.pods:
             self.world.note("world", f"makes {name} anew")
-            self.cluster.create(name, priority=priority, size=size, grace=grace)
+            self.cluster.create(name, priority=priority, size=size, grace=grace, group=group)
 
     def _delete_any(self) -> None:
         name = self.rng.choice(sorted(self.cluster.pods) or [""])

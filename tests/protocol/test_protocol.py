@@ -36,7 +36,7 @@ def test_a_seed_is_the_same_trace_whatever_was_simulated_before() -> None:
 
 
 def test_the_invariants_hold_under_seeded_faults() -> None:
-    broken = {result.seed: result.problem for result in simulate(range(1, 101)) if result.problem}
+    broken = {result.seed: result.problem for result in simulate(range(1, 301)) if result.problem}
 
     assert broken == {}
 
