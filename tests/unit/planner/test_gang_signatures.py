@@ -10,7 +10,7 @@ import pytest
 
 from makeway.core.k8s.objects import Node, Pod
 from makeway.planner.plan.cache import PlanCache
-from makeway.planner.plan.constraints.layers import layers_of
+from makeway.planner.plan.constraints.counting import layers_of
 from makeway.planner.plan.constraints.tally import Allowance, StaleSignaturesError, Tallies
 from makeway.planner.plan.gang.planner import plan_gang, planning_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from makeway.bus.messages import Placement
-from makeway.planner.plan.constraints import layers
+from makeway.planner.plan.constraints import counting, layers
 from makeway.planner.plan.constraints.tally import Allowance, Tallies
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.request import Question
@@ -312,15 +312,15 @@ def test_no_pod_has_more_layers_than_are_worth_their_memory() -> None:
     snapshot = cluster(node("a"), pod("low", "a", cpu="4", labels=WEB, affinity=anti_affinity(*terms)))
     asking = preemptor(labels=WEB, affinity=affinities, topologySpreadConstraints=spreads)
 
-    found = layers.layers_of(snapshot, question(asking).constraints, (), Tallies().within(Allowance()))
+    found = counting.layers_of(snapshot, question(asking).constraints, (), Tallies().within(Allowance()))
 
-    assert len(found.layers) == 2 * layers.MOST_KEYS
+    assert len(found.layers) == 2 * counting.MOST_KEYS
     assert found.required_affinity is not None
-    assert found.required_affinity.there.shape == (layers.MOST_KEYS, snapshot.columns.nodes)
+    assert found.required_affinity.there.shape == (counting.MOST_KEYS, snapshot.columns.nodes)
 
 
 def test_spread_over_more_keys_than_are_counted_is_left_to_the_schedulers_filters() -> None:
-    spreads = [spread(f"example.com/{number}", WEB) for number in range(layers.MOST_KEYS + 1)]
+    spreads = [spread(f"example.com/{number}", WEB) for number in range(counting.MOST_KEYS + 1)]
     snapshot = cluster(node("a"), pod("low", "a", cpu="4"))
 
     plan = planned(snapshot, question(preemptor(labels=WEB, topologySpreadConstraints=spreads)))

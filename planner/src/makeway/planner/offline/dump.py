@@ -8,25 +8,11 @@ from typing import Final
 import msgspec
 
 from makeway.bus.reasons import reason_of
-from makeway.core.k8s.objects import (
-    ConfigMap,
-    DaemonSet,
-    DeviceClass,
-    Metadata,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    PriorityClass,
-    StorageClass,
-    View,
-)
-from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
+from makeway.core.k8s.objects import ConfigMap, DeviceClass, Metadata, PodDisruptionBudget, View
 from makeway.planner.offline.admission_objects import LimitRange, RuntimeClass
 from makeway.planner.offline.manifests import ManifestError, documents
 from makeway.planner.offline.world import World
+from makeway.planner.snapshot.objects import KINDS
 
 _EXPECTED: Final = {
     "PriorityClass": "priorityclasses",
@@ -46,24 +32,7 @@ COMMAND: Final = f"kubectl get nodes,pods,{','.join(_EXPECTED.values())} -A -o j
 """What prints a dump; where the cluster has pod groups, with `,podgroups` behind `daemonsets`."""
 
 _TYPES: Final[dict[str, type[View]]] = {
-    one.__name__: one
-    for one in (
-        Node,
-        Pod,
-        PriorityClass,
-        PodDisruptionBudget,
-        Namespace,
-        PersistentVolumeClaim,
-        PersistentVolume,
-        StorageClass,
-        DeviceClass,
-        DaemonSet,
-        ConfigMap,
-        PodGroup,
-        CompositePodGroup,
-        LimitRange,
-        RuntimeClass,
-    )
+    one.__name__: one for one in (*KINDS, DeviceClass, ConfigMap, LimitRange, RuntimeClass)
 }
 _DECODERS: Final = {name: msgspec.json.Decoder(one) for name, one in _TYPES.items()}
 

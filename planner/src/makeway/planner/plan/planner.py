@@ -17,7 +17,7 @@ from makeway.planner.plan.batch import BATCH_NODES, NodeBatch, overlay
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.candidates import EvaluatedBatch, best_candidates
 from makeway.planner.plan.constraints.budgets import debits_before
-from makeway.planner.plan.constraints.layers import layers_of
+from makeway.planner.plan.constraints.counting import layers_of
 from makeway.planner.plan.constraints.pods import Constraints
 from makeway.planner.plan.constraints.queues import queue_constraints_of
 from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, AllowanceUsedUp

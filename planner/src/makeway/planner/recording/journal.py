@@ -22,25 +22,7 @@ from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.result import Plan
 from makeway.planner.recording import entries
 from makeway.planner.recording.entries import AnyEntry, ChangingSet, InFlight
-from makeway.planner.snapshot.changes import (
-    Adopt,
-    Enforce,
-    KnowDaemonSets,
-    KnowPodGroups,
-    KnowVolumes,
-    PutBudget,
-    PutClaim,
-    PutDaemonSet,
-    PutDevices,
-    PutNamespace,
-    PutNode,
-    PutPod,
-    PutPodGroup,
-    PutPriorityClass,
-    PutStorageClass,
-    PutTolerationRecord,
-    PutVolume,
-)
+from makeway.planner.snapshot import changes
 from makeway.planner.snapshot.state import Snapshot
 
 MOST_WAITING: Final = 200_000
@@ -143,29 +125,29 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     )
     exemptions, queues = snapshot.exemptions, snapshot.queues
     first: list[AnyEntry] = [entries.Began(cluster_uid, planner, at)]
-    first += [PutPriorityClass(one) for one in exemptions.classes.values()]
+    first += [changes.PutPriorityClass(one) for one in exemptions.classes.values()]
     record = exemptions.record
-    first.append(PutTolerationRecord(tuple(record.classes.values()) if record.known else None))
-    first.append(Enforce(exemptions.policy, exemptions.revision, exemptions.source))
-    first.append(Adopt(queues.tree, queues.revision, queues.source))
-    first += [PutNamespace(one) for one in snapshot.namespaces.values()]
+    first.append(changes.PutTolerationRecord(tuple(record.classes.values()) if record.known else None))
+    first.append(changes.Enforce(exemptions.policy, exemptions.revision, exemptions.source))
+    first.append(changes.Adopt(queues.tree, queues.revision, queues.source))
+    first += [changes.PutNamespace(one) for one in snapshot.namespaces.values()]
     budgets = (snapshot.budgets.get(key) for key in sorted(snapshot.budget_revisions))
-    first += [PutBudget(budget) for budget in budgets if budget is not None]
+    first += [changes.PutBudget(budget) for budget in budgets if budget is not None]
     storage = snapshot.volumes
     claims, volumes = list(storage.claims.items()), list(storage.volumes.items())
     first += [
-        PutStorageClass(name, storage.classes.get(name, RequiredNodes()), name in storage.waiting)
+        changes.PutStorageClass(name, storage.classes.get(name, RequiredNodes()), name in storage.waiting)
         for name in sorted(storage.classes.keys() | storage.waiting)
     ]
-    first += [PutDevices(snapshot.devices), KnowVolumes(storage.known)]
-    first += [PutDaemonSet(one) for _, one in sorted(snapshot.daemonsets.items.items())]
-    first.append(KnowDaemonSets(snapshot.daemonsets.known))
+    first += [changes.PutDevices(snapshot.devices), changes.KnowVolumes(storage.known)]
+    first += [changes.PutDaemonSet(one) for _, one in sorted(snapshot.daemonsets.items.items())]
+    first.append(changes.KnowDaemonSets(snapshot.daemonsets.known))
     groups = snapshot.groups
-    first += [PutPodGroup(record) for _, record in sorted(groups.records.items())]
-    first.append(KnowPodGroups(groups.followed, groups.listed, groups.composites))
+    first += [changes.PutPodGroup(record) for _, record in sorted(groups.records.items())]
+    first.append(changes.KnowPodGroups(groups.followed, groups.listed, groups.composites))
     yield from first
-    yield from (PutClaim.of(key, claim) for key, claim in claims)
-    yield from (PutVolume(name, volume) for name, volume in volumes)
-    yield from (PutNode(node) for node in nodes)
-    yield from (PutPod(pod) for pod in pods)
+    yield from (changes.PutClaim.of(key, claim) for key, claim in claims)
+    yield from (changes.PutVolume(name, volume) for name, volume in volumes)
+    yield from (changes.PutNode(node) for node in nodes)
+    yield from (changes.PutPod(pod) for pod in pods)
     yield complete

@@ -21,26 +21,8 @@ from makeway.core.k8s.objects import (
     StorageClass,
 )
 from makeway.core.k8s.pod_groups import CompositePodGroup, GroupKey, PodGroup, group_record
-from makeway.planner.snapshot.changes import (
-    Change,
-    PutBudget,
-    PutClaim,
-    PutDaemonSet,
-    PutNamespace,
-    PutNode,
-    PutPod,
-    PutPodGroup,
-    PutPriorityClass,
-    PutStorageClass,
-    PutVolume,
-    RemoveBudget,
-    RemoveDaemonSet,
-    RemoveNamespace,
-    RemoveNode,
-    RemovePod,
-    RemovePodGroup,
-    RemovePriorityClass,
-)
+from makeway.planner.snapshot import changes
+from makeway.planner.snapshot.changes import Change
 from makeway.planner.snapshot.records import PodRecords, node_record
 from makeway.planner.snapshot.volumes import claim_record, class_nodes, volume_record, waits
 
@@ -52,42 +34,46 @@ def change_of(item: Any, records: PodRecords) -> Change | None:
     """
     match item:
         case Pod():
-            return PutPod(records.record(item))
+            return changes.PutPod(records.record(item))
         case Node():
-            return PutNode(node_record(item))
+            return changes.PutNode(node_record(item))
         case PodDisruptionBudget():
-            return PutBudget(budget_of(item))
+            return changes.PutBudget(budget_of(item))
         case PriorityClass():
-            return PutPriorityClass(item)
+            return changes.PutPriorityClass(item)
         case Namespace():
-            return PutNamespace(item)
+            return changes.PutNamespace(item)
         case PersistentVolumeClaim():
-            return PutClaim.of((item.metadata.namespace, item.metadata.name), claim_record(item))
+            return changes.PutClaim.of((item.metadata.namespace, item.metadata.name), claim_record(item))
         case PersistentVolume():
-            return PutVolume(item.metadata.name, volume_record(item))
+            return changes.PutVolume(item.metadata.name, volume_record(item))
         case StorageClass():
-            return PutStorageClass(item.metadata.name, class_nodes(item), waits(item))
+            return changes.PutStorageClass(item.metadata.name, class_nodes(item), waits(item))
         case DaemonSet():
-            return PutDaemonSet(daemonset_owner(item))
+            return changes.PutDaemonSet(daemonset_owner(item))
         case PodGroup():
-            return PutPodGroup(group_record(item, composite=isinstance(item, CompositePodGroup)))
+            return changes.PutPodGroup(group_record(item, composite=isinstance(item, CompositePodGroup)))
         case _:
             return None
 
 
 _REMOVALS: Final[Mapping[type, Callable[[Metadata], Change]]] = {
-    Pod: lambda meta: RemovePod(meta.uid),
-    Node: lambda meta: RemoveNode(meta.name),
-    PodDisruptionBudget: lambda meta: RemoveBudget((meta.namespace, meta.name)),
-    PriorityClass: lambda meta: RemovePriorityClass(meta.name),
-    Namespace: lambda meta: RemoveNamespace(meta.name),
-    PersistentVolumeClaim: lambda meta: PutClaim.of((meta.namespace, meta.name)),
-    PersistentVolume: lambda meta: PutVolume(meta.name, None),
-    StorageClass: lambda meta: PutStorageClass(meta.name, RequiredNodes()),
-    DaemonSet: lambda meta: RemoveDaemonSet(meta.uid),
-    PodGroup: lambda meta: RemovePodGroup(GroupKey(meta.namespace, meta.name)),
-    CompositePodGroup: lambda meta: RemovePodGroup(GroupKey(meta.namespace, meta.name, True)),
+    Pod: lambda meta: changes.RemovePod(meta.uid),
+    Node: lambda meta: changes.RemoveNode(meta.name),
+    PodDisruptionBudget: lambda meta: changes.RemoveBudget((meta.namespace, meta.name)),
+    PriorityClass: lambda meta: changes.RemovePriorityClass(meta.name),
+    Namespace: lambda meta: changes.RemoveNamespace(meta.name),
+    PersistentVolumeClaim: lambda meta: changes.PutClaim.of((meta.namespace, meta.name)),
+    PersistentVolume: lambda meta: changes.PutVolume(meta.name, None),
+    StorageClass: lambda meta: changes.PutStorageClass(meta.name, RequiredNodes()),
+    DaemonSet: lambda meta: changes.RemoveDaemonSet(meta.uid),
+    PodGroup: lambda meta: changes.RemovePodGroup(GroupKey(meta.namespace, meta.name)),
+    CompositePodGroup: lambda meta: changes.RemovePodGroup(GroupKey(meta.namespace, meta.name, True)),
 }
+
+
+KINDS: Final = tuple(_REMOVALS)
+"""What is kept of, as types of objects."""
 
 
 def removal_of(item: Any) -> Change:

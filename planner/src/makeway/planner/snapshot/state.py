@@ -22,34 +22,9 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.k8s.resources import is_extended
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.snapshot import changes
 from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
-from makeway.planner.snapshot.changes import (
-    Adopt,
-    Change,
-    Enforce,
-    KnowDaemonSets,
-    KnowPodGroups,
-    KnowVolumes,
-    PutBudget,
-    PutClaim,
-    PutDaemonSet,
-    PutDevices,
-    PutNamespace,
-    PutNode,
-    PutPod,
-    PutPodGroup,
-    PutPriorityClass,
-    PutStorageClass,
-    PutTolerationRecord,
-    PutVolume,
-    RemoveBudget,
-    RemoveDaemonSet,
-    RemoveNamespace,
-    RemoveNode,
-    RemovePod,
-    RemovePodGroup,
-    RemovePriorityClass,
-)
+from makeway.planner.snapshot.changes import Change
 from makeway.planner.snapshot.claim_users import ClaimUsers
 from makeway.planner.snapshot.columns import (
     BASE_RESOURCES,
@@ -268,56 +243,56 @@ class Snapshot:
         """
         before = self.revision
         match change:
-            case PutPod(pod):
+            case changes.PutPod(pod):
                 self._put_pod(pod)
-            case RemovePod(uid):
+            case changes.RemovePod(uid):
                 self._remove_pod(uid)
-            case PutNode(node):
+            case changes.PutNode(node):
                 self._put_node(node)
-            case RemoveNode(name):
+            case changes.RemoveNode(name):
                 self._remove_node(name)
-            case PutBudget(budget):
+            case changes.PutBudget(budget):
                 self._put_budget(budget)
-            case RemoveBudget(key):
+            case changes.RemoveBudget(key):
                 self._remove_budget(key)
-            case PutNamespace(namespace):
+            case changes.PutNamespace(namespace):
                 self._put_namespace(namespace)
-            case RemoveNamespace(name):
+            case changes.RemoveNamespace(name):
                 self._remove_namespace(name)
-            case PutPriorityClass(priority_class):
+            case changes.PutPriorityClass(priority_class):
                 name = priority_class.metadata.name
                 self._exempt_anew(f"PriorityClass {name}", self.exemptions.put_class(priority_class))
-            case RemovePriorityClass(name):
+            case changes.RemovePriorityClass(name):
                 self._exempt_anew(f"PriorityClass {name}", self.exemptions.remove_class(name))
-            case PutClaim(key, exclusive, volume, storage_class):
+            case changes.PutClaim(key, exclusive, volume, storage_class):
                 self._put_claim(key, ClaimRecord(volume, storage_class, exclusive))
-            case PutVolume(name, volume_record):
+            case changes.PutVolume(name, volume_record):
                 self.revision += self.volumes.put_volume(name, volume_record)
-            case PutStorageClass(name, nodes, waits):
+            case changes.PutStorageClass(name, nodes, waits):
                 self.revision += self.volumes.put_class(name, nodes, waits=waits)
-            case KnowVolumes(known):
+            case changes.KnowVolumes(known):
                 self.revision += self.volumes.known != known
                 self.volumes.known = known
-            case PutDevices(resources):
+            case changes.PutDevices(resources):
                 self.revision += self.devices != resources
                 self.devices = resources
-            case PutDaemonSet(daemonset):
+            case changes.PutDaemonSet(daemonset):
                 self._put_daemonset(daemonset)
-            case RemoveDaemonSet(uid):
+            case changes.RemoveDaemonSet(uid):
                 self._remove_daemonset(uid)
-            case KnowDaemonSets(known):
+            case changes.KnowDaemonSets(known):
                 self._know_daemonsets(known)
-            case PutPodGroup(group):
+            case changes.PutPodGroup(group):
                 self._put_pod_group(group)
-            case RemovePodGroup(group_key):
+            case changes.RemovePodGroup(group_key):
                 self._remove_pod_group(group_key)
-            case KnowPodGroups(followed, listed, composites):
+            case changes.KnowPodGroups(followed, listed, composites):
                 self._know_pod_groups(followed, listed, composites)
-            case PutTolerationRecord(classes):
+            case changes.PutTolerationRecord(classes):
                 self._exempt_anew("the record of tolerations", self.exemptions.put_record(classes))
-            case Enforce(policy, revision, source):
+            case changes.Enforce(policy, revision, source):
                 self._enforce(policy, revision, source)
-            case Adopt(tree, revision, source):
+            case changes.Adopt(tree, revision, source):
                 self._adopt(tree, revision, source)
         if self.revision != before:
             self._applied(change)
@@ -330,7 +305,7 @@ class Snapshot:
 
         def compare(uid: str) -> None:
             if self.pods.get(uid) is before.pop(uid) and uid not in uids:
-                self.apply(RemovePod(uid))
+                self.apply(changes.RemovePod(uid))
 
         self.pending_updates.add("a new list of pods is being compared", before, compare)
 
@@ -446,7 +421,7 @@ class Snapshot:
         named = self._uids.get(pod.namespace, _NO_PODS).get(pod.name)
         if named != uid:
             if named is not None:
-                self.apply(RemovePod(named))
+                self.apply(changes.RemovePod(named))
             if before is not None:
                 self._forget_name(before)
             self._uids.setdefault(pod.namespace, {})[pod.name] = uid

@@ -19,7 +19,8 @@ from makeway.core.policy.rules import PreemptionPair, PreemptorFacts, Verdict, j
 from makeway.core.unit import Unit
 from makeway.planner.plan.batch import NodeBatch, overlay
 from makeway.planner.plan.constraints.budgets import debits
-from makeway.planner.plan.constraints.layers import BatchLayers, layers_of
+from makeway.planner.plan.constraints.counting import layers_of
+from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import (
     QUEUE_GUARANTEED,
     QueueConstraints,

@@ -16,12 +16,12 @@ import numpy as np
 from makeway.bus.messages import ClosingRule
 from makeway.planner.plan.batch import overlay
 from makeway.planner.plan.constraints.budgets import debits_before
+from makeway.planner.plan.constraints.counting import layers_of_each
 from makeway.planner.plan.constraints.layers import (
     ANTI_AFFINITY,
     OTHERS_ANTI_AFFINITY,
     Layer,
     Layers,
-    layers_of_each,
 )
 from makeway.planner.plan.constraints.queues import numbers_of
 from makeway.planner.plan.constraints.tally import BoundedTallies, Weights
