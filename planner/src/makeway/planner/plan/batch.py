@@ -24,7 +24,7 @@ from makeway.planner.snapshot.state import Snapshot
 BATCH_NODES = 512
 """So many nodes that have changed are looked at together with the best ones: about 1 ms with 30 pods each."""
 
-_EMPTY_SLOTS = 2**14
+_EMPTY_SLOTS = 2**13
 """So many empty slots are looked at rather than a batch more is made: both take about as long."""
 
 
@@ -121,17 +121,21 @@ class Overlay:
         return _changed(self.snapshot, rows, touched) if touched else plain_batch(self.snapshot, rows)
 
     def batches(self, rows: Ints) -> Iterator[NodeBatch]:
-        """Return nodes as `batch` does, those with many more pods than the others apart.
+        """Return nodes as `batch` does, those with about as many pods together.
 
         To look at nodes costs by the batch and by its slots, empty ones too.
         """
-        while rows.size:
-            count = self.snapshot.columns.count[rows]
-            deep = count > int(count.max()) // 2
-            if count.size * int(count.max()) - int(count.sum()) <= _EMPTY_SLOTS or deep.all():
-                deep[:] = True
-            yield self.batch(rows[deep])
-            rows = rows[~deep]
+        count = self.snapshot.columns.count[rows]
+        if (count[1:] > count[:-1]).any():
+            order = np.argsort(-count, kind="stable")
+            rows, count = rows[order], count[order]
+        spared = np.arange(rows.size, 0, -1) * (count[:1] - count)
+        first = int(spared.argmax()) if rows.size else 0
+        if first and spared[first] > _EMPTY_SLOTS:
+            yield from self.batches(rows[:first])
+            yield from self.batches(rows[first:])
+        elif rows.size:
+            yield self.batch(rows)
 
 
 def overlay(snapshot: Snapshot, question: Question) -> Overlay:

@@ -192,7 +192,8 @@ class EvaluatedBatch:
             for turn, pod in enumerate(these):
                 there[turn, at] = True
                 back[:, turn, at] = self._taken(pod)
-        stays = there & ~reprieve(back, left, there, np.zeros_like(there))
+        every, none = np.arange(nodes.size), np.zeros_like(there)
+        stays = there & ~reprieve(back, back.sum(axis=1) - left, there, none, every)
         return {
             at: [pod for turn, pod in enumerate(these) if not stays[turn, number]]
             for number, (at, these) in enumerate(zip(waiting, pods, strict=True))

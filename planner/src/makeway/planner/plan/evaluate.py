@@ -21,8 +21,9 @@ from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 
-_FEW_NODES = 64
-"""On no more nodes than this all slots are reprieved together; on more, slot by slot takes less time."""
+_LAST, _MORE = 8, 4
+"""The last pods of each node that are reprieved one by one at first, and how many times as many where these
+do not free enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,17 +168,13 @@ def evaluate(
     victims = np.zeros_like(removable)
     chosen = np.flatnonzero(helps)
     if chosen.size:
-        may_go, against = removable.take(chosen, axis=1), violating.take(chosen, axis=1)
         if covered:
-            sets = np.where(may_go, columns.at(BUDGETS, chosen), 0)
+            sets = np.where(removable.take(chosen, axis=1), columns.at(BUDGETS, chosen), 0)
             if groups is None:
-                against = budgets.violating(sets, debits)
+                violating[:, chosen] = budgets.violating(sets, debits)
             else:
-                against = groups.violating(sets, removable, chosen, budgets, debits)
-            violating[:, chosen] = against
-        victims[:, chosen] = reprieve(
-            uses.take(chosen, axis=2), emptied.take(chosen, axis=1), may_go, against
-        )
+                violating[:, chosen] = groups.violating(sets, removable, chosen, budgets, debits)
+        victims[:, chosen] = reprieve(uses, -room.take(chosen, axis=1), removable, violating, chosen)
         if groups is not None:
             victims = groups.spread(victims & ~groups.follows)
     over_budget = np.zeros_like(helps)
@@ -240,43 +237,72 @@ def _all(flags: Flags) -> Flags:
     return np.asarray(np.logical_and.reduce(flags, axis=0))
 
 
-def reprieve(requests: Ints, room: Ints, removable: Flags, violating: Flags) -> Flags:
+def reprieve(requests: Ints, lack: Ints, removable: Flags, violating: Flags, nodes: Ints) -> Flags:
     """Reprieve removed pods where there is room: first those under a violated budget, then by importance.
 
-    `requests`: int64[R, slots, M]; `room`: int64[R, M], free once all are gone and the preemptor is
-    placed. Returns bool[slots, M], the pods that found no place.
+    `requests`: int64[R, slots, M]; `removable`, `violating`: bool[slots, M], some of these. `nodes`:
+    int64[K], places of nodes, one perhaps several times; `lack`: int64[R, K], what has to stay free of what
+    the removable pods take. Returns bool[slots, K], the pods that found no place.
     """
-    left = room.copy()
-    back = np.zeros(removable.shape, np.bool_)
-    for turn in [violating, removable & ~violating] if violating.any() else [removable]:
-        rest = _reprieve_together(requests, turn, left, back) if removable.shape[1] <= _FEW_NODES else turn
-        _reprieve_in_turn(np.flatnonzero(rest.any(axis=1)), requests, rest, left, back)
-    return removable & ~back
+    if not violating.any():
+        return _reprieve_last(requests, lack, removable, nodes)[0]
+    victims, short = _reprieve_last(requests, lack, removable & ~violating, nodes)
+    if short.size:
+        again = nodes[short]
+        order = np.argsort(~violating[:, again], axis=0, kind="stable")
+        ordered = np.take_along_axis(requests[:, :, again], order[None], axis=1)
+        turn = np.take_along_axis(removable[:, again], order, axis=0)
+        found, _ = _reprieve_last(ordered, lack[:, short], turn, np.arange(short.size))
+        slots, places = np.nonzero(found)
+        victims[:, short] = False
+        victims[order[slots, places], short[places]] = True
+    return victims
 
 
-def _reprieve_together(requests: Ints, turn: Flags, left: Ints, back: Flags) -> Flags:
-    """Reprieve of every node the pods before the first without room at once, and once more those behind it.
+def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tuple[Flags, Ints]:
+    """Reprieve pods in the order of their slots, of all that are in `turn`; as in `reprieve`.
 
-    Returns bool[slots, M], pods behind the second for which there may be room. `left` and `back` are changed.
+    Returns as well where all of them do not free enough: int64, places in `nodes`. Where the last few pods
+    of a node free enough, all before them find a place: on few nodes more are looked at one by one.
     """
-    for _ in range(2):
-        fits = _all(np.cumsum(requests * turn, axis=1) <= left[:, None])
-        stay = np.logical_and.accumulate(fits, axis=0) & turn
-        left -= (requests * stay).sum(axis=1)
-        back |= stay
-        turn = turn & ~stay & _all(requests <= left[:, None])
-        if not turn.any():
-            break
-    return turn
-
-
-def _reprieve_in_turn(slots: Ints, requests: Ints, turn: Flags, left: Ints, back: Flags) -> None:
-    """Reprieve pods of some slots, one slot after the other. `left` and `back` are changed."""
-    for slot in slots.tolist():
-        pods = requests[:, slot]
-        stays = _all(pods <= left) & turn[slot]
-        left -= pods * stays
-        back[slot] |= stays
+    slots, columns = turn.shape
+    width = _LAST if slots > 2 * _LAST else slots
+    victims = np.zeros((slots, nodes.size), np.bool_)
+    places, of_nodes = np.arange(nodes.size), nodes
+    cells, many = requests.reshape(len(requests), slots * columns), nodes.size // 2
+    while True:
+        if width == slots or (places.size == nodes.size and np.count_nonzero(turn[-1].take(nodes)) > many):
+            # The last slots of all nodes are what most of them have last, and so read in one piece.
+            at = None
+            there = turn[slots - width :].take(of_nodes, axis=1)
+            uses = requests[:, slots - width :].take(of_nodes, axis=2)
+        else:
+            ends = slots - turn[::-1].take(of_nodes, axis=1).argmax(axis=0)
+            at = ends - width + np.arange(width)[:, None]
+            chosen = np.maximum(at, 0) * columns + of_nodes
+            there = turn.ravel().take(chosen) & (at >= 0)
+            uses = cells.take(chosen, axis=1)
+        if not there.all():
+            uses *= there
+        left = uses.sum(axis=1) - lack[:, places]
+        enough = _all(left >= 0)
+        short = places[~enough]
+        if short.size and width < slots:
+            kept = np.flatnonzero(enough)
+            places, left, uses = places[kept], left[:, kept], uses.take(kept, axis=2)
+            there, at = there.take(kept, axis=1), None if at is None else at.take(kept, axis=1)
+        for slot in range(width if places.size else 0):
+            stays = _all(uses[:, slot] <= left)
+            left -= uses[:, slot] * stays
+            there[slot] &= ~stays
+        if at is None:
+            victims[slots - width :, places if places.size < nodes.size else slice(None)] = there
+        else:
+            gone, of_places = np.nonzero(there)
+            victims[at[gone, of_places], places[of_places]] = True
+        if not short.size or width == slots:
+            return victims, short
+        places, of_nodes, width = short, nodes[short], min(_MORE * width, slots)
 
 
 def removable_pods(columns: NodeSlots, *, preemptor_priority: int, now_micros: int) -> Flags:

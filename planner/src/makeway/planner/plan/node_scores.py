@@ -91,7 +91,7 @@ class NodeScoreCache:
         )
         if helps.any():
             helped = np.flatnonzero(helps)
-            victims, violating = found.victims[:, helped], found.violating[:, helped]
+            victims, violating = (of_all.take(helped, axis=1) for of_all in (found.victims, found.violating))
             scores = score(columns, helped, victims, violating, remote=found.remote(helped))
             self._keys[:, rows[helped]] = scores.keys()
         self._seen[rows] = snapshot.revision

@@ -115,7 +115,7 @@ def score(
     A pod that has not started counts as NOT_STARTED, later than all: upstream takes the present.
     O(slots · nodes), and more for each victim.
     """
-    slots, at = np.nonzero(victims)
+    slots, at = np.divmod(np.flatnonzero(victims), max(places.size, 1))
     priority, start = (columns.of_pods(layer, slots, places[at]) for layer in (PRIORITY, START))
     pods, bad = np.ones_like(at), violating[slots, at].astype(np.int64)
     if remote is not None:

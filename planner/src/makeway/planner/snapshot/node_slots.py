@@ -67,7 +67,7 @@ class NodeSlots:
         slots = np.arange(depth)[:, None]
         cells = columns.first[nodes] + slots
         if (count != depth).any():
-            cells *= slots < count  # VACANT_CELL is 0
+            np.copyto(cells, VACANT_CELL, where=slots >= count)
         return cls(
             columns,
             cells,

@@ -194,8 +194,8 @@ def trimmed(model: Model, draft: Draft, base: Draft | None = None) -> Draft:
     candidates = np.zeros((model.removable.shape[0], places.size), np.bool_)
     candidates[slots, np.searchsorted(places, nodes)] = True
     uses = np.where(candidates, model.uses[:, :, places], 0)
-    left = _left(model, draft, places)
-    needed = reprieve(uses, left, candidates, np.zeros_like(candidates))
+    lack, none = uses.sum(axis=1) - _left(model, draft, places), np.zeros_like(candidates)
+    needed = reprieve(uses, lack, candidates, none, np.arange(places.size))
     spared = np.argwhere(candidates & ~needed)
     draft = draft.copy()
     # Where there are rules each of them may need one of these gone.

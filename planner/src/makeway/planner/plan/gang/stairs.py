@@ -79,27 +79,25 @@ class Stairs:
         int64[M]; 0 where there is no step. No terms where there is none on any. `most`: members at the most.
         `evening`: pods go for an even spread, too. O(slots · nodes · most).
         """
-        emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
+        room, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         need, beside = self._asked(cls, evening=evening)
+        lacks, freed = beside - room, uses.sum(axis=1)
         self.elements += 4 * CALLS + 4 * uses.size
         best: list[Ints] | None = None
         count: Ints = np.zeros(nodes.size, np.int64)
         # As many counts side by side as make no array too large.
-        width = max(1, COLUMNS // max(1, nodes.size * max(1, emptied.shape[0])))
+        width = max(1, COLUMNS // max(1, nodes.size * max(1, room.shape[0])))
         for first in range(1, most + 1, width):
             counts = np.repeat(np.arange(first, min(first + width, most + 1)), nodes.size)
             times = counts.size // nodes.size
-            left = np.tile(emptied, times) - need * counts - beside
-            fits = np.asarray((left >= 0).all(axis=0))
+            lack = np.tile(lacks, times) + need * counts
+            fits = np.asarray((lack <= np.tile(freed, times)).all(axis=0))
             if not fits.any():
                 break
             wide = np.flatnonzero(fits)
-            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * emptied.shape[0] * wide.size)
-            here = wide % nodes.size
+            self.elements += uses.shape[1] * (CALLS // 4 + counts.size + 4 * room.shape[0] * wide.size)
             victims = np.zeros((uses.shape[1], counts.size), np.bool_)
-            victims[:, wide] = reprieve(
-                uses[:, :, here], left[:, wide], candidates[:, here], violating[:, here]
-            )
+            victims[:, wide] = reprieve(uses, lack[:, wide], candidates, violating, wide % nodes.size)
             terms = self._price(victims, np.tile(violating, times), np.tile(nodes, times))
             counts, terms = _least_a_member(terms, fits, counts, nodes.size)
             if best is None:
@@ -117,10 +115,10 @@ class Stairs:
 
     def _victims(self, cls: int, nodes: Ints, counts: Ints, *, evening: bool = False) -> Flags:
         """Return bool[D, M], the pods that go where so many members come to each of some nodes."""
-        emptied, uses, candidates, violating = self._emptied(cls, nodes, evening=evening)
+        room, uses, candidates, violating = self._asked_of(cls, nodes, evening=evening)
         need, beside = self._asked(cls, evening=evening)
         self.elements += uses.shape[1] * (CALLS // 4) + 8 * uses.size
-        return reprieve(uses, emptied - need * counts - beside, candidates, violating)
+        return reprieve(uses, need * counts + beside - room, candidates, violating, np.arange(nodes.size))
 
     @contextmanager
     def ahead(self, cls: int, nodes: Ints, counts: Ints) -> Iterator[tuple[Flags, Flags]]:
@@ -232,8 +230,8 @@ class Stairs:
     def _whole(self, units: set[int]) -> list[PlannedUnit]:
         return [unit for number in units if (unit := self.model.units[number]) is not None]
 
-    def _emptied(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
-        """Return the room with all gone that may go, what each frees, which they are, which violate a budget.
+    def _asked_of(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
+        """Return the room, what each pod frees that may go, which they are, and which violate a budget.
 
         int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules,
         those of spread where these are to be made even. Of a unit all stands at the first of its pods.
@@ -281,8 +279,7 @@ class Stairs:
                     domains = np.broadcast_to(np.maximum(rule.domains[nodes], 0), lead.shape)
                     freed = _freed_by_units(model, rule)[model.unit[:, nodes], domains]
                     np.copyto(uses[at], freed, where=lead & (rule.domains[nodes] >= 0))
-        emptied = np.concatenate(room) + uses.sum(axis=1)
-        return emptied, uses, candidates, violating & candidates
+        return np.concatenate(room), uses, candidates, violating & candidates
 
     def _violating_units(self, candidates: Flags, violating: Flags, nodes: Ints) -> Flags:
         """Flag all pods of units of which one violates a budget, wherever it runs."""
