@@ -74,6 +74,9 @@ def test_plans_for_gangs_cost_the_least(counts: Counts) -> None:
         # Budgets and guarantees over thirty nodes.
         (284, QUEUES, LARGE),
         (3000421, BUDGETS, LARGE),
+        # Two templates of one size in a queue; classes of which one is placed first.
+        (2001850, QUEUES, LARGE),
+        (2003556, RULES, LARGE),
         # Eight units, and six.
         (1853, UNITS, MIDDLE),
         (3000381, UNITS, LARGE),

@@ -58,10 +58,13 @@ def fillings(
     for strict in (True, False):
         if not strict and not model.budgets.any():
             break
-        least = yield from _at_least_level(model, base, levels[low:], objective, work, strict=strict)
+        level, least = yield from _at_least_level(model, base, levels[low:], objective, work, strict=strict)
         found.append(least)
         if least.missing:
             continue
+        for turns in _orders(model):
+            again = yield from fill(model, base, level, objective, work, strict=strict, turns=turns)
+            found.append(again)
         if budgets_first:
             break
         found.append((yield from _at(model, base, levels[-1], objective, work, strict=strict)))
@@ -191,11 +194,11 @@ def _at_least_level(
     work: Work,
     *,
     strict: bool,
-) -> Generator[None, None, Filled]:
-    """Return a first plan at the lowest of some levels, or that which comes nearest to one."""
+) -> Generator[None, None, tuple[int, Filled]]:
+    """Return the lowest of some levels with a first plan, and that, or what comes nearest to one."""
     first = yield from _at(model, base, levels[0], objective, work, strict=strict)
     if not first.missing or len(levels) == 1:
-        return first
+        return levels[0], first
     least = yield from _at(model, base, levels[-1], objective, work, strict=strict)
     low, high = 1, len(levels) - 1
     while low < high and not least.missing:
@@ -205,17 +208,22 @@ def _at_least_level(
             low = middle + 1
         else:
             high, least = middle, tried
-    return least
+    return levels[high], least
 
 
 def _at(
     model: Model, base: Draft, level: int, objective: tuple[GroupTerm, ...], work: Work, *, strict: bool
 ) -> Generator[None, None, Filled]:
-    """Return a first plan at one level: all classes at once, else the largest members first."""
+    """Return a first plan at one level: all classes at once, else one after the other."""
     filled = yield from fill(model, base, level, objective, work, strict=strict)
-    if filled.missing and len(model.counts) > 1:
-        size = model.need.sum(axis=1)
-        turns = tuple((cls,) for cls in sorted(range(len(model.counts)), key=lambda cls: -int(size[cls])))
+    for turns in _orders(model) if filled.missing else ():
         again = yield from fill(model, base, level, objective, work, strict=strict, turns=turns)
         filled = min(filled, again, key=lambda one: one.missing)
     return filled
+
+
+def _orders(model: Model) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return two orders in which classes are placed one after the other: the largest first, and last."""
+    size = model.need.sum(axis=1)
+    turns = tuple((cls,) for cls in sorted(range(len(model.counts)), key=lambda cls: -int(size[cls])))
+    return (turns, turns[::-1]) if len(turns) > 1 else ()

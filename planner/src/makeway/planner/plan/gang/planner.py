@@ -23,6 +23,7 @@ from makeway.planner.plan.gang.blockers import closes, with_blockers
 from makeway.planner.plan.gang.domains import MOST_DOMAINS, cannot_beat, in_order, parts_of
 from makeway.planner.plan.gang.draft import Draft, price_of
 from makeway.planner.plan.gang.fill import extra
+from makeway.planner.plan.gang.kinds import kinds_of
 from makeway.planner.plan.gang.levels import most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.modelling import modelling
@@ -123,14 +124,17 @@ def _attempt(
         yield
         if steps >= MOST_DOMAIN_STEPS or (best is not None and cannot_beat(level, *best[:2], objective)):
             continue
-        if best is not None and is_least(part, most_alone(part), price_of(*best[:2]), objective):
+        kinds = kinds_of(part)
+        one = kinds.model
+        if best is not None and is_least(one, most_alone(one), price_of(*best[:2]), objective):
             continue
         steps += part.must if best is not None else 0
         share = work if len(parts) == 1 else work.part()
-        solved = yield from solve(part, Draft(), objective, share.part() if closes(part) else share)
+        solved = yield from solve(one, Draft(), objective, share.part() if closes(one) else share)
         draft, room = solved.draft, model.must - solved.missing
-        if (opened := (yield from with_blockers(part, draft, objective, share))) is not None:
+        if (opened := (yield from with_blockers(one, draft, objective, share))) is not None:
             draft, room = opened, model.must
+        draft = draft and kinds.apart(part.counts, draft)
         priced.append(GangDomain(domains, room, None if draft is None else price_of(part, draft)))
         placeable = max(placeable, room)
         if draft is None:
