@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -16,6 +16,7 @@ from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.plan.planned_unit import PlannedUnit
+from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Ints
 
 Slot = tuple[int, int]
@@ -29,7 +30,7 @@ Taken = dict[int, Counter[str]]
 """What victims hold, by their queue and by resource."""
 
 FEW: Final = 64
-"""Victims up to which one by one is as fast as all at once; so many are offered back one by one by rules."""
+"""Victims up to which they are offered back one by one where there are rules."""
 
 
 @dataclass(slots=True)
@@ -63,17 +64,18 @@ def gone(model: Model, draft: Draft) -> list[Slot]:
 
 def price_of(model: Model, draft: Draft) -> Price:
     """Return what a draft costs. O(victims · log victims)."""
-    total, highest, highest_victims, start, lost = _singles(model, draft)
-    count = len(draft.singles)
+    at = places_of(draft.singles)
+    priorities = model.priority[at]
+    highest = int(priorities.max(initial=NO_PRIORITY))
+    there = priorities == highest
+    highest_victims, start = int(there.sum()), int(model.start[at][there].min(initial=NOT_STARTED))
+    total, count = int(priorities.sum()) + SHIFT * priorities.size, priorities.size
     charges = [
         ((-int(model.priority[slot, node]), int(model.rank[node]), slot), {held: 1})
         for slot, node, held in _covered(model, draft.singles)
     ]
-    broken = len(draft.units)
-    for number in sorted(draft.units):
-        unit = model.units[number]
-        if unit is None:
-            continue
+    whole = model.whole(draft.units)
+    for turn, unit in enumerate(whole):
         priority = max(pod.priority for pod in unit.members)
         as_high = members_at(unit, priority)
         total += unit_cost(unit)
@@ -85,36 +87,14 @@ def price_of(model: Model, draft: Draft) -> Price:
             highest_victims += as_high
             start = min(start, begun)
         if unit.sets:
-            charges.append(((-priority, -1, number), dict(unit.sets)))
-    broken += sum(left >= 0 and lost[gang] > left for gang, left in model.spare.items() if lost[gang])
+            charges.append(((-priority, -1, turn), dict(unit.sets)))
+    lost = Counter(model.gang[at].tolist()) if model.spare else Counter[int]()
+    broken = len(whole) + sum(
+        left >= 0 and lost[gang] > left for gang, left in model.spare.items() if lost[gang]
+    )
     charges.sort(key=lambda one: one[0])
     found = model.snapshot.budgets.violations([one for _, one in charges], model.debits) if charges else []
     return Price(sum(found), highest, broken, highest_victims, total, count, start)
-
-
-def _singles(model: Model, draft: Draft) -> tuple[int, int, int, int, Counter[int]]:
-    """Return cost, highest priority, how many have it and its start, and lost by gang, of pods alone."""
-    if not draft.singles:
-        return 0, NO_PRIORITY, 0, NOT_STARTED, Counter()
-    if len(draft.singles) > FEW:
-        at = places_of(draft.singles)
-        priorities, starts = model.priority[at], model.start[at]
-        highest = int(priorities.max())
-        lost = Counter[int](model.gang[at].tolist()) if model.spare else Counter[int]()
-        total = int(priorities.sum()) + SHIFT * len(draft.singles)
-        there = priorities == highest
-        return total, highest, int(there.sum()), int(starts[there].min()), lost
-    total, highest, highest_victims, start, lost = 0, NO_PRIORITY, 0, NOT_STARTED, Counter()
-    for slot, node in draft.singles:
-        priority, begun = int(model.priority[slot, node]), int(model.start[slot, node])
-        total += priority + SHIFT
-        lost[int(model.gang[slot, node])] += 1
-        if priority > highest:
-            highest, highest_victims, start = priority, 1, begun
-        elif priority == highest:
-            highest_victims += 1
-            start = min(start, begun)
-    return total, highest, highest_victims, start, lost
 
 
 def places_of(slots: Collection[Slot]) -> tuple[Ints, Ints]:
@@ -127,33 +107,34 @@ def _covered(model: Model, slots: Collection[Slot]) -> list[tuple[int, int, int]
     """Return slot, node and set of budgets of those pods that have one."""
     if not model.has_budgets:
         return []
-    if len(slots) <= FEW:
-        return [(slot, node, held) for slot, node in slots if (held := int(model.budgets[slot, node]))]
     at = places_of(slots)
     sets = model.budgets[at]
-    under = sets > 0
-    return list(zip(at[0][under].tolist(), at[1][under].tolist(), sets[under].tolist(), strict=True))
+    return [one for one in zip(*(each.tolist() for each in (*at, sets)), strict=True) if one[2]]
 
 
 def victims_of(model: Model, draft: Draft) -> int:
     """Return how many pods go, also on other nodes."""
-    whole = (unit for number in draft.units if (unit := model.units[number]) is not None)
-    return len(draft.singles) + sum(unit.size for unit in whole)
+    return len(draft.singles) + sum(unit.size for unit in model.whole(draft.units))
 
 
-def is_allowed(model: Model, draft: Draft) -> bool:
-    """Report whether all victims together keep hard budgets and the guarantees of queues. O(victims)."""
-    whole = [unit for number in draft.units if (unit := model.units[number]) is not None]
+def is_allowed(
+    model: Model, draft: Draft, debits: Mapping[Key, int] | None = None, taken: Taken | None = None
+) -> bool:
+    """Report whether all victims together keep hard budgets and the guarantees of queues. O(victims).
+
+    `debits`, `taken`: what others that go take from budgets, with pods in flight, and hold by their queue.
+    """
+    whole = model.whole(draft.units)
     budgets = model.snapshot.budgets
     charges = [{held: 1} for _, _, held in _covered(model, draft.singles)]
     charges += [dict(unit.sets) for unit in whole if unit.sets]
     hard = [one for one in charges if budgets.hard(np.array([*one])).any()]
-    if hard and any(budgets.violations(hard, model.debits)):
+    if hard and any(budgets.violations(hard, model.debits if debits is None else debits)):
         return False
-    if not model.margins:
-        return True
-    taken = taken_of(model, draft.singles, whole)
-    return all(one.taken(taken) <= one.spare for one in model.margins)
+    more = taken_of(model, draft.singles, whole) if model.margins else {}
+    return all(
+        not (asked := one.taken(more)) or one.taken(taken or {}) + asked <= one.spare for one in model.margins
+    )
 
 
 def taken_of(model: Model, singles: Iterable[Slot], units: Iterable[PlannedUnit]) -> Taken:

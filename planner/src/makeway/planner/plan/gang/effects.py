@@ -81,7 +81,7 @@ class Effects:
             if model.units[number] is not None
         ]
         numbers = {*self.units, *base.units}
-        whole = [unit for number in sorted(numbers) if (unit := model.units[number]) is not None]
+        whole = model.whole(numbers)
         at = model.priority[:, nodes][self.may_go[:, nodes]] + SHIFT
         fixed = [int(model.priority[one]) + SHIFT for one in base.singles]
         costs = np.array([*at.tolist(), *fixed, *map(unit_cost, whole)], np.int64)
@@ -131,17 +131,15 @@ class Effects:
         model = self.model
         slots, nodes = places_of(base.singles)
         found = complex(self.costs(slots, nodes).sum())
-        for number in base.units:
-            unit = model.units[number]
-            if unit is not None:
-                found += self.price(
-                    {
-                        "groups": 1,
-                        "highestVictims": members_at(unit, self.level),
-                        "prioritySum": unit_cost(unit),
-                        "victims": unit.size,
-                    }
-                )
+        for unit in model.whole(base.units):
+            found += self.price(
+                {
+                    "groups": 1,
+                    "highestVictims": members_at(unit, self.level),
+                    "prioritySum": unit_cost(unit),
+                    "victims": unit.size,
+                }
+            )
         return found
 
     # ------------------------------------------------------------------------------------ columns
@@ -206,7 +204,7 @@ class Effects:
         model = self.model
         at = places_of(base.singles)
         found = np.zeros(len(self.columns), np.int64)
-        whole: list[PlannedUnit] = [unit for n in base.units if (unit := model.units[n]) is not None]
+        whole = model.whole(base.units)
         taken = taken_of(model, base.singles, whole) if model.margins else {}
         sets = Counter(model.budgets[at].tolist())
         for unit in whole:

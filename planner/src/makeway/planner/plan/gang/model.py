@@ -7,7 +7,7 @@ Members see one another by the same rules, through their signatures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -152,12 +152,9 @@ class Model:
         """Return the pod in a slot."""
         return self.pods[node][slot]
 
-    def cost(self, slot: int, node: int) -> int:
-        """Return what a pod adds to the sum of priorities; of a unit, all of its pods."""
-        unit = self.units[int(self.unit[slot, node])]
-        if unit is None:
-            return int(self.priority[slot, node]) + SHIFT
-        return unit_cost(unit)
+    def whole(self, numbers: Iterable[int]) -> list[PlannedUnit]:
+        """Return units by their numbers, in order."""
+        return [unit for number in sorted(numbers) if (unit := self.units[number]) is not None]
 
     def emptied(self, going: Flags) -> Ints:
         """Return int64[R, N], the room with some pods gone. `going`: bool[D, N]. O(slots · nodes)."""

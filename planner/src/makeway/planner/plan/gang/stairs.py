@@ -15,11 +15,10 @@ import numpy as np
 
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.evaluate import reprieve
-from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, taken_of, victims_of
+from makeway.planner.plan.gang.draft import Draft, Placing, Slot, Taken, is_allowed, taken_of, victims_of
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, members_at, unit_cost
 from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.work import CALLS
-from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 TOUCHED: Final = 64
@@ -71,7 +70,6 @@ class Stairs:
         self._has_budgets = bool(model.budgets.any())
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)
-        self._has_hard = bool(model.snapshot.exemptions.policy.hard_budgets)
 
     def cheapest(self, cls: int, nodes: Ints, most: int, *, evening: bool = False) -> tuple[list[Ints], Ints]:
         """Return the terms of the cheapest step on each of some nodes, int64[M] each, and its members.
@@ -193,30 +191,14 @@ class Stairs:
         return touched, widely
 
     def is_allowed(self, more: Draft) -> bool:
-        """Report whether pods may go beside those that do, for hard budgets and the guarantees of queues.
-
-        O(their number + queues).
-        """
-        model, budgets = self.model, self.model.snapshot.budgets
-        if self._has_hard:
-            charges = [{held: 1} for slot in more.singles if (held := int(model.budgets[slot]))]
-            charges += [dict(unit.sets) for unit in self._whole(more.units) if unit.sets]
-            hard = [one for one in charges if budgets.hard(np.array([*one])).any()]
-            if hard and any(budgets.violations(hard, self._debits)):
-                return False
-        if not model.margins:
-            return True
-        taken = taken_of(model, more.singles, self._whole(more.units))
-        return all(
-            not (asked := one.taken(taken)) or one.taken(self._taken) + asked <= one.spare
-            for one in model.margins
-        )
+        """Report whether pods may go beside those that do, for hard budgets and the guarantees of queues."""
+        return is_allowed(self.model, more, self._debits, self._taken)
 
     def charge(self, more: Draft) -> None:
         """Count what goes against budgets, queues and the bound of an order."""
         model, budgets = self.model, self.model.snapshot.budgets
         self.going += victims_of(model, more)
-        whole = self._whole(more.units)
+        whole = model.whole(more.units)
         charges = [(held, 1) for slot in more.singles if (held := int(model.budgets[slot]))]
         charges += [one for unit in whole for one in unit.sets.items()]
         for held, count in charges:
@@ -226,9 +208,6 @@ class Stairs:
         if model.margins:
             for number, amounts in taken_of(model, more.singles, whole).items():
                 self._taken[number].update(amounts)
-
-    def _whole(self, units: set[int]) -> list[PlannedUnit]:
-        return [unit for number in units if (unit := self.model.units[number]) is not None]
 
     def _asked_of(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
         """Return the room, what each pod frees that may go, which they are, and which violate a budget.

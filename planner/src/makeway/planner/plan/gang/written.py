@@ -166,7 +166,7 @@ def _victims(model: Model, draft: Draft, gang: GangQuestion) -> Iterator[Removab
     order = np.lexsort((slots, model.rank[nodes]))
     slots, nodes = slots[order], nodes[order]
     singles = list(zip(slots.tolist(), nodes.tolist(), strict=True))
-    whole = [unit for number in sorted(draft.units) if (unit := model.units[number]) is not None]
+    whole = model.whole(draft.units)
     charges = [*({held: 1} for held in model.budgets[slots, nodes].tolist()), *(unit.sets for unit in whole)]
     found = budgets.violations(charges, model.debits)
     closed = closed_by(model, draft)
