@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from makeway.planner.plan.refusal.text import subject
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
@@ -15,8 +16,7 @@ NOT_ADMITTED: Final = "NotAdmitted"
 
 def gated(snapshot: Snapshot, question: Question, gates: tuple[str, ...]) -> PlanRefusal:
     """Refuse a pod that its scheduling gates hold back, so that no scheduler looks at it."""
-    pod = f"pod {question.preemptor.namespace}/{question.preemptor.name}"
-    message = f"{pod} is held back by its scheduling gates: {', '.join(gates)}"
+    message = f"{subject(question)} is held back by its scheduling gates: {', '.join(gates)}"
     return PlanRefusal(Scope(snapshot.revision, snapshot.node_count, 0), GATED, message)
 
 

@@ -22,7 +22,7 @@ from makeway.planner.plan.constraints.tally import CHUNK_STEPS, Allowance, Allow
 from makeway.planner.plan.feasibility import NOWHERE, Feasibility, feasibility
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.planner import planning
-from makeway.planner.plan.refusal.text import NEVER
+from makeway.planner.plan.refusal.text import NEVER, subject
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
@@ -165,20 +165,16 @@ def _told(verdict: PodVerdict) -> Plan | PlanRefusal | None:
 
 def _fits(snapshot: Snapshot, question: Question, node: str) -> PlanRefusal:
     message = (
-        f"{_pod(question)} fits on node {node} as far as the planner sees: if the scheduler does not bind "
+        f"{subject(question)} fits on node {node} as far as the planner sees: if the scheduler does not bind "
         "it, only its filters know the obstacle"
     )
     return PlanRefusal(_scope(snapshot), FITS, message)
 
 
 def _not_modelled(snapshot: Snapshot, question: Question, what: str) -> PlanRefusal:
-    message = f"{_pod(question)}: only the scheduler's own filters can judge {what}"
+    message = f"{subject(question)}: only the scheduler's own filters can judge {what}"
     return PlanRefusal(_scope(snapshot), ONLY_FILTERS_KNOW, message)
 
 
 def _scope(snapshot: Snapshot) -> Scope:
     return Scope(snapshot.revision, snapshot.node_count, 0)
-
-
-def _pod(question: Question) -> str:
-    return f"pod {question.preemptor.namespace}/{question.preemptor.name}"

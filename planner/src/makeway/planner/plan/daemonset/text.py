@@ -15,13 +15,10 @@ from makeway.core.daemonset.strategies import Multiple, NoneCovers, Single, TooL
 from makeway.core.k8s.resources import PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.document import DaemonSets
-from makeway.core.policy.exemption import DELETE_REFUSED, PREEMPTION_TOLERATION
 from makeway.core.text import counted
-from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED
 from makeway.planner.plan.daemonset.node import DaemonSetNode
-from makeway.planner.plan.refusal.dependencies import MOST, refused_pods
-from makeway.planner.plan.refusal.exempt import HARD_BUDGET
-from makeway.planner.plan.refusal.text import MARGIN, amount_of, tried_again
+from makeway.planner.plan.refusal.dependencies import dependencies
+from makeway.planner.plan.refusal.text import MARGIN, amount_of, subject, tried_again
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import NearestNode, PlanRefusal, Scope
 from makeway.planner.plan.terminating import overdue_text
@@ -37,7 +34,7 @@ def too_early(
     """Refuse until the start delay is over, or the policy, which is in `source`, has another."""
     seconds = math.ceil((due - now).total_seconds())
     message = (
-        f"{_subject(question)}, which its DaemonSet has bound to node {question.daemonset_node}, "
+        f"{subject(question)}, which its DaemonSet has bound to node {question.daemonset_node}, "
         f"has not fitted on it since {api_time(question.unfit_since or now)}; "
         f"preemption starts in {seconds} s, at {api_time(due)}"
     )
@@ -131,40 +128,28 @@ def _refusal(
     `missing`: what would be short even without all that may go.
     """
     ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
-    exemptions, kept = node.snapshot.exemptions, _by_rule(node)
-    depends_on = [] if exemptions.source is None else [exemptions.source]
-    queues = node.snapshot.queues.source
-    if (node.maxima or QUEUE_GUARANTEED in kept) and queues is not None:
-        depends_on.append(queues)
-    depends_on += [
-        ("Queue", "", path) for path in dict.fromkeys(one.queue.path for one in node.maxima.values())
-    ]
-    if HARD_BUDGET in kept:
-        depends_on += [
-            ("PodDisruptionBudget", *key) for key, allowed in sorted(node.allowance.items()) if allowed <= 0
-        ]
-    if PREEMPTION_TOLERATION in kept:
-        depends_on += exemptions.exempting_classes(node.question.preemptor.priority)
-    if DELETE_REFUSED in kept:
-        depends_on += refused_pods(node.snapshot, node.question)
+    kept = _by_rule(node)
     return PlanRefusal(
         scope,
         NO_VICTIMS,
         message,
         reasons,
         retry_at=tried_again(min(ends) + MARGIN if ends else None, kept, node.now),
-        depends_on=tuple(depends_on[:MOST]),
+        depends_on=dependencies(
+            node.snapshot,
+            node.question,
+            (key for key, allowed in node.allowance.items() if allowed <= 0),
+            limited=True,
+            exempt=kept,
+            maxima=node.maxima.values(),
+        ),
         exempt={rule: number for rule, number in sorted(kept.items()) if rule != HIGHER_PRIORITY},
         nearest=(NearestNode(node.name, dict(missing or {}), node.exempt),),
     )
 
 
 def _where(node: DaemonSetNode) -> str:
-    return f"{_subject(node.question)}, which its DaemonSet has bound to node {node.name},"
-
-
-def _subject(question: Question) -> str:
-    return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
+    return f"{subject(node.question)}, which its DaemonSet has bound to node {node.name},"
 
 
 def _class(pod: Occupant) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from makeway.core.policy.exemption import DELETE_REFUSED, MIRROR_POD, PREEMPTION_TOLERATION
-from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueConstraints
+from makeway.planner.plan.constraints.queues import QUEUE_GUARANTEED, QueueMaximum
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import Key
@@ -24,7 +24,7 @@ def dependencies(
     *,
     limited: bool,
     exempt: Mapping[str, int],
-    queues: QueueConstraints,
+    maxima: Collection[QueueMaximum],
 ) -> tuple[tuple[str, str, str], ...]:
     """Return the objects whose change may help, as (kind, namespace, name), at most MOST.
 
@@ -38,9 +38,9 @@ def dependencies(
     others = {PREEMPTION_TOLERATION, MIRROR_POD, QUEUE_GUARANTEED, DELETE_REFUSED}
     if source is not None and (limited or exempt.keys() - others):
         found.append(source)
-    if snapshot.queues.source is not None and (queues.maxima or QUEUE_GUARANTEED in exempt):
+    if snapshot.queues.source is not None and (maxima or QUEUE_GUARANTEED in exempt):
         found.append(snapshot.queues.source)
-    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in queues.maxima)]
+    found += [("Queue", "", path) for path in dict.fromkeys(limit.queue.path for limit in maxima)]
     if HARD_BUDGET in exempt:
         keys = sorted(budgets)[:_BUDGETS]
         found += [("PodDisruptionBudget", namespace, name) for namespace, name in keys]

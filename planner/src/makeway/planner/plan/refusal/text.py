@@ -57,7 +57,7 @@ _MEBI = 2**20
 
 def never(scope: Scope, question: Question) -> PlanRefusal:
     """Refuse a pod whose preemptionPolicy is Never."""
-    return PlanRefusal(scope, NEVER, f"{_subject(question)} has preemptionPolicy Never")
+    return PlanRefusal(scope, NEVER, f"{subject(question)} has preemptionPolicy Never")
 
 
 def no_nodes(
@@ -68,14 +68,14 @@ def no_nodes(
     told = f"; {unknown} named nodes are not known to the planner" if unknown else ""
     reasons |= excluded or {}
     told += _told(excluded or {})
-    message = f"{_subject(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
+    message = f"{subject(question)}: preemption would not help on any of {scope.nodes_total} nodes{told}"
     return PlanRefusal(scope, NO_NODES, message, reasons)
 
 
 def not_offered(scope: Scope, question: Question, resource: str) -> PlanRefusal:
     """Refuse a resource that no node offers."""
     wanted = amount_of(resource, question.needs[resource])
-    message = f"{_subject(question)} asks for {resource} {wanted}, which no node offers"
+    message = f"{subject(question)} asks for {resource} {wanted}, which no node offers"
     return PlanRefusal(scope, NOT_OFFERED, message, {f"Insufficient {resource}": scope.nodes_potential})
 
 
@@ -93,10 +93,10 @@ def awaits_queue_room(
     more = f" and {counted(len(coming.pods) - NAMED, 'other')}" if len(coming.pods) > NAMED else ""
     limits = "; ".join(limit.reason for limit in queues.maxima)
     message = (
-        f"{_subject(question)} waits: {limits}; terminating pods make the room, and are awaited until "
+        f"{subject(question)} waits: {limits}; terminating pods make the room, and are awaited until "
         f"{api_time(coming.until)}: {named}{more}; no running pod is evicted for it"
     )
-    found = dependencies(snapshot, question, (), limited=True, exempt={}, queues=queues)
+    found = dependencies(snapshot, question, (), limited=True, exempt={}, maxima=queues.maxima)
     reasons = {limit.reason: scope.nodes_potential for limit in queues.maxima}
     return PlanRefusal(scope, QUEUE_ROOM, message, reasons, retry_at=coming.until, depends_on=found)
 
@@ -131,7 +131,7 @@ def refusal(
     lower, kept = (stats.but_by_domain(one, rows) for one in (NO_LOWER, ALL_EXEMPT))
     reason, why = _why(scope, reasons, lower=lower, kept=kept, by_domain=by_domain)
     priority = question.preemptor.priority
-    message = f"{_subject(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
+    message = f"{subject(question)} asks for {asked or 'a place'} at priority {priority}: {why}"
     message += _told(excluded)
     if queues.maxima:
         message += "; " + "; ".join(limit.reason for limit in queues.maxima)
@@ -157,7 +157,7 @@ def refusal(
             stats.budgets(snapshot, rows) if HARD_BUDGET in counts else (),
             limited=bool(reasons[OVER_LIMIT] or reasons[OVER_BUDGET]),
             exempt=counts,
-            queues=queues,
+            maxima=queues.maxima,
         ),
         exempt=dict(sorted(counts.items())),
         nearest=tuple(node for node, _ in near),
@@ -233,7 +233,8 @@ def amount_of(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def _subject(question: Question) -> str:
+def subject(question: Question) -> str:
+    """Name the pod of a question."""
     return f"pod {question.preemptor.namespace}/{question.preemptor.name}"
 
 
