@@ -26,11 +26,14 @@ from makeway.bus.signing.keys import PublicKeys, SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.cli.history.unreadable import unreadable
 from makeway.cli.keys.command import app
+from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
 from makeway.core.k8s.objects import Pod
+from makeway.dev import signing_keys
 from makeway.dev.access import NAMESPACE
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import EVICTOR, KWOK, LIFTED_RATES, NATS, ClusterOptions
 from makeway.evictor.limits.breaker import OPENS_AT
+from makeway.runtime.key_ring import KeyRing
 
 POLL_SECONDS = 6
 """Within this time every part has read its keys anew."""
@@ -112,6 +115,15 @@ async def keys(cluster: RunningCluster, *arguments: str) -> str:
     return result.stdout
 
 
+async def finish(cluster: RunningCluster) -> None:
+    """End a rotation as if it had begun 15 minutes ago."""
+    with pytest.raises(AssertionError, match="may still be on their way"):
+        await keys(cluster, "rotate", "--finish")
+    long_ago = f"{PUBLISHED_AT}=2026-01-01T00:00:00Z"
+    await cluster.kubectl("annotate", "configmap", CONFIGMAP, "-n", NAMESPACE, "--overwrite", long_ago)
+    await keys(cluster, "rotate", "--finish")
+
+
 async def public_keys(cluster: RunningCluster) -> PublicKeys:
     text = await cluster.kubectl("get", "configmap", "makeway-keys", "-n", NAMESPACE, "-o", "json")
     return PublicKeys.parse(json.loads(text)["data"])
@@ -138,39 +150,41 @@ async def test_keys_are_rotated_under_load_and_no_order_is_refused_or_lost(
     rotated = asyncio.Event()
     ended: list[str] = []
     used: set[str] = set()
+    bus.signatures.mode = "require"
+    ring = KeyRing(
+        scene.space.api,
+        bus.signatures,
+        kinds=(SigningKind.ORDER,),
+        directory=signing_keys.directory(cluster.owned.directory, "planner"),
+        namespace=NAMESPACE,
+        configmap=CONFIGMAP,
+    )
+    await ring.read_first()
 
     async def load() -> None:
-        """Order one victim after the other, as a planner that reads its keys anew."""
+        """Order one victim after the other, as a planner does."""
         while not rotated.is_set() or not ended:
             name = f"v{len(ended)}"
             await scene.space.run(make_pod(name).on("n1"))
-            bus.signatures.signing = signatures_of(cluster).signing
             used.add(bus.signatures.signing[SigningKind.ORDER].key_id)
             order = await scene.order(name)
             await scene.give(order)
             ended.append((await scene.outcome(order)).result)
 
-    async def verify() -> None:
-        """Read the public keys seldom, so that outcomes are verified as by a part that lags."""
-        bus.signatures.mode = "require"
-        while True:
-            bus.signatures.public = await public_keys(cluster)
-            await asyncio.sleep(POLL_SECONDS - 1)
-
     async def rotate() -> None:
         await asyncio.sleep(1)
-        await keys(cluster, "rotate", f"--wait={POLL_SECONDS}s")
+        await keys(cluster, "rotate")
         await asyncio.sleep(IN_USE_SECONDS)
-        await keys(cluster, "rotate", "--finish", f"--after={IN_USE_SECONDS}s")
+        await finish(cluster)
         await asyncio.sleep(POLL_SECONDS)
         rotated.set()
 
-    verifying = asyncio.create_task(verify())
+    keeping = asyncio.create_task(ring.keep_forever())
     try:
         async with mounting(cluster, scene.space.api):
             await asyncio.gather(load(), rotate())
     finally:
-        verifying.cancel()
+        keeping.cancel()
 
     assert set(ended) == {"succeeded"}
     assert len(ended) > 20
@@ -242,9 +256,9 @@ async def test_keys_are_rotated_while_scheduler_planner_and_evictor_preempt(
                 await space.until_gone(f"urgent-{number}")
 
         async def rotate() -> None:
-            await keys(cluster, "rotate", f"--wait={POLL_SECONDS}s")
+            await keys(cluster, "rotate")
             await asyncio.sleep(IN_USE_SECONDS)
-            await keys(cluster, "rotate", "--finish", f"--after={IN_USE_SECONDS}s")
+            await finish(cluster)
             await asyncio.sleep(POLL_SECONDS)
             rotated.set()
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.rotation import KindKeys
-from makeway.cli.keys.stores import CONFIGMAP, SECRETS, SecretKeys, public_state
+from makeway.cli.keys.stores import CONFIGMAP, KindKeys, StoredKeys
 from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"
@@ -20,15 +19,11 @@ async def keys_result(api: Api, namespace: str) -> CheckResult:
         ApiError, ApiUnavailable: the API server did not answer.
     """
     try:
-        public = await public_state(api, namespace)
-        if not public.version:
-            return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
-        found = []
-        for kind, secret in SECRETS.items():
-            current = await SecretKeys(api, namespace, secret).read(kind)
-            found.append(KindKeys(kind, current, public.by_kind.get(kind, {})))
+        found = await StoredKeys(api, namespace).read()
     except ValueError as error:
         return CheckResult(_NAME, "wrong", str(error), "see docs/operating.md on signatures")
+    if found is None:
+        return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
     return judge(found)
 
 

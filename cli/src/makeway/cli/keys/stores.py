@@ -4,147 +4,185 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
-from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
-from makeway.core.k8s.objects import ConfigMap, Metadata
+from makeway.bus.signing.keys import MAX_PUBLIC_KEYS, PublicKeys, SigningKey, SigningKind
+from makeway.core.k8s.objects import Metadata
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError
 
 CONFIGMAP: Final = "makeway-keys"
+PLANNER: Final = "makeway-signing-planner"
 SECRETS: Final[Mapping[SigningKind, str]] = {
-    SigningKind.ORDER: "makeway-signing-planner",
-    SigningKind.CONTROL: "makeway-signing-planner",
+    SigningKind.ORDER: PLANNER,
+    SigningKind.CONTROL: PLANNER,
     SigningKind.OUTCOME: "makeway-signing-evictor",
 }
 """The Secret of the part that signs a kind. No part sees another's."""
 
-_MADE: Final = "makeway.dev/made-"
+PUBLISHED_AT: Final = "makeway.dev/keys-published-at"
+"""Annotation of the ConfigMap: when the last public key was added."""
+
+READ_WITHIN: Final = timedelta(minutes=15)
+"""How long after its key was followed by another a message may still be read."""
+
 _END: Final = "-----END PUBLIC KEY-----"
 _LABELS: Final = {"app.kubernetes.io/name": "makeway", "app.kubernetes.io/part-of": "makeway"}
 
 
-class _Secret(msgspec.Struct):
+class _Stored(msgspec.Struct):
+    """A Secret or a ConfigMap."""
+
     metadata: Metadata
     data: dict[str, str] | None = None
 
 
-class SecretKeys:
-    """Private keys in a Secret. A write fails (409) where the Secret has changed since it was read."""
+@dataclass(frozen=True)
+class KindKeys:
+    """The keys of one kind as they are stored.
 
-    def __init__(self, api: Api, namespace: str, name: str) -> None:
-        self._api = api
-        self._namespace, self._name = namespace, name
-        self._metadata: Metadata | None = None
+    current: the private key in use; None where there is none. public: in PEM, by key id.
+    """
 
-    async def read(self, kind: SigningKind) -> SigningKey | None:
-        """Return the key in use of a kind; None where there is none."""
-        found = await self._get()
-        self._metadata = None if found is None else found.metadata
-        return self._key({} if found is None else found.data or {}, f"{kind}.pem")
+    kind: SigningKind
+    current: SigningKey | None = None
+    public: Mapping[str, str] = field(default_factory=dict)
 
-    async def put(self, kind: SigningKind, key: SigningKey) -> None:
-        """Store the key in use of a kind."""
-        data = {f"{kind}.pem": encoded(key)}
-        if self._metadata is None:
-            answer = await created(self._api, secret(self._namespace, self._name, data))
-        else:
-            patch = {"metadata": {"resourceVersion": self._metadata.resource_version}, "data": data}
-            write, where = self._api.core.patch_namespaced_secret, (self._name, self._namespace)
-            answer = await self._api.call(write, *where, patch, _content_type=MERGE_PATCH)
-        self._metadata = msgspec.json.decode(answer, type=_Secret).metadata
+    @property
+    def complete(self) -> bool:
+        """Whether what is signed verifies."""
+        return self.current is not None and self.current.key_id in self.public
 
-    def _key(self, data: Mapping[str, str], name: str) -> SigningKey | None:
-        if name not in data:
+    @property
+    def in_use(self) -> dict[str, str]:
+        """The public key of the key in use; none where it does not count."""
+        return {
+            key_id: pem
+            for key_id, pem in self.public.items()
+            if self.current is not None and key_id == self.current.key_id
+        }
+
+    def refuses_another(self) -> str:
+        """Return why no second public key may be published; empty where one may."""
+        if self.current is None:
+            return f"{self.kind}: there is no private key; see makeway keys new --replace"
+        if not self.complete:
+            return (
+                f"{self.kind}: key {self.current.key_id} is in use and not among the public keys; "
+                "see makeway keys new --replace"
+            )
+        if len(self.public) >= MAX_PUBLIC_KEYS:
+            return (
+                f"{self.kind}: there are {len(self.public)} public keys already; "
+                "end the rotation before with makeway keys rotate --finish"
+            )
+        return ""
+
+
+class StoredKeys:
+    """The keys of an installation. A write fails (409) where its object has changed since it was read.
+
+    What reads or writes raises ApiError and ApiUnavailable, and ValueError where what is there cannot be
+    read, or the namespace does not exist.
+    """
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._namespace = namespace
+        self._core = api.core
+        self._call = api.call
+        self._seen: dict[str, Metadata] = {}
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When the last public key was added, as far as that is noted."""
+        noted = self._seen[CONFIGMAP].annotations if CONFIGMAP in self._seen else None
+        try:
+            return datetime.fromisoformat((noted or {})[PUBLISHED_AT])
+        except (KeyError, ValueError):
             return None
-        try:
-            return SigningKey.from_pem(b64decode(data[name], validate=True))
-        except (Base64Error, ValueError) as error:
-            raise ValueError(f"Secret {self._namespace}/{self._name}: {name}: {error}") from error
 
-    async def _get(self) -> _Secret | None:
+    async def read(self) -> list[KindKeys] | None:
+        """Return the keys of all kinds; None where there is no ConfigMap of them."""
+        stored = await self._get(self._core.read_namespaced_config_map, CONFIGMAP)
+        public = by_key_id(stored, f"ConfigMap {self._namespace}/{CONFIGMAP}")
+        data = {
+            name: await self._get(self._core.read_namespaced_secret, name)
+            for name in dict.fromkeys(SECRETS.values())
+        }
+        keys = [KindKeys(kind, self._private(data, kind), public[kind]) for kind in SigningKind]
+        return keys if CONFIGMAP in self._seen or any(one.current for one in keys) else None
+
+    async def publish(self, changed: Mapping[SigningKind, Mapping[str, str]], now: datetime | None) -> None:
+        """Store the public keys of some kinds. `now`: None where none is added."""
+        if not changed:
+            return
+        manifest = configmap(self._namespace, changed, now)
+        await self._put(
+            manifest, self._core.create_namespaced_config_map, self._core.patch_namespaced_config_map
+        )
+
+    async def put(self, fresh: Mapping[SigningKind, SigningKey]) -> None:
+        """Store private keys in use."""
+        for manifest in secrets(self._namespace, fresh):
+            await self._put(manifest, self._core.create_namespaced_secret, self._core.patch_namespaced_secret)
+
+    async def _put(
+        self,
+        manifest: dict[str, Any],
+        create: Callable[..., Awaitable[Any]],
+        patch: Callable[..., Awaitable[Any]],
+    ) -> None:
+        name = manifest["metadata"]["name"]
         try:
-            read = self._api.core.read_namespaced_secret
-            body = await self._api.call(read, self._name, self._namespace)
+            if (seen := self._seen.get(name)) is None:
+                answer = await self._call(create, self._namespace, manifest)
+            else:
+                noted = manifest["metadata"].get("annotations", {})
+                metadata = {"resourceVersion": seen.resource_version, "annotations": noted}
+                body = {"metadata": metadata, "data": manifest["data"]}
+                answer = await self._call(patch, name, self._namespace, body, _content_type=MERGE_PATCH)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
-                return None
+                raise ValueError(f"there is no namespace {self._namespace}") from error
             raise
-        return msgspec.json.decode(body, type=_Secret)
+        self._seen[name] = msgspec.json.decode(answer, type=_Stored).metadata
+
+    async def _get(self, read: Callable[..., Awaitable[Any]], name: str) -> dict[str, str]:
+        try:
+            found = msgspec.json.decode(await self._call(read, name, self._namespace), type=_Stored)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return {}
+            raise
+        self._seen[name] = found.metadata
+        return found.data or {}
+
+    def _private(self, data: Mapping[str, Mapping[str, str]], kind: SigningKind) -> SigningKey | None:
+        secret, name = SECRETS[kind], f"{kind}.pem"
+        try:
+            return SigningKey.from_pem(b64decode(data[secret][name], validate=True))
+        except KeyError:
+            return None
+        except (Base64Error, ValueError) as error:
+            raise ValueError(f"Secret {self._namespace}/{secret}: {name}: {error}") from error
 
 
-@dataclass(frozen=True)
-class PublicState:
-    """ConfigMap `makeway-keys` as it is. `version`: empty where there is none. `made`: by key id."""
-
-    by_kind: Mapping[SigningKind, Mapping[str, str]] = field(default_factory=dict)
-    version: str = ""
-    made: Mapping[str, datetime] = field(default_factory=dict)
-    created_at: datetime | None = None
-
-    def made_at(self, key_id: str) -> datetime | None:
-        """Return when a key was made: as noted, else not after the ConfigMap was."""
-        return self.made.get(key_id, self.created_at)
-
-
-async def public_state(api: Api, namespace: str) -> PublicState:
-    """Read the public keys. Raises ApiError, ApiUnavailable, and ValueError where they cannot be read."""
-    try:
-        body = await api.call(api.core.read_namespaced_config_map, CONFIGMAP, namespace)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return PublicState()
-        raise
-    found = msgspec.json.decode(body, type=ConfigMap)
-    try:
-        by_kind = by_key_id(found.data or {})
-    except ValueError as error:
-        raise ValueError(f"ConfigMap {namespace}/{CONFIGMAP}: {error}") from error
-    annotations = (found.metadata.annotations or {}).items()
-    noted = {name.removeprefix(_MADE): _time(value) for name, value in annotations if name.startswith(_MADE)}
-    return PublicState(
-        by_kind,
-        found.metadata.resource_version,
-        {key_id: made for key_id, made in noted.items() if made is not None},
-        found.metadata.creation_timestamp,
-    )
-
-
-async def put_public(
-    api: Api,
-    namespace: str,
-    before: PublicState,
-    changed: Mapping[SigningKind, Mapping[str, str]],
-    now: datetime,
-) -> None:
-    """Store the public keys of some kinds; fails (409) where the ConfigMap has changed since `before`."""
-    known = {one for keys in before.by_kind.values() for one in keys}
-    kept = {one for keys in ({**before.by_kind, **changed}).values() for one in keys}
-    notes: dict[str, str | None] = {f"{_MADE}{one}": api_time(now) for one in sorted(kept - known)}
-    data = {f"{kind}.pem": "".join(keys.values()) for kind, keys in changed.items()}
-    if not before.version:
-        manifest = configmap(namespace, changed, now)
-        await created(api, manifest)
-        return
-    notes |= {f"{_MADE}{one}": None for one in before.made if one not in kept}
-    patch = {"metadata": {"resourceVersion": before.version, "annotations": notes}, "data": data}
-    write = api.core.patch_namespaced_config_map
-    await api.call(write, CONFIGMAP, namespace, patch, _content_type=MERGE_PATCH)
-
-
-def by_key_id(data: Mapping[str, str]) -> dict[SigningKind, dict[str, str]]:
+def by_key_id(data: Mapping[str, str], source: str) -> dict[SigningKind, dict[str, str]]:
     """Return the public keys in PEM by kind and key id, in their order. Pure.
 
     Raises:
         ValueError: an entry that is no key, or too many of them.
     """
-    PublicKeys.parse(data)
+    try:
+        PublicKeys.parse(data)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
     found: dict[SigningKind, dict[str, str]] = {}
     for kind in SigningKind:
         blocks = [one.strip() for one in data.get(f"{kind}.pem", "").split(_END)]
@@ -153,53 +191,27 @@ def by_key_id(data: Mapping[str, str]) -> dict[SigningKind, dict[str, str]]:
     return found
 
 
-def secret(namespace: str, name: str, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return a Secret's manifest. Pure."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(_LABELS)},
-        "type": "Opaque",
-        "data": dict(data),
-    }
+def secrets(namespace: str, keys: Mapping[SigningKind, SigningKey]) -> list[dict[str, Any]]:
+    """Return the manifests of the Secrets that hold private keys. Pure."""
+    data: dict[str, dict[str, str]] = {}
+    for kind, key in keys.items():
+        data.setdefault(SECRETS[kind], {})[f"{kind}.pem"] = b64encode(key.to_pem()).decode("ascii")
+    return [
+        {**_manifest("Secret", namespace, name), "type": "Opaque", "data": held}
+        for name, held in data.items()
+    ]
 
 
-def configmap(namespace: str, keys: Mapping[SigningKind, Mapping[str, str]], now: datetime) -> dict[str, Any]:
-    """Return the manifest of the public keys' ConfigMap. Pure."""
-    made = {f"{_MADE}{one}": api_time(now) for of_kind in keys.values() for one in of_kind}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": CONFIGMAP, "namespace": namespace, "labels": dict(_LABELS), "annotations": made},
-        "data": {f"{kind}.pem": "".join(of_kind.values()) for kind, of_kind in keys.items()},
-    }
+def configmap(
+    namespace: str, keys: Mapping[SigningKind, Mapping[str, str]], now: datetime | None
+) -> dict[str, Any]:
+    """Return the manifest of the public keys' ConfigMap; `now`: as of `StoredKeys.publish`. Pure."""
+    manifest = _manifest("ConfigMap", namespace, CONFIGMAP)
+    if now is not None:
+        manifest["metadata"]["annotations"] = {PUBLISHED_AT: api_time(now)}
+    return {**manifest, "data": {f"{kind}.pem": "".join(of_kind.values()) for kind, of_kind in keys.items()}}
 
 
-def encoded(key: SigningKey) -> str:
-    """Return a private key as a Secret holds it."""
-    return b64encode(key.to_pem()).decode("ascii")
-
-
-async def created(api: Api, manifest: dict[str, Any]) -> bytes:
-    """Create a Secret or a ConfigMap.
-
-    Raises:
-        ApiError, ApiUnavailable: it was not created, or that is not known.
-        ValueError: its namespace does not exist.
-    """
-    namespace = manifest["metadata"]["namespace"]
-    is_secret = manifest["kind"] == "Secret"
-    create = api.core.create_namespaced_secret if is_secret else api.core.create_namespaced_config_map
-    try:
-        return await api.call(create, namespace, manifest)
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            raise ValueError(f"there is no namespace {namespace}") from error
-        raise
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
+def _manifest(kind: str, namespace: str, name: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(_LABELS)}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
