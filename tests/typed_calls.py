@@ -15,7 +15,8 @@ from makeway.runtime.kube_client import Client
 class FakeApis(TypedApis):
     """A fake that has `request(method, path, ...)` has kubernetes-asyncio's typed APIs by this class.
 
-    `request` is given what differs from the defaults of `Api.request`; what it raises, `call` raises.
+    `request` is given what differs from the defaults of `Api.request`, but for the time-out, which ends it;
+    what it raises, `call` raises.
     """
 
     request: Any
@@ -38,8 +39,6 @@ class _Session:
     async def request(self, **sent: Any) -> _Response:
         path, _, query = sent["url"].removeprefix("http://fake").partition("?")
         options: dict[str, Any] = {}
-        if sent["timeout"].total != 10.0:
-            options["timeout_seconds"] = sent["timeout"].total
         if query:
             options["query"] = dict(parse_qsl(query, keep_blank_values=True))
         if sent.get("data") is not None:

@@ -15,9 +15,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -142,10 +142,8 @@ def api_error(status: int, body: bytes, retry_after: str | None) -> ApiError:
     return ApiError(status, answer.reason or _phrase(status), answer.message[:MESSAGE_LIMIT], seconds, causes)
 
 
-@lru_cache(maxsize=32)
-def _timeout(total_seconds: float) -> aiohttp.ClientTimeout:
-    """The time-outs of a request; callers have a few totals, and making the object takes longer than this."""
-    return aiohttp.ClientTimeout(total=total_seconds, sock_connect=CONNECT_TIMEOUT_SECONDS)
+_CONNECTING: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
+"""aiohttp's time-outs of a request; all of it, to the last byte, is bounded by `asyncio.timeout`."""
 
 
 class TypedApis:
@@ -195,9 +193,7 @@ class TypedApis:
     ) -> bytes:
         """Call an operation of a typed API once, and return the body of its answer; as `Api.request`."""
         _check_names(one for one in arguments if isinstance(one, str))
-        sent = operation(
-            *arguments, **options, _preload_content=False, _request_timeout=_timeout(timeout_seconds)
-        )
+        sent = operation(*arguments, **options, _preload_content=False, _request_timeout=_CONNECTING)
         async with self._answer(operation.__name__, sent, timeout_seconds) as response:
             return await response.read()
 
@@ -305,7 +301,7 @@ class Api(TypedApis):
         sent = self._send(
             method,
             path,
-            _timeout(timeout_seconds),
+            _CONNECTING,
             query=query,
             accept=accept,
             body=None if body is None else msgspec.json.decode(body),
@@ -363,7 +359,7 @@ class Api(TypedApis):
         Raises:
             ApiError, ApiUnavailable: as `request`; an answer without a date is unavailable.
         """
-        sent = self._send("GET", "/version", _timeout(CONNECT_TIMEOUT_SECONDS))
+        sent = self._send("GET", "/version", _CONNECTING)
         async with self._answer("GET /version", sent, CONNECT_TIMEOUT_SECONDS) as response:
             try:
                 return parsedate_to_datetime(response.headers.get("Date", ""))
