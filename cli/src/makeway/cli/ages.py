@@ -5,7 +5,7 @@ Source: k8s.io/apimachinery, pkg/util/duration, HumanDuration.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 _MINUTE: Final = 60
@@ -34,8 +34,3 @@ def age(span: timedelta) -> str:
             rest = seconds % unit // smaller if smaller else 0
             return f"{seconds // unit}{name}" + (f"{rest}{smaller_name}" if rest else "")
     return f"{seconds // _YEAR}y"
-
-
-def age_of(moment: datetime | None, now: datetime) -> str:
-    """Write how long ago a moment is; `-` where it is not known."""
-    return "-" if moment is None else age(now - moment)

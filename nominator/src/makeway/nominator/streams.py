@@ -6,17 +6,13 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-import structlog
-
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
-from makeway.bus.errors import Malformed
+from makeway.bus.following import follow_control, follow_outcomes
 from makeway.bus.messages import LIVE_LOOK_BACK, Outcome
 from makeway.bus.nats.follow import Start
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
-
-_log = structlog.get_logger()
 
 
 class ControlFollower:
@@ -26,7 +22,6 @@ class ControlFollower:
         self._bus = bus
         self._cluster_uid = cluster_uid
         self._metrics = metrics
-        self._sequence = 0
         self.own_mode: Mode = own_mode
         self.state: ControlState | None = None
         self.read = asyncio.Event()
@@ -44,25 +39,17 @@ class ControlFollower:
         return {name: self.mode(name) for name in sorted(told)}
 
     async def follow_forever(self) -> None:
-        """Follow until the process ends. One that is older than the one in force is a copy of it."""
-        stream = self._bus.subjects.control_stream
-        async for message in self._bus.follow(stream, start=Start.beginning(), caught_up=self.read):
-            try:
-                state = self._bus.signatures.control(message.data, message.subject, datetime.now(UTC))
-            except Malformed as error:
-                self._refuse(message.sequence, error.reason)
-                continue
-            if state.cluster_uid != self._cluster_uid:
-                self._refuse(message.sequence, "other-cluster")
-                continue
-            if self.state and message.sequence > self._sequence and state.revision < self.state.revision:
-                self._refuse(message.sequence, "old-revision")
-                continue
-            self.state, self._sequence = state, message.sequence
+        """Follow until the process ends."""
+        await follow_control(
+            self._bus,
+            self._cluster_uid,
+            take=self._take,
+            refused=self._metrics.decode_errors.labels("control").inc,
+            caught_up=self.read,
+        )
 
-    def _refuse(self, sequence: int, reason: str) -> None:
-        self._metrics.decode_errors.labels("control").inc()
-        _log.warning("message_malformed", source="control", sequence=sequence, reason=reason)
+    def _take(self, state: ControlState) -> None:
+        self.state = state
 
 
 class OutcomeFollower:
@@ -78,16 +65,10 @@ class OutcomeFollower:
 
     async def follow_forever(self) -> None:
         """Follow until the process ends."""
-        bus, stream = self._bus, self._bus.subjects.outcomes_stream
-        start = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK)
-        async for message in bus.follow(stream, start=start):
-            try:
-                outcome = bus.signatures.outcome(message.data, message.subject)
-            except Malformed as error:
-                self._metrics.decode_errors.labels("outcomes").inc()
-                _log.warning(
-                    "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason
-                )
-                continue
-            if outcome.cluster_uid == self._cluster_uid:
-                self._ended(outcome)
+        await follow_outcomes(
+            self._bus,
+            self._cluster_uid,
+            Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK),
+            take=self._ended,
+            refused=self._metrics.decode_errors.labels("outcomes").inc,
+        )

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from makeway.bus.client import Bus
-from makeway.bus.errors import Malformed
+from makeway.bus.following import follow_outcomes
+from makeway.bus.messages import Outcome
 from makeway.bus.nats.follow import Start
 from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.windows import TEN_MINUTES
 from makeway.evictor.retry import Clock
-
-_log = structlog.get_logger()
 
 
 class FollowingOutcomes:
@@ -34,14 +31,7 @@ class FollowingOutcomes:
     async def follow_forever(self) -> None:
         """Follow until the process ends."""
         since = Start.at_time(self._clock.now() - TEN_MINUTES)
-        stream = self._bus.subjects.outcomes_stream
-        async for message in self._bus.follow(stream, start=since, caught_up=self.read):
-            try:
-                outcome = self._bus.signatures.outcome(message.data, message.subject)
-            except Malformed as error:
-                _log.warning(
-                    "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason
-                )
-                continue
-            if outcome.cluster_uid == self._cluster_uid:
-                self._caps.ended(outcome, self._clock.now())
+        await follow_outcomes(self._bus, self._cluster_uid, since, take=self._take, caught_up=self.read)
+
+    def _take(self, outcome: Outcome) -> None:
+        self._caps.ended(outcome, self._clock.now())

@@ -1,0 +1,82 @@
+"""What more than one part follows: the control state, and the outcomes of one cluster's orders.
+
+A message that is not understood, or is another cluster's, changes nothing; it is logged, and told to whoever
+counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from makeway.bus.client import Bus
+from makeway.bus.control import ControlState
+from makeway.bus.errors import Malformed
+from makeway.bus.messages import Outcome
+from makeway.bus.nats.follow import Start
+
+_log = structlog.get_logger()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def follow_control(
+    bus: Bus,
+    cluster_uid: str,
+    *,
+    take: Callable[[ControlState], None],
+    refused: Callable[[], None],
+    caught_up: asyncio.Event,
+    now: Callable[[], datetime] = _now,
+) -> None:
+    """Have each control state of a cluster taken, in the order of the stream; ends with the process.
+
+    In that order a planner puts one only if it has read the one before. One that is older than the one taken
+    last is a copy. Only a stream that was made anew begins at a lower sequence, and may go on with a lower
+    revision. `refused`: called for each that is not taken.
+    """
+    sequence = revision = 0
+    stream = bus.subjects.control_stream
+    async for message in bus.follow(stream, start=Start.beginning(), caught_up=caught_up):
+        try:
+            state = bus.signatures.control(message.data, message.subject, now())
+        except Malformed as error:
+            why: str = error.reason
+        else:
+            why = "" if state.cluster_uid == cluster_uid else "other-cluster"
+            if not why and message.sequence > sequence and state.revision < revision:
+                why = "old-revision"
+        if why:
+            refused()
+            _log.warning("message_malformed", source="control", sequence=message.sequence, reason=why)
+            continue
+        sequence, revision = message.sequence, state.revision
+        take(state)
+
+
+async def follow_outcomes(
+    bus: Bus,
+    cluster_uid: str,
+    start: Start,
+    *,
+    take: Callable[[Outcome], None],
+    refused: Callable[[], None] = lambda: None,
+    caught_up: asyncio.Event | None = None,
+) -> None:
+    """Have each outcome of a cluster's orders taken; ends with the process. `refused`: not understood."""
+    async for message in bus.follow(bus.subjects.outcomes_stream, start=start, caught_up=caught_up):
+        try:
+            outcome = bus.signatures.outcome(message.data, message.subject)
+        except Malformed as error:
+            refused()
+            _log.warning(
+                "message_malformed", source="outcomes", sequence=message.sequence, reason=error.reason
+            )
+            continue
+        if outcome.cluster_uid == cluster_uid:
+            take(outcome)
