@@ -228,7 +228,7 @@ func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wir
 	}
 	reading, cancel := context.WithTimeout(ctx, streams.CallTimeout)
 	defer cancel()
-	fence, err := e.leadership.Fence.Get(reading, e.store.Subjects.EpochsBucket)
+	fence, err := e.leadership.Fence.Get(reading, e.store.Subjects.EpochsBucket())
 	if err != nil {
 		return nil, nil, streams.Unstored(fmt.Errorf("fencing epoch: %w", err))
 	}

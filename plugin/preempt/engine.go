@@ -38,27 +38,35 @@ import (
 // engine is what the profiles of one scheduler share: the connection to NATS, the breaker, the orders
 // in flight, the placements, the queue gate, the pods to be tried again. Its goroutines end with the context of New.
 type engine struct {
+	process
+	book
+	profiles profiles
+	cluster  cluster
+	planner  *ask.Client
+	verified verified
+	memory   *memory.Memory
+	control  *control.Control
+	gate     *queues.Line
+}
+
+// process is what the engine runs in.
+type process struct {
 	args     *MakeWayArgs
 	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
 	clock    clock.WithTicker
 	identity string
 	denied   func() string // by NATS
-	profiles profiles
-	cluster  cluster
+	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
+	life context.Context
+}
 
-	planner    *ask.Client
-	verified   verified
+// book is what the engine knows of orders, and how it asks for them.
+type book struct {
 	inflight   *orders.InFlight
 	placements *orders.Placements
 	store      *streams.Store
 	committer  *streams.Committer
 	leadership *streams.Leadership
-	memory     *memory.Memory
-	control    *control.Control
-	gate       *queues.Line
-
-	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
-	life context.Context
 }
 
 // profiles is what is known of each profile.
@@ -128,7 +136,12 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 	signatures := streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
 	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
 	e := &engine{
-		args: args, handle: handle, clock: clock, identity: identity, denied: bus.Denied,
+		process: process{args: args, handle: handle, clock: clock, identity: identity, denied: bus.Denied},
+		book: book{
+			inflight: inflight, placements: orders.NewPlacements(), committer: streams.NewCommitter(bus, clock),
+			store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+			leadership: &streams.Leadership{Fence: fence, Clock: clock},
+		},
 		cluster: cluster{
 			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(),
 			claims:   &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
@@ -139,12 +152,7 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
 			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
 		},
-		verified:   verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
-		inflight:   inflight,
-		placements: orders.NewPlacements(),
-		store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
-		committer:  streams.NewCommitter(bus, clock),
-		leadership: &streams.Leadership{Fence: fence, Clock: clock},
+		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 	}
 	e.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock,

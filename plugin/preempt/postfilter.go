@@ -91,7 +91,7 @@ func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, keptOut: keptOut, recalled: known, prefetch: prefetchOf(state)}
+	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, keptOut: keptOut, recalled: known, asking: asking{prefetch: prefetchOf(state)}}
 	planner := pl.engine.planner
 	attempt.inquirer = waitFor(pl.engine, planner.LatePods, planner.Pods, pod.UID, orders.RefOf(pod), planOf(pod, mode), sinceBegan(state), pl.args.PlanTimeout.Duration)
 	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
@@ -143,14 +143,19 @@ type attempt struct {
 	pod      *v1.Pod
 	mode     string // in force for the pod
 	nodes    fwk.NodeInfoLister
-	keptOut  bool          // by its queue
-	recalled               // its failed nodes grow by those of this cycle
-	asked    memory.Moment // when the last question was asked
+	keptOut  bool // by its queue
+	recalled      // its failed nodes grow by those of this cycle
+	asking
+	class  string // see ownClass
+	sieved bool
+}
+
+// asking is where an attempt's questions are.
+type asking struct {
+	asked    memory.Moment // when the last was asked
 	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
 	inquirer *inquirer[wire.PlanReply]
 	span     tracing.Span
-	class    string // see ownClass
-	sieved   bool
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why

@@ -11,7 +11,7 @@ import (
 func (e *engine) raiseEpoch(ctx context.Context) {
 	for e.args.Lease.Name == "" && ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, streams.CallTimeout)
-		_, err := e.leadership.Fence.Get(call, e.store.Subjects.EpochsBucket)
+		_, err := e.leadership.Fence.Get(call, e.store.Subjects.EpochsBucket())
 		cancel()
 		if err == nil {
 			return

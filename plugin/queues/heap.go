@@ -3,6 +3,7 @@ package queues
 import (
 	"cmp"
 	"strings"
+	"time"
 )
 
 // The orders in which waiting pods are checked.
@@ -133,33 +134,40 @@ func (s *podSet) meld(other *podSet) {
 	}
 }
 
-// timers is a heap of waiting pods by when something is to happen with them.
-type timers []*waitingPod
+// timed is what something is to happen with at a time.
+type timed interface {
+	dueAt() time.Time
+	placed(index int) // in its heap
+}
 
-func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].timer.Before(t[j].timer) }
-func (t timers) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].timerIndex, t[j].timerIndex = i, j
+// timedHeap is a heap whose root is due first.
+type timedHeap[T timed] []T
+
+func (h timedHeap[T]) Len() int           { return len(h) }
+func (h timedHeap[T]) Less(i, j int) bool { return h[i].dueAt().Before(h[j].dueAt()) }
+func (h timedHeap[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].placed(i)
+	h[j].placed(j)
 }
 
 // Push implements heap.Interface.
-func (t *timers) Push(w any) {
-	if w, ok := w.(*waitingPod); ok {
-		w.timerIndex = len(*t)
-		*t = append(*t, w)
+func (h *timedHeap[T]) Push(one any) {
+	if one, ok := one.(T); ok {
+		one.placed(len(*h))
+		*h = append(*h, one)
 	}
 }
 
 // Pop implements heap.Interface.
-func (t *timers) Pop() any {
-	end := len(*t) - 1
-	w := (*t)[end]
-	(*t)[end] = nil
-	*t = (*t)[:end]
-	w.timerIndex = none
-	return w
+func (h *timedHeap[T]) Pop() any {
+	end := len(*h) - 1
+	one := (*h)[end]
+	clear((*h)[end:])
+	*h = (*h)[:end]
+	one.placed(none)
+	return one
 }
 
-// none is the index of a waiting pod without a timer.
+// none is the index of what is in no heap.
 const none = -1

@@ -58,7 +58,7 @@ type conditionUpdates struct {
 
 	mu           sync.Mutex
 	pods         map[types.UID]*conditionUpdate
-	urgent, rest conditionUpdateHeap
+	urgent, rest timedHeap[*conditionUpdate]
 	inARow       int // urgent ones that were taken while others were due
 }
 
@@ -69,6 +69,9 @@ type conditionUpdate struct {
 	urgent bool
 	index  int // in its heap
 }
+
+func (u *conditionUpdate) dueAt() time.Time { return u.at }
+func (u *conditionUpdate) placed(index int) { u.index = index }
 
 func newConditionUpdates(clock clock.PassiveClock) *conditionUpdates {
 	return &conditionUpdates{clock: clock, changed: make(chan struct{}, 1), pods: map[types.UID]*conditionUpdate{}}
@@ -113,7 +116,7 @@ func (t *conditionUpdates) take() (taken conditionUpdate, ok bool, next time.Tim
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
-	urgent, rest := t.urgent.due(now), t.rest.due(now)
+	urgent, rest := firstDue(t.urgent, now), firstDue(t.rest, now)
 	chosen := urgent
 	switch {
 	case urgent == nil:
@@ -129,7 +132,7 @@ func (t *conditionUpdates) take() (taken conditionUpdate, ok bool, next time.Tim
 		t.remove(chosen)
 		return *chosen, true, time.Time{}
 	}
-	for _, h := range []conditionUpdateHeap{t.urgent, t.rest} {
+	for _, h := range []timedHeap[*conditionUpdate]{t.urgent, t.rest} {
 		if len(h) > 0 && (next.IsZero() || h[0].at.Before(next)) {
 			next = h[0].at
 		}
@@ -142,46 +145,19 @@ func (t *conditionUpdates) remove(entry *conditionUpdate) {
 	delete(t.pods, entry.uid)
 }
 
-func (t *conditionUpdates) heapOf(entry *conditionUpdate) *conditionUpdateHeap {
+func (t *conditionUpdates) heapOf(entry *conditionUpdate) *timedHeap[*conditionUpdate] {
 	if entry.urgent {
 		return &t.urgent
 	}
 	return &t.rest
 }
 
-// conditionUpdateHeap is a heap whose root is due first.
-type conditionUpdateHeap []*conditionUpdate
-
-// due is the first of them where it is due, else nil.
-func (h conditionUpdateHeap) due(now time.Time) *conditionUpdate {
+// firstDue is the first of a heap where it is due, else nil.
+func firstDue(h timedHeap[*conditionUpdate], now time.Time) *conditionUpdate {
 	if len(h) == 0 || now.Before(h[0].at) {
 		return nil
 	}
 	return h[0]
-}
-
-func (h conditionUpdateHeap) Len() int           { return len(h) }
-func (h conditionUpdateHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h conditionUpdateHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *conditionUpdateHeap) Push(entry any) {
-	if entry, ok := entry.(*conditionUpdate); ok {
-		entry.index = len(*h)
-		*h = append(*h, entry)
-	}
-}
-
-// Pop implements heap.Interface.
-func (h *conditionUpdateHeap) Pop() any {
-	end := len(*h) - 1
-	entry := (*h)[end]
-	(*h)[end] = nil
-	*h = (*h)[:end]
-	return entry
 }
 
 // looksUnschedulable reports whether a pod's condition is what cluster autoscalers look for.

@@ -58,6 +58,9 @@ type turn struct {
 	timerIndex int       // none: it has no timer
 }
 
+func (w *waitingPod) dueAt() time.Time { return w.timer }
+func (w *waitingPod) placed(index int) { w.timerIndex = index }
+
 func newWaitingPod(pod *v1.Pod, demand demand, profileMode string) *waitingPod {
 	return &waitingPod{demand: demand, pod: refOf(pod), rank: rankOf(pod), profileMode: profileMode, created: pod.CreationTimestamp.Time, unschedulable: looksUnschedulable(pod), turn: turn{timerIndex: none}}
 }
@@ -80,7 +83,7 @@ type waitingPods struct {
 	pods     map[types.UID]*waitingPod
 	due      *podSet            // to be checked
 	blocked  map[*queue]*podSet // the others, by where they do not fit; nil: where that is not known
-	timers   timers
+	timers   timedHeap[*waitingPod]
 	ticks    uint64                          // counts what may let pods in, and rounds
 	freed    map[*queue]uint64               // when a queue has last come to hold less, in ticks
 	backoffs map[types.UID]activationBackoff // of pods that were activated and are not placed

@@ -41,12 +41,10 @@ type Subjects struct {
 	// Orders and Outcomes match every message of their streams.
 	Orders   string
 	Outcomes string
-	// OrdersStream, OutcomesStream, ControlStream and EpochsBucket are names of streams and of a
-	// key-value bucket.
+	// OrdersStream, OutcomesStream and ControlStream are names of streams.
 	OrdersStream   string
 	OutcomesStream string
 	ControlStream  string
-	EpochsBucket   string
 }
 
 // NewSubjects checks the prefix and spells the names.
@@ -55,7 +53,7 @@ func NewSubjects(prefix string) (Subjects, error) {
 		strings.HasPrefix(prefix, ".") || strings.HasSuffix(prefix, ".") || strings.Contains(prefix, "..") {
 		return Subjects{}, fmt.Errorf("subject prefix %q: use letters, digits, '-', '_' and inner '.', as in makeway", prefix)
 	}
-	stem := strings.ToUpper(strings.ReplaceAll(prefix, ".", "_"))
+	stem := streamStem(prefix)
 	return Subjects{
 		Prefix:         prefix,
 		Plan:           prefix + ".v1.plan",
@@ -69,9 +67,14 @@ func NewSubjects(prefix string) (Subjects, error) {
 		OrdersStream:   stem + "_ORDERS",
 		OutcomesStream: stem + "_OUTCOMES",
 		ControlStream:  stem + "_CONTROL",
-		EpochsBucket:   stem + "_EPOCHS",
 	}, nil
 }
+
+// EpochsBucket is the name of the key-value bucket that counts the starts of schedulers without a Lease.
+func (s Subjects) EpochsBucket() string { return streamStem(s.Prefix) + "_EPOCHS" }
+
+// streamStem begins the names of streams.
+func streamStem(prefix string) string { return strings.ToUpper(strings.ReplaceAll(prefix, ".", "_")) }
 
 // Order is the subject that holds the orders for a pod or a PodGroup, by kind and UID: one live one at a time.
 func (s Subjects) Order(kind, uid string) string {

@@ -18,7 +18,7 @@ func TestNamesAreSpelledAsOnThePythonSide(t *testing.T) {
 		s.ControlStream:           "ONE_TWO_CONTROL",
 		s.OrdersStream:            "ONE_TWO_ORDERS",
 		s.OutcomesStream:          "ONE_TWO_OUTCOMES",
-		s.EpochsBucket:            "ONE_TWO_EPOCHS",
+		s.EpochsBucket():          "ONE_TWO_EPOCHS",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
