@@ -6,25 +6,19 @@ they may not be read no node is promised, and a delay is time alone.
 
 from __future__ import annotations
 
-import asyncio
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Final
 
 import msgspec
-import structlog
 
 from makeway.core.k8s.node_claims import GROUP, PLURAL, VERSION, NodeClaim
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.promised import ComingNodes
-from makeway.runtime.kube import ApiError, ApiUnavailable
+from makeway.planner.service.where_served import WhereServed
+from makeway.runtime.kube import ApiError
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Resource
 
-_log = structlog.get_logger()
-
-DISCOVERY_SECONDS = 300.0
-"""How often it is asked whether they are served: Karpenter may be installed, or go."""
-
-NODE_CLAIMS = Resource(PLURAL, f"/apis/{GROUP}/{VERSION}/{PLURAL}", NodeClaim)
+NODE_CLAIMS: Final = Resource(PLURAL, f"/apis/{GROUP}/{VERSION}/{PLURAL}", NodeClaim)
 
 
 class _Resource(msgspec.Struct):
@@ -38,49 +32,24 @@ class _Resources(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Resources).decode
 
 
-class _ServedNoMore(Exception):  # noqa: N818 - not an error, a turn that the loop takes
-    """They are not served any more."""
+def node_claim_watch(
+    api: ObjectReader, coming: ComingNodes, metrics: PlannerMetrics, timings: ListWatchTimings
+) -> WhereServed[bool]:
+    """Return what follows NodeClaims where they are served; no node is coming any more where they are not."""
 
-
-class NodeClaimWatch:
-    """Follows NodeClaims where they are served. `run` is a part of the process."""
-
-    def __init__(
-        self, api: ObjectReader, coming: ComingNodes, metrics: PlannerMetrics, timings: ListWatchTimings
-    ) -> None:
-        self._api = api
-        self._coming = coming
-        self._metrics = metrics
-        self._timings = timings
-
-    async def run(self) -> NoReturn:
-        """Follow them for ever, where and while they are served."""
-        while True:
-            if not await self._served():
-                await asyncio.sleep(DISCOVERY_SECONDS)
-                continue
-            part = ListWatch(self._api, NODE_CLAIMS, self._coming, self._metrics, self._timings)
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(part.run())
-                    tasks.create_task(self._until_served_no_more())
-            except* _ServedNoMore:
-                self._coming.retain(set())
-
-    async def _served(self) -> bool:
+    async def served() -> bool:
         try:
-            body = await self._api.request("GET", f"/apis/{GROUP}/{VERSION}")
-            return any(one.name == PLURAL for one in _decode(body).resources)
+            body = await api.request("GET", f"/apis/{GROUP}/{VERSION}")
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
-                _log.warning("node_claims_undiscovered", error=str(error))
-        except (ApiUnavailable, msgspec.DecodeError) as error:
-            _log.warning("node_claims_undiscovered", error=str(error))
-        return False
+                raise
+            return False
+        return any(one.name == PLURAL for one in _decode(body).resources)
 
-    async def _until_served_no_more(self) -> NoReturn:
-        """Wait until discovery does not have them. Raises _ServedNoMore."""
-        while True:
-            await asyncio.sleep(DISCOVERY_SECONDS)
-            if not await self._served():
-                raise _ServedNoMore
+    def parts(served: bool) -> list[ListWatch[NodeClaim]]:
+        if not served:
+            coming.retain(set())
+            return []
+        return [ListWatch(api, NODE_CLAIMS, coming, metrics, timings)]
+
+    return WhereServed(PLURAL, served, parts)

@@ -31,7 +31,7 @@ from makeway.planner.service.feeds import (
     daemonset_feed,
     volume_feed,
 )
-from makeway.planner.service.node_claim_watch import NodeClaimWatch
+from makeway.planner.service.node_claim_watch import node_claim_watch
 from makeway.planner.service.pod_group_watch import PodGroupWatch
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.listwatch import Handler, ListWatch, ListWatchTimings, ObjectReader, Resource
@@ -106,7 +106,7 @@ class Watch:
         self._parts = follow(needed, timings)
         self._optional = follow(optional, patient)
         self._groups = PodGroupWatch(api, snapshot, metrics, patient)
-        self._claims = NodeClaimWatch(api, coming or ComingNodes(), metrics, patient)
+        self._claims = node_claim_watch(api, coming or ComingNodes(), metrics, patient)
 
     @property
     def synced(self) -> bool:

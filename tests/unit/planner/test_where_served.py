@@ -1,0 +1,66 @@
+"""Following what an API server serves at the moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from makeway.core.k8s.node_claims import GROUP, VERSION
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.plan.promised import ComingNodes
+from makeway.planner.service import where_served
+from makeway.planner.service.node_claim_watch import node_claim_watch
+from makeway.runtime.kube import ApiUnavailable
+from makeway.runtime.listwatch import ListWatchTimings
+from unit.planner.test_pod_group_watch import Served
+
+CLAIM = {"metadata": {"name": "c", "uid": "u", "resourceVersion": "1"}, "spec": {}, "status": {}}
+
+
+class Discovering(Served):
+    """An API server whose discovery tells one thing after the other, then the last for ever."""
+
+    def __init__(self, told: Iterator[bool | None]) -> None:
+        super().__init__({}, CLAIM)
+        self._told = told
+        self._served: bool | None = False
+
+    async def request(self, method: str, path: str, **options: object) -> bytes:
+        if path == f"/apis/{GROUP}/{VERSION}":
+            self._served = next(self._told, self._served)
+            if self._served is None:
+                raise ApiUnavailable("down")
+            self.versions = {VERSION: ["nodeclaims"]} if self._served else {}
+        return await super().request(method, path, **options)
+
+
+async def lists(monkeypatch: pytest.MonkeyPatch, *told: bool | None) -> int:
+    """Return how often NodeClaims are listed while discovery tells this."""
+    monkeypatch.setattr(where_served, "DISCOVERY_SECONDS", 0.02)
+    monkeypatch.setattr(where_served, "RETRY_SECONDS", 0.01)
+    api, timings = Discovering(iter(told)), ListWatchTimings(pause=0.01)
+    watch = node_claim_watch(api, ComingNodes(), PlannerMetrics(CollectorRegistry()), timings)
+    running = asyncio.ensure_future(watch.run())
+    await asyncio.sleep(0.3)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return sum(path.endswith("/nodeclaims") for path in api.asked if "watch" not in path)
+
+
+async def test_what_is_not_served_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await lists(monkeypatch, False) == 0
+
+
+async def test_what_comes_to_be_served_is_followed_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await lists(monkeypatch, False, False, True) > 0
+
+
+async def test_while_discovery_does_not_answer_what_is_followed_stays_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    once = await lists(monkeypatch, True)
+
+    assert await lists(monkeypatch, True, None, None, True) == once
