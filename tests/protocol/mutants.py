@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant("no-not-after", "evictors do not look at notAfter", _no_not_after, 120),
     Mutant("no-preconditions", "a delete names neither UID nor version", _no_preconditions, 1),
-    Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 91),
+    Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 284),
     Mutant("ack-before-act", "an order is acknowledged before it is carried out", _acknowledge_first, 5),
     Mutant("no-redelivery", "an order is delivered once", _no_redelivery, 5),
     Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 19),

@@ -68,7 +68,7 @@ class Simulation:
         self.not_after = self.rng.choice((12.0, 30.0))
         self.expected = 0
         # Drawn apart from the rest.
-        self.groups = random.Random(f"groups, {seed}")
+        self.groups = random.Random(f"pod groups, {seed}")
         most = random.Random(f"victims of an order, {seed}").choice((0, 0, 0, 0, 2))
         self.policy = Policy(limits=PolicyLimits(victims_per_order=most)) if most else Policy()
         self.checker.most_victims = most
