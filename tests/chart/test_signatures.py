@@ -9,7 +9,7 @@ import yaml
 
 from chart.conftest import Run
 from chart.test_chart import objects, template
-from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.bus.signing.keys import SigningKind
 
 PLUGIN = "bridge=plugin"
 REQUIRED = "signatures.mode=require"
@@ -22,19 +22,6 @@ KINDS = {
 def named(rendered: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
     (found,) = (one for one in rendered if (one["kind"], one["metadata"]["name"]) == (kind, name))
     return found
-
-
-def test_each_part_has_the_private_keys_of_its_own_kinds_and_the_public_keys_belong_to_them(run: Run) -> None:
-    rendered = objects(template(run, PLUGIN, REQUIRED))
-
-    public = PublicKeys.parse(named(rendered, "ConfigMap", "makeway-keys")["data"])
-    ids: dict[str, list[str]] = {}
-    for component, kinds in KINDS.items():
-        data = named(rendered, "Secret", f"makeway-signing-{component}")["stringData"]
-        assert set(data) == {f"{kind}.pem" for kind in kinds}
-        ids |= {str(kind): [SigningKey.from_pem(data[f"{kind}.pem"].encode()).key_id] for kind in kinds}
-    assert public.ids() == ids
-    assert len({one for of_kind in ids.values() for one in of_kind}) == len(SigningKind)
 
 
 def test_each_part_mounts_the_secret_of_its_own_keys_alone(run: Run) -> None:
@@ -86,10 +73,21 @@ def test_without_signatures_there_are_no_keys_and_no_arguments(run: Run) -> None
 
 
 @pytest.mark.parametrize("install", ["second", "replacement"])
-def test_no_part_may_write_the_public_keys_or_read_a_secret(run: Run, install: str) -> None:
+def test_no_part_may_write_the_public_keys_or_read_a_secret_but_who_makes_them(
+    run: Run, install: str
+) -> None:
     rendered = objects(template(run, PLUGIN, REQUIRED, f"scheduler.install={install}"))
 
-    rules = [rule for one in rendered if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
+    roles = {
+        (one["kind"], one["metadata"]["name"]): one["rules"]
+        for one in rendered
+        if one["kind"] in ("Role", "ClusterRole")
+        and "helm.sh/hook" not in one["metadata"].get("annotations", {})
+    }
+    making = roles.pop(("Role", "makeway-streams"))
+    (reads,) = [rule for rule in making if rule["resources"] == ["secrets"] and "get" in rule["verbs"]]
+    assert all(name.startswith("makeway-") for name in reads["resourceNames"])
+    rules = [rule for found in roles.values() for rule in found]
     assert not any("secrets" in rule.get("resources", ()) for rule in rules)
     reading = [rule for rule in rules if "makeway-keys" in rule.get("resourceNames", ())]
     assert len(reading) == 3, "planner, evictor and scheduler verify"
@@ -99,3 +97,8 @@ def test_no_part_may_write_the_public_keys_or_read_a_secret(run: Run, install: s
     for rule in rules:
         if "configmaps" in rule.get("resources", ()):
             assert rule.get("resourceNames"), rule
+
+
+def test_two_renderings_with_no_value_set_are_equal(run: Run) -> None:
+    assert template(run) == template(run)
+    assert not [one for one in objects(template(run, PLUGIN)) if one["kind"] == "Secret"]

@@ -93,18 +93,19 @@ def test_every_workload_takes_environment_volumes_and_annotations_of_its_account
         assert account["metadata"]["annotations"] == {"example.com/role": component}
 
 
-def test_nats_and_the_streams_keeper_get_no_token_of_the_api_server(run: Run, tmp_path: Path) -> None:
-    manifests = rendered(run, tmp_path)
-    pods = workloads(manifests)
+def test_nats_and_a_streams_keeper_that_makes_no_secret_get_no_token_of_the_api_server(
+    run: Run, tmp_path: Path
+) -> None:
+    theirs = {"nats": {"url": "nats://n:1"}, "signatures": {"generate": False}}
+    nats, manifests = workloads(rendered(run, tmp_path))["nats"], rendered(run, tmp_path, theirs)
+    pods = {**workloads(manifests), "nats": nats}
 
+    bound = [subject["name"] for one in manifests for subject in one.get("subjects", []) if "name" in subject]
     for component in ("nats", "streams"):
         assert pods[component]["serviceAccountName"] == f"makeway-{component}"
         assert pods[component]["automountServiceAccountToken"] is False
-        assert accounts(manifests)[f"makeway-{component}"]["automountServiceAccountToken"] is False
-        bound = [
-            subject["name"] for one in manifests for subject in one.get("subjects", []) if "name" in subject
-        ]
         assert f"makeway-{component}" not in bound
+    assert accounts(manifests)["makeway-streams"]["automountServiceAccountToken"] is False
 
 
 def secrets_by_file(pod: Manifest, component: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import ssl
@@ -41,7 +42,8 @@ NAMESPACE = "preemption"
 _OWN_MAKEWAY = Path(sys.executable).with_name("makeway")
 _TOKEN_SECONDS = 3600
 _NOT_SERVED = ("monitoring.coreos.com/v1",)
-_WORKLOADS = ("Deployment", "StatefulSet", "Job")
+_WORKLOADS = ("Deployment", "StatefulSet", "Job", "Pod")
+_STREAMS = "makeway-streams"
 _IN_POD = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -103,7 +105,7 @@ class Release:
 
     def url(self, user: str) -> str:
         """How a user of the chart's NATS reaches it from here."""
-        return self._local(str(self.get("Secret", f"makeway-nats-{user}")["stringData"]["url"]))
+        return self._local(self.secret(f"makeway-nats-{user}", "url")["url"])
 
     def nats_environment(self, user: str) -> dict[str, str]:
         """How a command of makeway reaches the chart's NATS as a user."""
@@ -128,7 +130,8 @@ class Release:
     def start_nats(self) -> Process:
         """Run nats-server with the configuration that was rendered."""
         monitor = f"http://127.0.0.1:{self._nats['8222']}/healthz"
-        return self._start("nats", str(self._built[NATS_SERVER.name]), http_ok(monitor))
+        path = f"{self._built[NATS_SERVER.name].parent}:{os.environ['PATH']}"
+        return self._start("nats", "/bin/sh", http_ok(monitor), extra={"PATH": path})
 
     def start_scheduler(self) -> tuple[Process, str]:
         """Run makeway-scheduler; gives its URL too."""
@@ -194,8 +197,17 @@ class Release:
         return self._ports.take()
 
     def start_streams(self) -> Process:
-        """Run what keeps the streams."""
-        return self._start("streams", str(self._makeway), lambda: "")
+        """Run what makes the Secrets and keeps the streams."""
+        accounts = [one["metadata"]["name"] for one in self.manifests if one["kind"] == "Role"]
+        extra = {"KUBECONFIG": str(self._token(_STREAMS))} if _STREAMS in accounts else {}
+        return self._start("streams", str(self._makeway), lambda: "", extra=extra)
+
+    def check(self) -> subprocess.CompletedProcess[str]:
+        """Run what `helm test` runs, to its end."""
+        argv, environment = self._command("check", f"makeway-check-{next(self._numbers)}")
+        environment |= {**os.environ, "KUBECONFIG": str(self._token("makeway-check")), **environment}
+        command = [str(self._makeway), *argv]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     def log(self, process: Process) -> str:
         """Everything that a process has written."""
@@ -240,7 +252,7 @@ class Release:
         """The pods of all workloads, and the static pod where there is one."""
         for one in self.manifests:
             if one["kind"] in _WORKLOADS:
-                yield one["spec"]["template"]
+                yield one["spec"].get("template", one)
             elif static := one.get("data", {}).get("makeway-planner.yaml"):
                 yield yaml.safe_load(static)
 
@@ -266,7 +278,7 @@ class Release:
         if "value" in variable:
             return str(variable["value"])
         reference = variable["valueFrom"]["secretKeyRef"]
-        return str(self.get("Secret", reference["name"])["stringData"][reference["key"]])
+        return self.secret(reference["name"], reference["key"])[reference["key"]]
 
     def _volumes(self, pod: Mapping[str, Any], container: Mapping[str, Any], name: str) -> dict[str, str]:
         """Make a directory of each mounted volume; gives where each mount path is now."""
@@ -280,11 +292,12 @@ class Release:
             place = places[mount["mountPath"]]
             place.mkdir(parents=True, exist_ok=True)
             source = sources.get(mount["name"], {})
-            if configmap := source.get("configMap"):
-                for key, text in self.get("ConfigMap", configmap["name"])["data"].items():
-                    (place / key).write_text(self._replaced(self._adapted(text), moved))
-            if secret := source.get("secret"):
-                self._write_secret(place, secret)
+            for one in (source, *source.get("projected", {}).get("sources", ())):
+                if configmap := one.get("configMap"):
+                    for key, text in self.get("ConfigMap", configmap["name"])["data"].items():
+                        (place / key).write_text(self._replaced(self._adapted(text), moved))
+                if secret := one.get("secret"):
+                    self._write_secret(place, {"secretName": secret.get("name"), **secret})
             if directory := source.get("hostPath"):
                 self._copy(self.host / directory["path"].removeprefix("/"), place, moved)
         return moved
@@ -299,22 +312,25 @@ class Release:
     def _write_secret(self, place: Path, source: Mapping[str, Any]) -> None:
         """Write the keys of a Secret that a volume names, else all, as a kubelet does."""
         place.mkdir(parents=True, exist_ok=True)
-        secret = self.get("Secret", source["secretName"])
-        data = secret["stringData"] if "stringData" in secret else self._filled(source["secretName"])
+        data = self.secret(source["secretName"], *(item["key"] for item in source.get("items", [])))
         keys = [item["key"] for item in source.get("items", [])] or list(data)
         for key in keys:
             (place / key).write_text(data[key])
 
-    def _filled(self, secret: str) -> dict[str, str]:
-        """What the controller of tokens has put into a Secret of the API server's."""
-
-        deadline = time.monotonic() + 30
+    def secret(self, name: str, *keys: str) -> dict[str, str]:
+        """What a Secret of the API server's holds, once it is there with all keys, as a kubelet waits."""
+        rendered = [
+            one for one in self.manifests if (one["kind"], one["metadata"]["name"]) == ("Secret", name)
+        ]
+        wanted = {*keys, *(["token"] if rendered else [])}
+        deadline = time.monotonic() + 60
         data: dict[str, str] = {}
-        while "token" not in data:
-            assert time.monotonic() < deadline, f"there is no token in Secret {secret}"
-            time.sleep(0.2)
-            found = self._cluster.owned.kubectl("get", "secret", secret, "-n", NAMESPACE, "-o", "json")
-            data = json.loads(found).get("data", {})
+        while not data or not wanted <= set(data):
+            assert time.monotonic() < deadline, f"Secret {name} lacks {sorted(wanted - set(data))}"
+            get = ("get", "secret", name, "-n", NAMESPACE, "--ignore-not-found", "-o", "json")
+            found = self._cluster.owned.kubectl(*get)
+            data = json.loads(found or "{}").get("data") or {}
+            time.sleep(0 if data else 0.2)
         return {key: b64decode(value).decode() for key, value in data.items()}
 
     def _kubeconfig(self, directory: Path, name: str) -> Path:

@@ -29,6 +29,7 @@ class Installed:
         self.cluster = cluster
         self.release = release
         self.audit = AuditLog(cluster.info.audit_log)
+        self.applied = False
         self.nats: Process
         self.streams: Process
         self.scheduler: Process | None = None
@@ -56,14 +57,20 @@ class Installed:
         user = f"system:serviceaccount:{NAMESPACE}:{account}"
         return [event for event in self.audit.events(about=(user,)) if event.user.startswith(user)]
 
+    async def apply(self) -> None:
+        """Apply everything, and have the Secrets made."""
+        await self.release.apply()
+        self.streams = self.release.start_streams()
+        self.applied = True
+
     async def come_up(self, *, replacing: bool = False, scheduler: bool = True) -> None:
         """Apply everything, and start NATS and the scheduler; the others come when a test wants them.
 
         `replacing`: makeway-scheduler is the cluster's own scheduler. `scheduler`: whether the chart has one.
         """
-        await self.release.apply()
+        if not self.applied:
+            await self.apply()
         self.nats = self.release.start_nats()
-        self.streams = self.release.start_streams()
         if not scheduler:
             return
         start = self.release.start_replacing_scheduler if replacing else self.release.start_scheduler

@@ -38,6 +38,26 @@ REFUSED = (
 )
 
 
+async def test_secrets_are_made_in_the_cluster_and_again_where_one_is_lost(install: Install) -> None:
+    installed = install(render())
+    await installed.come_up(scheduler=False)
+    await asyncio.to_thread(installed.release.start_service, "planner")
+    login = ("makeway-nats-viewer", "password")
+    before = installed.release.secret(*login)
+    await installed.cluster.kubectl("delete", "secret", "-n", NAMESPACE, login[0])
+
+    again = await asyncio.to_thread(installed.release.secret, *login)
+
+    assert again["password"] == before["password"]
+    assert again["ca.crt"] == before["ca.crt"]
+    async with installed.bus() as bus:
+        assert await bus.orders("nobody") == []
+    tested = await asyncio.to_thread(installed.release.check)
+    assert "✗ NATS" not in tested.stdout, tested.stdout + tested.stderr
+    assert "✓ planner" in tested.stdout, tested.stdout + tested.stderr
+    assert denied(event for event in installed.events("makeway-streams")) == []
+
+
 def writing(granted: set[Grant]) -> set[str]:
     return {str(one) for one in granted if one.verb not in READS}
 
@@ -51,7 +71,24 @@ def test_no_account_is_granted_more_than_that() -> None:
         if one["kind"] in ("RoleBinding", "ClusterRoleBinding")
         for subject in one["subjects"]
     }
-    assert bound == {PLANNER}
+    assert bound == {PLANNER, "makeway-streams", "makeway-check"}
+    assert writing(grants(manifests, "makeway-check")) == {"create subjectaccessreviews.authorization.k8s.io"}
+    made = {one for one in writing(grants(manifests, "makeway-streams")) if "secrets" in one}
+    assert made == {
+        f"create secrets {NAMESPACE}",
+        *(
+            f"update secrets {NAMESPACE}/makeway-{name}"
+            for name in (
+                "nats-planner",
+                "nats-streams",
+                "nats-viewer",
+                "nats-passwords",
+                "nats-server",
+                "nats-authority",
+                "signing-planner",
+            )
+        ),
+    }
     assert writing(grants(manifests, PLANNER)) == WRITES
 
 
@@ -118,10 +155,10 @@ async def test_a_planner_that_compares_writes_nothing_else_and_may_not(install: 
     log = installed.release.log(process)
 
     assert wrongly == []
-    events = installed.events()
-    assert {event.user for event in events} == {f"system:serviceaccount:{NAMESPACE}:{PLANNER}"}
-    assert denied(events) == []
-    wrote = {(event.verb, event.resource) for event in events if event.verb not in READS}
+    assert denied(installed.events()) == []
+    accounts = {event.user.rpartition(":")[2] for event in installed.events()}
+    assert accounts == {PLANNER, "makeway-streams"}
+    wrote = {(event.verb, event.resource) for event in installed.events(PLANNER) if event.verb not in READS}
     assert wrote == {
         ("create", "leases"),
         ("update", "leases"),

@@ -99,7 +99,7 @@ async def test_a_static_pod_beside_kube_scheduler_preempts(install: Install) -> 
         *ENFORCES,
     )
     installed = install(manifests)
-    await installed.release.apply()
+    await installed.apply()
     _install_on_node(installed.release, installed.cluster.info.kubeconfig)
     await installed.come_up(replacing=True)
     await installed.start_services(planners=1)

@@ -82,7 +82,7 @@ async def write(installed: Installed, order: EvictionOrder, data: bytes) -> None
 
 async def carried_out(installed: Installed, order: EvictionOrder) -> Outcome:
     """Write an order with the planner's login and its key; what an evictor made of it."""
-    secret = installed.release.get("Secret", "makeway-signing-planner")["stringData"]
+    secret = installed.release.secret("makeway-signing-planner", "order.pem")
     key = SigningKey.from_pem(secret["order.pem"].encode())
     signatures = Signatures(signing={SigningKind.ORDER: key})
     await write(installed, order, signatures.wrap(order, order.writer, Subjects().order(order)))

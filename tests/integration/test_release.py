@@ -149,7 +149,7 @@ async def test_a_release_leads_from_pip_and_helm_to_why_the_page_and_off(
     shell = Shell(handed.of_user, cluster, release)
     try:
         await cluster.kubectl("apply", "-f", "-", stdin=json.dumps(opted_in("express")))
-        installed.nats, installed.streams = release.start_nats(), release.start_streams()
+        installed.streams, installed.nats = release.start_streams(), release.start_nats()
         await installed.start_services(nominators=True)
         async with installed.space() as space:
             await space.add_nodes(make_node("n1").cpu(1))

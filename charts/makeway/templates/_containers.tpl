@@ -128,18 +128,13 @@ nats://127.0.0.1:4222
 - name: nats
   image: {{ include "makeway.image" (list . $values.image) }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
-  command: [nats-server]
-  args: [--config=/etc/nats/nats.conf]
+  command: [sh]
+  args: [/etc/nats/start.sh]
   {{- if not $static }}
+  {{- with include "makeway.extraEnvironment" $values }}
   env:
-    {{- range include "makeway.natsUsers" . | fromJsonArray }}
-    - name: {{ include "makeway.natsPasswordName" . }}
-      valueFrom:
-        secretKeyRef: { name: "makeway-nats-{{ . }}", key: password }
-    {{- end }}
-    {{- with include "makeway.extraEnvironment" $values }}
     {{- . | nindent 4 }}
-    {{- end }}
+  {{- end }}
   {{- end }}
   ports:
     - { name: nats, containerPort: 4222 }
@@ -180,19 +175,17 @@ nats://127.0.0.1:4222
 {{/* Volumes of NATS from objects of this chart, without its data. */}}
 {{- define "makeway.natsServerVolumes" -}}
 - name: {{ include "makeway.natsVolume" (list . "configuration") }}
-  configMap: { name: makeway-nats }
+  projected: { sources: [{ configMap: { name: makeway-nats } }, { secret: { name: makeway-nats-passwords } }] }
 {{- if .Values.nats.trial.tls.enabled }}
 - name: {{ include "makeway.natsVolume" (list . "tls") }}
   secret: { secretName: {{ .Values.nats.trial.tls.serverSecret | default "makeway-nats-server" }} }
 {{- end }}
 {{- end }}
 
-{{/* What has NATS started anew: it reads permissions, passwords and certificates when it starts. */}}
+{{/* What has NATS started anew: it reads permissions when it starts; passwords and certificates it reads again. */}}
 {{- define "makeway.natsChecksums" -}}
 {{- $values := .Values.nats.trial -}}
-{{- include "makeway.natsLogins" . -}}
-checksum/permissions: {{ list .Values.subjectPrefix (.Files.Get "files/nats-permissions.yaml") (.Files.Get "files/nats-accounts.yaml") (.Files.Get "files/nats-consumer.yaml") .Values.nats.consumers $values.passwordSeed $values.tls | toJson | sha256sum }}
-checksum/logins: {{ .Values.natsLogins | toJson | sha256sum }}
+checksum/permissions: {{ list .Values.subjectPrefix (.Files.Get "files/nats-permissions.yaml") (.Files.Get "files/nats-accounts.yaml") (.Files.Get "files/nats-consumer.yaml") .Values.nats.consumers $values.tls | toJson | sha256sum }}
 {{- end }}
 
 {{/* The static pod that runs the planner beside the cluster's own scheduler. It may refer to no object of the API, so

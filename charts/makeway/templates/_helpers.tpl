@@ -268,57 +268,6 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- join ";" $texts -}}
 {{- end }}
 
-{{/* Fills .Values.natsLogins with the passwords and certificates of the NATS that this chart runs, once a rendering:
-     what the cluster has is kept. Certificates are kept or made all together, as the authority's key is not kept; a
-     consumer, which may come later, shows the viewer's, and is known by its password. */}}
-{{- define "makeway.natsLogins" -}}
-{{- if not (hasKey .Values "natsLogins") }}
-{{- $ := . }}
-{{- $trial := .Values.nats.trial }}
-{{- $users := include "makeway.natsUsers" . | fromJsonArray }}
-{{- $logins := dict }}
-{{- $kept := true }}
-{{- range $name := append $users "server" }}
-{{- $login := dict }}
-{{- range $key, $value := (lookup "v1" "Secret" $.Release.Namespace (printf "makeway-nats-%s" $name)).data }}
-{{- $_ := set $login $key ($value | b64dec) }}
-{{- end }}
-{{- if not (hasPrefix "consumer-" $name) }}
-{{- $kept = and $kept (hasKey $login "tls.crt") (hasKey $login "tls.key") (hasKey $login "ca.crt") }}
-{{- end }}
-{{- if ne $name "server" }}
-{{- $password := get $login "password" | default (printf "p%s" (randAlphaNum 32)) }}
-{{- with $trial.passwordSeed }}
-{{- $password = printf "%s/%s" $name . | sha256sum | printf "p%s" }}
-{{- end }}
-{{- $_ := set $login "password" $password }}
-{{- end }}
-{{- $_ := set $logins $name $login }}
-{{- end }}
-{{- if and (include "makeway.trialTls" .) (not $trial.tls.serverSecret) (not $kept) }}
-{{- $days := int $trial.tls.days }}
-{{- $ca := genCAWithKey "makeway-nats" $days (genPrivateKey "ecdsa") }}
-{{- $host := printf "makeway-nats.%s" .Release.Namespace }}
-{{- range $name, $login := $logins }}
-{{- $addresses := ternary (list "127.0.0.1") list (eq $name "server") }}
-{{- $names := ternary (list "makeway-nats" $host (printf "%s.svc" $host) "localhost") list (eq $name "server") }}
-{{- $pair := genSignedCertWithKey (printf "makeway-nats-%s" $name) $addresses $names $days $ca (genPrivateKey "ecdsa") }}
-{{- $_ := set $login "ca.crt" $ca.Cert }}
-{{- $_ := set $login "tls.crt" $pair.Cert }}
-{{- $_ := set $login "tls.key" $pair.Key }}
-{{- end }}
-{{- end }}
-{{- range $name, $login := $logins }}
-{{- if and (hasPrefix "consumer-" $name) (hasKey $logins.viewer "tls.crt") }}
-{{- range $key := list "ca.crt" "tls.crt" "tls.key" }}
-{{- $_ := set $login $key (get $logins.viewer $key) }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- $_ := set .Values "natsLogins" $logins }}
-{{- end }}
-{{- end }}
-
 {{/* Signatures are used. */}}
 {{- define "makeway.signatures" -}}
 {{- if ne .Values.signatures.mode "off" }}yes{{ end -}}
@@ -331,44 +280,31 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- index $.Values.signatures.secrets $part | default (printf "makeway-signing-%s" $part) -}}
 {{- end }}
 
-{{/* Which private keys each part has; JSON. */}}
-{{- define "makeway.signingKinds" -}}
-{{- dict "planner" (list "order" "control") "evictor" (list "outcome") | toJson -}}
+{{/* Kinds of messages whose keys are made in the cluster, with commas: those of the parts that there are. */}}
+{{- define "makeway.madeKeys" -}}
+{{- if and .Values.signatures.generate (include "makeway.signatures" .) -}}
+order,control{{ if include "makeway.evicts" . }},outcome{{ end }}
+{{- end -}}
 {{- end }}
 
-{{/* Fills .Values.signingKeys with private keys by part, and public keys under "public", once a rendering: what the
-     cluster has is kept. Where one of a pair is missing, both are made anew. Helm has no function for a public key, but a
-     certificate of the key holds it: 32 bytes after the 12 with which every Ed25519 key of X.509 begins (RFC 8410). */}}
-{{- define "makeway.signingKeys" -}}
-{{- if not (hasKey .Values "signingKeys") }}
-{{- $ := . }}
-{{- $head := "\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00" }}
-{{- $published := (lookup "v1" "ConfigMap" .Release.Namespace "makeway-keys").data | default dict }}
-{{- $public := dict }}
-{{- $keys := dict "public" $public }}
-{{- range $component, $kinds := include "makeway.signingKinds" . | fromJson }}
-{{- $private := dict }}
-{{- range $name, $value := (lookup "v1" "Secret" $.Release.Namespace (printf "makeway-signing-%s" $component)).data }}
-{{- $_ := set $private $name ($value | b64dec) }}
+{{/* Secrets that are made in the cluster, by `makeway streams --keep`; JSON. */}}
+{{- define "makeway.madeSecrets" -}}
+{{- $names := list -}}
+{{- if include "makeway.trialNats" . -}}
+{{- range include "makeway.natsUsers" . | fromJsonArray }}{{ $names = append $names (printf "makeway-nats-%s" .) }}{{ end -}}
+{{- $names = append $names "makeway-nats-passwords" -}}
+{{- if include "makeway.madeCertificates" . }}{{ $names = concat $names (list "makeway-nats-server" "makeway-nats-authority") }}{{ end -}}
+{{- end -}}
+{{- $signers := dict "order" "planner" "control" "planner" "outcome" "evictor" -}}
+{{- range without (splitList "," (include "makeway.madeKeys" .)) "" -}}
+{{- $names = append $names (printf "makeway-signing-%s" (get $signers .)) -}}
+{{- end -}}
+{{- $names | uniq | toJson -}}
 {{- end }}
-{{- range $kind := $kinds }}
-{{- $file := printf "%s.pem" $kind }}
-{{- if and (hasKey $private $file) (hasKey $published $file) }}
-{{- $_ := set $public $file (get $published $file) }}
-{{- else }}
-{{- $key := genPrivateKey "ed25519" }}
-{{- $certificate := (genSelfSignedCertWithKey "makeway" list list 1 $key).Cert }}
-{{- $der := regexReplaceAll "-----[^-]+-----|\n" $certificate "" | b64dec }}
-{{- $encoded := index (splitList $head $der) 1 | substr 0 32 | printf "%s%s" $head | b64enc }}
-{{- $_ := set $private $file $key }}
-{{- $_ := unset $private (printf "%s.next.pem" $kind) }}
-{{- $_ := set $public $file (printf "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n" $encoded) }}
-{{- end }}
-{{- end }}
-{{- $_ := set $keys $component $private }}
-{{- end }}
-{{- $_ := set .Values "signingKeys" $keys }}
-{{- end }}
+
+{{/* Certificates of this chart's NATS are made, and not named. */}}
+{{- define "makeway.madeCertificates" -}}
+{{- if and (include "makeway.trialTls" .) (not .Values.nats.trial.tls.serverSecret) }}yes{{ end -}}
 {{- end }}
 
 {{/* How a part that signs nothing verifies: arguments. */}}
@@ -399,13 +335,16 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end }}
 
-{{/* How planner, evictor and the streams' job log in to NATS: environment. Give (list $ "component"). */}}
+{{/* How planner, evictor and the streams' job log in to NATS: environment; where the job makes its own login, it says
+     only where NATS is. Give (list $ "component"). */}}
 {{- define "makeway.natsEnvironment" -}}
 {{- $ := index . 0 -}}
 {{- $component := index . 1 -}}
 - name: MAKEWAY_NATS_URL
 {{- if include "makeway.trialNats" $ }}
-{{- if include "makeway.natsPasswordFile" . }}
+{{- if eq $component "streams" }}
+  value: {{ include "makeway.natsUrl" $ }}
+{{- else if include "makeway.natsPasswordFile" . }}
   value: {{ include "makeway.nearNatsUrl" $ }}
 - name: MAKEWAY_NATS_USER
   value: {{ $component }}
@@ -415,7 +354,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
   valueFrom:
     secretKeyRef: { name: "makeway-nats-{{ $component }}", key: url }
 {{- end }}
-{{- if include "makeway.trialTls" $ }}
+{{- if and (include "makeway.trialTls" $) (ne $component "streams") }}
 - name: MAKEWAY_NATS_TLS_CA
   value: /etc/makeway/nats-client/ca.crt
 - name: MAKEWAY_NATS_TLS_CERT
@@ -453,7 +392,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 {{- if include "makeway.natsPasswordFile" (list $ (index . 1)) }}
 - { name: {{ $prefix }}nats-login, mountPath: /etc/makeway/nats, readOnly: true }
 {{- end }}
-{{- if include "makeway.trialTls" $ }}
+{{- if and (include "makeway.trialTls" $) (ne (index . 1) "streams") }}
 - { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
 {{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor")) }}
@@ -481,7 +420,7 @@ The images of makeway {{ .Chart.AppVersion }} are not published yet: build and p
 - name: {{ $prefix }}nats-login
   secret: { secretName: {{ $login }}, items: [{ key: password, path: password }] }
 {{- end }}
-{{- if include "makeway.trialTls" $ }}
+{{- if and (include "makeway.trialTls" $) (ne (index . 1) "streams") }}
 - name: {{ $prefix }}nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
 {{- end }}

@@ -63,11 +63,11 @@ class Cluster:
         found = self.objects.get(where)
         if found is None:
             return web.json_response({"message": "not found", "reason": "NotFound"}, status=404)
-        if request.method == "PATCH":
+        if request.method in ("PATCH", "PUT"):
             body = json.loads(await request.text())
             if body["metadata"].pop("resourceVersion") != found["metadata"]["resourceVersion"]:
                 return web.json_response({"message": "changed", "reason": "Conflict"}, status=409)
-            return self._stored(where, _merged(found, body))
+            return self._stored(where, body if request.method == "PUT" else _merged(found, body))
         return web.json_response(found)
 
     def _stored(self, where: tuple[str, str, str], body: dict[str, Any]) -> web.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import structlog
@@ -13,11 +14,15 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusRefused, BusUnavailable
 from makeway.bus.nats.connection import ConnectionTimings
+from makeway.bus.signing.keys import SigningKind
 from makeway.bus.streams.configs import epochs_config, stream_configs
 from makeway.bus.streams.named_consumers import NamedConsumer, parsed
 from makeway.cli.errors import fail
+from makeway.cli.keys.keeping import SecretsKeeper, written_login
+from makeway.cli.keys.making import WantedSecrets
 from makeway.cli.nats_options import with_nats
 from makeway.runtime import logs
+from makeway.runtime.kube import Api, ConfigurationError
 from makeway.runtime.process import identity, run_until_signalled
 from makeway.runtime.settings import NatsSettings, StreamReplicasOption
 
@@ -61,6 +66,38 @@ def streams(
             "makeway has made are deleted; an empty text deletes all. Not given, none is changed.",
         ),
     ] = None,
+    secrets_namespace: Annotated[
+        str,
+        typer.Option(
+            "--secrets-namespace",
+            metavar="NS",
+            help="With --keep: make the Secrets of the chart's installation in this namespace, and again "
+            "what is lost.",
+        ),
+    ] = "",
+    logins: Annotated[
+        str,
+        typer.Option(
+            "--logins", metavar="USER[,USER]", help="Logins of the chart's NATS to make Secrets for."
+        ),
+    ] = "",
+    certificate_days: Annotated[
+        int,
+        typer.Option(
+            "--certificate-days",
+            min=0,
+            help="For how long the certificates of that NATS and its logins are valid; 0: make none.",
+        ),
+    ] = 0,
+    signing_keys: Annotated[
+        str,
+        typer.Option(
+            "--signing-keys", metavar="KIND[,KIND]", help="Kinds of messages to make signing keys for."
+        ),
+    ] = "",
+    login_directory: Annotated[
+        Path, typer.Option("--login-directory", help="Where the streams' own login is written.")
+    ] = Path("/run/makeway"),
 ) -> None:
     """Set up the streams on NATS, or bring them back to what they must be.
 
@@ -73,7 +110,13 @@ def streams(
     try:
         wanted = _Wanted(stream_replicas, None if consumers is None else parsed(consumers))
         if keep:
-            raise typer.Exit(asyncio.run(_keep(nats, me, wanted)))
+            secrets = WantedSecrets(
+                secrets_namespace,
+                tuple(filter(None, logins.split(","))),
+                certificate_days,
+                tuple(SigningKind(one) for one in signing_keys.split(",") if one),
+            )
+            raise typer.Exit(asyncio.run(_keep(nats, me, wanted, secrets, login_directory)))
         names = asyncio.run(_ensure(nats, me, wanted, wait))
     except (BusError, ValueError) as error:
         fail(str(error))
@@ -111,10 +154,22 @@ async def _attempt(nats: NatsSettings, me: str, wanted: _Wanted) -> list[str]:
         await bus.close()
 
 
-async def _keep(nats: NatsSettings, me: str, wanted: _Wanted) -> int:
-    """Keep the streams until a signal; return the exit code. Where one is in the way, it is tried again."""
+async def _keep(nats: NatsSettings, me: str, wanted: _Wanted, secrets: WantedSecrets, directory: Path) -> int:
+    """Keep streams and Secrets until a signal; return the exit code. What is in the way is tried again."""
 
     async def keep() -> NoReturn:
+        if not secrets.namespace:
+            await keep_streams(nats)
+        api = await Api.connect(user_agent="makeway-streams", connections=1)
+        try:
+            keeper = SecretsKeeper(api, secrets)
+            known = written_login(nats, await keeper.begin(), directory)
+            await asyncio.gather(keeper.keep(), keep_streams(known))
+        finally:
+            await api.close()
+        raise AssertionError("neither ends")
+
+    async def keep_streams(nats: NatsSettings) -> NoReturn:
         while True:
             try:
                 bus = await _connect(nats, me)
@@ -130,7 +185,7 @@ async def _keep(nats: NatsSettings, me: str, wanted: _Wanted) -> int:
             finally:
                 await bus.close()
 
-    return await run_until_signalled(keep(), expected=(BusError,))
+    return await run_until_signalled(keep(), expected=(BusError, ConfigurationError))
 
 
 async def _connect(nats: NatsSettings, me: str) -> Bus:

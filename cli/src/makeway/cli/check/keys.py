@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.stores import CONFIGMAP, KindKeys, StoredKeys
+from makeway.cli.keys.stores import CONFIGMAP, SECRETS, KindKeys, StoredKeys
 from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"
 
 
-async def keys_result(api: Api, namespace: str) -> CheckResult:
-    """Look at the public keys, and at the private ones where we may.
+async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> CheckResult:
+    """Look at the public keys, and at the private ones of the parts that there are where we may.
 
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
@@ -24,7 +24,7 @@ async def keys_result(api: Api, namespace: str) -> CheckResult:
         return CheckResult(_NAME, "wrong", str(error), "see docs/operating.md on signatures")
     if found is None:
         return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
-    return judge(found)
+    return judge([one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts])
 
 
 def judge(found: Sequence[KindKeys]) -> CheckResult:

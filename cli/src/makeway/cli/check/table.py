@@ -21,6 +21,7 @@ from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import own_result, rights_results
+from makeway.cli.check.secrets import secrets_results
 from makeway.cli.check.unplanned import unplanned_result
 from makeway.cli.connect.form import Form
 from makeway.cli.history.comparisons import comparisons, sentences, summed
@@ -163,9 +164,10 @@ LOOKS: Final[Sequence[Look[CheckedCluster]]] = (
     ),
     Look(
         "signing keys",
-        lambda at: keys_result(at.api, at.namespace),
+        lambda at: keys_result(at.api, at.namespace, at.form.parts),
         "ask whoever may read makeway's Secrets",
     ),
+    Look("secrets", lambda at: secrets_results(at.api, at.namespace), "ask whoever may list Secrets there"),
     Look(
         "admission policies",
         lambda at: admission_result(at.api, at.namespace),

@@ -56,6 +56,11 @@ class KeyRow(msgspec.Struct, frozen=True, rename="camel"):
     state: str
 
 
+def _there(found: list[KindKeys]) -> list[KindKeys]:
+    """Leave out kinds that are not used here; where none is, all count."""
+    return [one for one in found if not one.absent] or found
+
+
 @app.command()
 @connected
 async def new(
@@ -109,7 +114,7 @@ async def show(installation: Installation, *, output: TableOutputOption = "text"
     """
     printer = Printer(output)
     async with installation.api() as api:
-        found = await StoredKeys(api, installation.makeway_namespace).read() or []
+        found = _there(await StoredKeys(api, installation.makeway_namespace).read() or [])
     rows = [row for one in found for row in _rows(one)]
     if printer.data:
         printer.document(rows)
@@ -144,6 +149,7 @@ async def rotate(
     async with installation.api() as api:
         stored = StoredKeys(api, installation.makeway_namespace)
         found = [one for one in await stored.read() or map(KindKeys, SigningKind) if one.kind in kinds]
+        found = found if kind else _there(found)
         done = await (_finish(stored, found) if finish else _rotate(stored, found))
     if printer.data:
         printer.document([{"kind": str(one), "keyId": key_id, "did": did} for one, key_id, did in done])

@@ -60,6 +60,11 @@ class KindKeys:
         return self.current is not None and self.current.key_id in self.public
 
     @property
+    def absent(self) -> bool:
+        """Whether nothing of the kind is there, as of a part that does not run."""
+        return self.current is None and not self.public
+
+    @property
     def in_use(self) -> dict[str, str]:
         """The public key of the key in use; none where it does not count."""
         return {

@@ -1,0 +1,149 @@
+"""Making the Secrets of an installation, and making again what is lost: for `makeway streams`."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+import structlog
+
+from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login
+from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
+from makeway.core.k8s.times import api_time
+from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
+from makeway.runtime.settings import NatsSettings
+
+MADE_AGAIN: Final = "makeway.dev/made-again"
+"""Annotation: when a Secret was made that others of the installation had outlived."""
+MANAGED_BY: Final = "makeway"
+LABELS: Final = {
+    "app.kubernetes.io/name": "makeway",
+    "app.kubernetes.io/part-of": "makeway",
+    "app.kubernetes.io/managed-by": MANAGED_BY,
+}
+
+_LOOK_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 2.0
+_USER: Final = "streams"
+
+_log = structlog.get_logger()
+
+
+@dataclass
+class SecretsKeeper:
+    """Keeps what is wanted there. A write fails (409) where the object has changed since it was read."""
+
+    api: Api
+    wanted: WantedSecrets
+    _found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    async def begin(self) -> SecretContents:
+        """Make what is missing, again and again until all is there."""
+        while True:
+            if (made := await self._attempt()) is not None:
+                return made
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def keep(self) -> NoReturn:
+        """Look every 10 s, and make what is missing."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self._attempt()
+
+    async def _attempt(self) -> SecretContents | None:
+        try:
+            return await self.ensure(datetime.now(UTC))
+        except (ApiError, ApiUnavailable, ValueError) as error:
+            _log.warning("secrets_awaited", error=str(error))
+            return None
+
+    async def ensure(self, now: datetime) -> SecretContents:
+        """Make what is missing once.
+
+        Raises:
+            ApiError, ApiUnavailable: not all could be read or written.
+            ValueError: what is there cannot be read.
+        """
+        public = (
+            await self._read(self.api.core.read_namespaced_config_map, CONFIGMAP) if self.wanted.signs else {}
+        )
+        found = SecretContents({name: data async for name, data in self._secrets()}, public or {})
+        made = contents(self.wanted, found, now)
+        # Public keys first: what a part signs with counts from its first message on.
+        if changed := {name: pem for name, pem in made.public.items() if pem != found.public.get(name)}:
+            await self._publish(changed, now)
+        for name, data in made.secrets.items():
+            if data != found.secrets.get(name):
+                again = {MADE_AGAIN: api_time(now)} if found.secrets and name not in found.secrets else {}
+                await self._write(name, data, again)
+        return made
+
+    async def _secrets(self) -> AsyncIterator[tuple[str, Data]]:
+        for name in self.wanted.names:
+            data = await self._read(self.api.core.read_namespaced_secret, name)
+            if data is not None:
+                yield name, {key: b64decode(value).decode() for key, value in data.items()}
+
+    async def _publish(self, changed: Data, now: datetime) -> None:
+        core, namespace = self.api.core, self.wanted.namespace
+        metadata: dict[str, Any] = {"annotations": {PUBLISHED_AT: api_time(now)}}
+        if (found := self._found.get(CONFIGMAP)) is not None:
+            metadata["resourceVersion"] = found["metadata"]["resourceVersion"]
+            patch = {"metadata": metadata, "data": changed}
+            write = core.patch_namespaced_config_map
+            await self.api.call(write, CONFIGMAP, namespace, patch, _content_type=MERGE_PATCH)
+        else:
+            metadata |= {"name": CONFIGMAP, "namespace": namespace, "labels": LABELS}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": changed}
+            await self.api.call(core.create_namespaced_config_map, namespace, body)
+        _log.info("keys_published", kinds=sorted(changed))
+
+    async def _read(self, operation: Any, name: str) -> Data | None:
+        self._found.pop(name, None)
+        try:
+            body = await self.api.call(operation, name, self.wanted.namespace)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        self._found[name] = found = msgspec.json.decode(body, type=dict[str, Any])
+        return dict(found.get("data") or {})
+
+    async def _write(self, name: str, data: Data, annotations: dict[str, str]) -> None:
+        core, namespace = self.api.core, self.wanted.namespace
+        data = {key: b64encode(value.encode()).decode("ascii") for key, value in data.items()}
+        if (found := self._found.get(name)) is not None:
+            await self.api.call(core.replace_namespaced_secret, name, namespace, {**found, "data": data})
+            _log.info("secret_completed", name=name)
+            return
+        metadata = {"name": name, "namespace": namespace, "labels": LABELS, "annotations": annotations}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+        await self.api.call(core.create_namespaced_secret, namespace, body)
+        _log.info("secret_made", name=name)
+
+
+def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> NatsSettings:
+    """Write the streams' own login into a directory, and return the settings that use it."""
+    data = made.secrets.get(login(_USER))
+    if data is None:
+        return nats
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files = {name: directory / name for name in ("password", "ca.crt", "tls.crt", "tls.key") if name in data}
+    for name, path in files.items():
+        path.touch(mode=0o600)
+        path.write_text(data[name])
+    return replace(
+        nats,
+        user=_USER,
+        password_file=files["password"],
+        tls_ca=files.get("ca.crt"),
+        tls_cert=files.get("tls.crt"),
+        tls_key=files.get("tls.key"),
+    )

@@ -1,0 +1,208 @@
+"""Secrets that are made in the cluster: complete, kept, and made again as they were."""
+
+from __future__ import annotations
+
+import ssl
+from base64 import b64decode
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
+from makeway.cli.check.secrets import judge
+from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
+from makeway.cli.keys.making import (
+    AUTHORITY,
+    PASSWORDS,
+    SERVER,
+    SecretContents,
+    WantedSecrets,
+    contents,
+    login,
+)
+from makeway.core.k8s.objects import Metadata
+from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.settings import NatsSettings
+from unit.cli.test_connect import kubeconfig
+from unit.cli.test_keys import Cluster, serving
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+NAMESPACE = "preemption"
+WANTED = WantedSecrets(
+    NAMESPACE,
+    users=("planner", "streams", "viewer", "consumer-audit"),
+    certificate_days=30,
+    signs=(SigningKind.ORDER, SigningKind.CONTROL, SigningKind.OUTCOME),
+)
+ALL = contents(WANTED, SecretContents(), NOW)
+
+
+def without(*names: str) -> SecretContents:
+    return SecretContents({name: data for name, data in ALL.secrets.items() if name not in names}, ALL.public)
+
+
+def test_each_login_has_a_password_of_its_own_which_nats_knows_too() -> None:
+    passwords = {user: ALL.secrets[login(user)]["password"] for user in WANTED.users}
+
+    assert len(set(passwords.values())) == len(WANTED.users)
+    lines = ALL.secrets[PASSWORDS]["passwords.conf"].splitlines()
+    assert lines[0] == f'PLANNER_PASSWORD: "{passwords["planner"]}"'
+    assert lines[3] == f'CONSUMER_AUDIT_PASSWORD: "{passwords["consumer-audit"]}"'
+    assert ALL.secrets[login("viewer")]["url"] == (
+        f"nats://viewer:{passwords['viewer']}@makeway-nats.preemption.svc:4222"
+    )
+
+
+def test_every_certificate_is_of_one_authority_whose_key_no_login_has(tmp_path: Path) -> None:
+    for name in (SERVER, *map(login, WANTED.users)):
+        for key in ("ca.crt", "tls.crt", "tls.key"):
+            (tmp_path / key).write_text(ALL.secrets[name][key])
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+        assert ALL.secrets[name]["ca.crt"] == ALL.secrets[AUTHORITY]["tls.crt"]
+        assert ALL.secrets[AUTHORITY]["tls.key"] not in ALL.secrets[name].values()
+
+
+def test_the_public_keys_are_those_of_what_each_part_signs_with() -> None:
+    ids = PublicKeys.parse(ALL.public).ids()
+
+    for kind, part in (("order", "planner"), ("control", "planner"), ("outcome", "evictor")):
+        pem = ALL.secrets[f"makeway-signing-{part}"][f"{kind}.pem"]
+        assert ids[kind] == [SigningKey.from_pem(pem.encode()).key_id]
+
+
+def test_what_is_there_is_kept_to_the_last_byte() -> None:
+    assert contents(WANTED, ALL, NOW) == ALL
+
+
+@pytest.mark.parametrize("name", [login("planner"), PASSWORDS, SERVER])
+def test_a_lost_secret_is_made_again_and_no_other_is_changed(name: str) -> None:
+    again = contents(WANTED, without(name), NOW)
+
+    assert {one: again.secrets[one] for one in ALL.secrets if one != name} == {
+        one: data for one, data in ALL.secrets.items() if one != name
+    }
+    kept = {key for key in ALL.secrets[name] if not key.startswith("tls.")}
+    assert {key: again.secrets[name][key] for key in kept} == {key: ALL.secrets[name][key] for key in kept}
+
+
+def test_a_lost_private_key_is_replaced_and_its_old_public_key_counts_no_more() -> None:
+    again = contents(WANTED, without("makeway-signing-evictor"), NOW)
+
+    before, after = PublicKeys.parse(ALL.public).ids(), PublicKeys.parse(again.public).ids()
+    assert before["outcome"] != after["outcome"]
+    assert len(after["outcome"]) == 1
+    assert {**before, "outcome": ()} == {**after, "outcome": ()}
+
+
+def test_a_rotation_that_is_under_way_is_left_alone() -> None:
+    both = {**ALL.public, "outcome.pem": ALL.public["outcome.pem"] + SigningKey.new().public_pem()}
+
+    assert contents(WANTED, SecretContents(ALL.secrets, both), NOW).public == both
+
+
+def test_a_login_that_comes_later_gets_a_certificate_and_the_others_keep_theirs() -> None:
+    more = replace(WANTED, users=(*WANTED.users, "evictor"))
+
+    again = contents(more, ALL, NOW)
+
+    assert set(again.secrets) - set(ALL.secrets) == {login("evictor")}
+    assert again.secrets[login("evictor")]["ca.crt"] == ALL.secrets[AUTHORITY]["tls.crt"]
+    assert {name for name in ALL.secrets if again.secrets[name] != ALL.secrets[name]} == {PASSWORDS}
+
+
+def test_logins_of_an_older_chart_are_used_on_though_its_authority_was_thrown_away() -> None:
+    old = without(AUTHORITY, PASSWORDS)
+
+    again = contents(WANTED, old, NOW)
+
+    assert {name: again.secrets[name] for name in old.secrets} == old.secrets
+    assert again.secrets[AUTHORITY] == {}
+
+
+def test_without_certificates_and_signatures_there_are_passwords_alone() -> None:
+    made = contents(WantedSecrets(NAMESPACE, users=("viewer",)), SecretContents(), NOW)
+
+    assert set(made.secrets) == {login("viewer"), PASSWORDS}
+    assert set(made.secrets[login("viewer")]) == {"user", "password", "url"}
+    assert made.public == {}
+
+
+async def ensured(cluster: Cluster, directory: Path, wanted: WantedSecrets = WANTED) -> SecretContents:
+    async with serving(cluster) as url:
+        api = await Api.connect(kubeconfig=str(kubeconfig(directory, url)), user_agent="test")
+        try:
+            return await SecretsKeeper(api, wanted).ensure(NOW)
+        finally:
+            await api.close()
+
+
+def stored(cluster: Cluster) -> set[str]:
+    return {name for kind, namespace, name in cluster.objects if (kind, namespace) == ("secrets", NAMESPACE)}
+
+
+async def test_all_of_it_is_stored_and_found_again(tmp_path: Path) -> None:
+    cluster = Cluster()
+
+    made = await ensured(cluster, tmp_path)
+    writes = cluster.version
+
+    assert (await ensured(cluster, tmp_path)).secrets == made.secrets
+    assert stored(cluster) == set(WANTED.names)
+    assert cluster.version == writes
+    data = cluster.objects["secrets", NAMESPACE, login("viewer")]["data"]
+    assert b64decode(data["user"]) == b"viewer"
+
+
+async def test_what_broke_off_is_completed_and_a_lost_secret_is_marked_as_made_again(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.fails_after = 4
+    with pytest.raises(ApiError):
+        await ensured(cluster, tmp_path)
+    cluster.fails_after = 1000
+    made = await ensured(cluster, tmp_path)
+    del cluster.objects["secrets", NAMESPACE, login("planner")]
+
+    again = await ensured(cluster, tmp_path)
+
+    assert again.secrets[login("planner")]["password"] == made.secrets[login("planner")]["password"]
+    annotations = cluster.objects["secrets", NAMESPACE, login("planner")]["metadata"]["annotations"]
+    assert annotations == {MADE_AGAIN: "2026-11-27T12:00:00Z"}
+
+
+async def test_what_helm_has_made_stays_helms(tmp_path: Path) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    cluster.objects["secrets", NAMESPACE, PASSWORDS]["metadata"]["labels"] = labels
+
+    await ensured(cluster, tmp_path, replace(WANTED, users=(*WANTED.users, "evictor")))
+
+    found = cluster.objects["secrets", NAMESPACE, PASSWORDS]
+    assert found["metadata"]["labels"] == labels
+    assert b"EVICTOR_PASSWORD" in b64decode(found["data"]["passwords.conf"])
+
+
+def test_the_streams_own_login_is_written_for_it_alone(tmp_path: Path) -> None:
+    nats = written_login(NatsSettings(url="nats://n:4222"), ALL, tmp_path / "login")
+
+    assert nats.user == "streams"
+    assert nats.password_file is not None
+    assert nats.password_file.read_text() == ALL.secrets[login("streams")]["password"]
+    assert nats.password_file.stat().st_mode & 0o077 == 0
+    assert nats.tls() is not None
+
+
+def test_check_says_which_secret_was_lost_and_made_again() -> None:
+    kept = Metadata(name=PASSWORDS)
+    again = Metadata(name=login("planner"), annotations={MADE_AGAIN: "2026-11-27T12:00:00Z"})
+
+    (result,) = judge([kept, again])
+
+    assert (result.state, result.remedy) == ("ok", "")
+    assert result.detail == (
+        "2 made in the cluster; lost and made again: makeway-nats-planner (2026-11-27T12:00:00Z)"
+    )
+    assert judge([]) == ()
