@@ -3,6 +3,7 @@
 `python -m makeway.dev.build` builds what the integration tests need.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,39 +14,101 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from makeway.dev.binaries import GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
+from makeway.dev.downloads import Mirror, NotFetchedError, named_mirror
 from makeway.dev.errors import DevError
 from makeway.dev.lock import hold
 from makeway.dev.paths import CONTROL_PLANE_MODULE, cache_directory
 from makeway.dev.progress import ConsoleProgress, Progress
 
 _TAIL_LINES = 25
+_TIMES = "seconds.json"
+"""How long the last build of each binary took, in the cache."""
 _UNUSED_SECONDS = 3 * 24 * 3600
 """An older build of a binary is removed when nothing has started it for so long."""
 
 
 def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]:
-    """Return the path of every binary by its name, building what the cache lacks.
+    """Return the path of every binary by its name, fetching or building what the cache lacks.
+
+    What that is, and how long it takes by this machine's last times, is said first.
 
     Raises:
         DevError: Go is missing or too old, or a build failed; the text has the tail of the compiler's output.
     """
-    return {binary.name: _ensure_one(binary, progress) for binary in binaries}
+    root, wanted = cache_directory() / "bin", list(binaries)
+    missing = [binary for binary in wanted if not _use(_place(root, binary))]
+    if missing:
+        root.mkdir(parents=True, exist_ok=True)
+        mirror = _mirror(progress)
+        left = [usual_seconds(root, binary) for binary in missing]
+        names = ", ".join(binary.name for binary in missing)
+        how = "to fetch" if mirror else "to build, once"
+        progress.note(
+            f"{len(missing)} programs {how}: {names}" + ("" if mirror else f"; about {_minutes(sum(left))}")
+        )
+        for number, binary in enumerate(missing):
+            rest = (
+                ""
+                if mirror
+                else f" ({number + 1} of {len(missing)}, about {_minutes(sum(left[number:]))} left)"
+            )
+            _ensure_one(root, binary, progress, mirror, rest)
+    return {binary.name: _place(root, binary) for binary in wanted}
 
 
-def _ensure_one(binary: Binary, progress: Progress) -> Path:
-    root = cache_directory() / "bin"
-    place = _place(root, binary)
-    if _use(place):
-        return place
-    root.mkdir(parents=True, exist_ok=True)
+def usual_seconds(root: Path, binary: Binary) -> float:
+    """Return how long the last build of a binary took here, else what it takes on two cores."""
+    return _times(root).get(binary.name, float(binary.usual_seconds))
+
+
+def _times(root: Path) -> dict[str, float]:
+    try:
+        found = json.loads((root / _TIMES).read_text())
+        return {str(name): float(seconds) for name, seconds in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _mirror(progress: Progress) -> Mirror | None:
+    try:
+        return named_mirror()
+    except NotFetchedError as error:
+        progress.note(f"nothing is fetched, all is built: {error}")
+        return None
+
+
+def _ensure_one(root: Path, binary: Binary, progress: Progress, mirror: Mirror | None, rest: str) -> None:
     with hold(
         root / f".{binary.name}.lock", lambda: progress.note(f"{binary.name}: another process builds it")
     ):
-        check_go()
         while not _use(place := _place(root, binary)):
-            _build_into(place, binary, progress)
+            if mirror is not None and _fetch_into(place, binary, progress, mirror):
+                continue
+            check_go()
+            _build_into(place, binary, progress, rest)
         _prune(root, binary.name, keep=place.parent)
-    return place
+
+
+def _fetch_into(place: Path, binary: Binary, progress: Progress, mirror: Mirror) -> bool:
+    """Report whether the binary was fetched; why not is said in one line."""
+    root = place.parent.parent
+    with tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary:
+        why, target = "", Path(temporary) / binary.name
+        with progress.step(f"fetching {binary.name}"):
+            try:
+                mirror.fetch(binary, place.parent.name.removeprefix(f"{binary.name}-"), target)
+            except NotFetchedError as error:
+                why = str(error)
+        if why:
+            progress.note(f"{binary.name} is built, since it cannot be fetched: {why}")
+            return False
+        place.parent.mkdir(exist_ok=True)
+        target.replace(place)
+    return True
 
 
 def _place(root: Path, binary: Binary) -> Path:
@@ -53,17 +116,26 @@ def _place(root: Path, binary: Binary) -> Path:
     return root / f"{binary.name}-{cache_key(binary)}" / binary.name
 
 
-def _build_into(place: Path, binary: Binary, progress: Progress) -> None:
+def _build_into(place: Path, binary: Binary, progress: Progress, rest: str) -> None:
     """Build into a directory beside; the result counts only if the sources did not change meanwhile."""
     root = place.parent.parent
+    began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix=f".{binary.name}-", dir=root) as temporary,
-        progress.step(f"building {binary.name}", binary.usual_seconds),
+        progress.step(f"building {binary.name}{rest}", usual_seconds(root, binary)),
     ):
         built = _build(binary, Path(temporary))
+        _note_time(root, binary, time.monotonic() - began)
         if _place(root, binary) == place:
             place.parent.mkdir(exist_ok=True)
             built.replace(place)
+
+
+def _note_time(root: Path, binary: Binary, seconds: float) -> None:
+    """Keep how long a build took; two that end at once may lose one of their times."""
+    new = root / f".{_TIMES}.{os.getpid()}"
+    new.write_text(json.dumps({**_times(root), binary.name: round(seconds, 1)}))
+    new.replace(root / _TIMES)
 
 
 def _use(place: Path) -> bool:

@@ -7,9 +7,11 @@ when any step ends.
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
+from rich.text import Text
 
 
 class Progress(Protocol):
@@ -36,6 +38,19 @@ class SilentProgress:
         """Say nothing."""
 
 
+@dataclass(frozen=True)
+class _Countdown:
+    """A step, with the seconds until it usually ends. `ends`: on the monotonic clock; 0: not known."""
+
+    what: str
+    ends: float
+
+    def __rich__(self) -> Text:
+        """Return it as it is now; a spinner draws it several times a second."""
+        left = self.ends - time.monotonic()
+        return Text(f"{self.what}: {left:.0f} s" if left > 0 else self.what)
+
+
 class ConsoleProgress:
     """Reports to a console; standard error by default, since standard output is for shell exports."""
 
@@ -45,11 +60,11 @@ class ConsoleProgress:
     @contextmanager
     def step(self, what: str, usual_seconds: float = 0) -> Iterator[None]:
         """Begin a step."""
-        usual = f" (usually {usual_seconds:.0f} s when nothing is cached)" if usual_seconds else ""
+        usual = f", about {usual_seconds:.0f} s" if usual_seconds else ""
         began = time.monotonic()
         try:
             if self._console.is_terminal:
-                with self._console.status(f"{what}{usual}"):
+                with self._console.status(_Countdown(what, began + usual_seconds if usual_seconds else 0.0)):
                     yield
             else:
                 if usual_seconds:

@@ -1,0 +1,145 @@
+"""Programs from a mirror of what was built elsewhere, in place of building them: `MAKEWAY_DOWNLOADS`.
+
+The variable names a directory behind http(s) and the SHA-256 of its index, `URL#sha256=DIGEST`. The index has
+the digest of each program, and nothing else is taken. A program is found by the key of its build: that of
+other sources or flags is never taken. What cannot be had is built.
+
+`python -m makeway.dev.downloads DIRECTORY` fills such a directory from this machine's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import os
+import platform
+import shutil
+import time
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+from urllib.parse import urldefrag
+
+from makeway.bus.reasons import reason_of
+from makeway.dev.binaries import ALL, KUBE_SCHEDULER, Binary, cache_key
+from makeway.dev.paths import cache_directory
+
+VARIABLE: Final = "MAKEWAY_DOWNLOADS"
+INDEX: Final = "programs.sha256"
+
+_SILENCE_SECONDS: Final = 10.0
+"""A server that sends nothing for so long is given up."""
+_LONGEST_SECONDS: Final = 300.0
+"""For one program."""
+_INDEX_BYTES: Final = 1 << 20
+_PIECE: Final = 1 << 20
+
+
+class NotFetchedError(Exception):
+    """Why a program cannot be had from the mirror, in a few words."""
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Where programs are. `digests`: SHA-256 by file name. `silence_seconds`: as the constant."""
+
+    url: str
+    digests: Mapping[str, str] = field(default_factory=dict)
+    silence_seconds: float = _SILENCE_SECONDS
+
+    def fetch(self, binary: Binary, key: str, target: Path) -> None:
+        """Write a program to `target`.
+
+        Raises:
+            NotFetchedError: it is not there, not whole, not the one that the index states, or does not come.
+        """
+        name = file_name(binary, key)
+        if (wanted := self.digests.get(name)) is None:
+            raise NotFetchedError("its index does not have it")
+        packed = target.with_suffix(".gz")
+        with packed.open("wb") as file:
+            digest = hashlib.sha256()
+            for piece in _pieces(f"{self.url}/{name}", self.silence_seconds):
+                digest.update(piece)
+                file.write(piece)
+        if digest.hexdigest() != wanted:
+            packed.unlink()
+            raise NotFetchedError(f"{name} has another digest than its index states")
+        with gzip.open(packed) as source, target.open("wb") as program:
+            shutil.copyfileobj(source, program, _PIECE)
+        packed.unlink()
+        target.chmod(0o755)
+
+
+def named_mirror(
+    environment: Mapping[str, str] = os.environ, silence: float = _SILENCE_SECONDS
+) -> Mirror | None:
+    """Return the mirror that the environment names, with its index; None where it names none.
+
+    Raises:
+        NotFetchedError: it names no digest, or the index cannot be had or is another one.
+    """
+    if not (text := environment.get(VARIABLE, "")):
+        return None
+    url, wanted = urldefrag(text)
+    if not wanted.startswith("sha256=") or not url.startswith(("http://", "https://")):
+        raise NotFetchedError(f"{VARIABLE} is no URL#sha256=DIGEST")
+    url = url.rstrip("/")
+    index = b"".join(_pieces(f"{url}/{INDEX}", silence, most=_INDEX_BYTES))
+    if hashlib.sha256(index).hexdigest() != wanted.removeprefix("sha256="):
+        raise NotFetchedError(f"{INDEX} has another digest than {VARIABLE} states")
+    lines = (line.split() for line in index.decode("utf-8", "replace").splitlines())
+    return Mirror(url, {words[1]: words[0] for words in lines if len(words) == 2}, silence)
+
+
+def file_name(binary: Binary, key: str) -> str:
+    """Return a program's name in a mirror."""
+    return f"{binary.name}-{key}-{platform.system()}-{platform.machine()}.gz".lower()
+
+
+def _pieces(url: str, silence: float, most: int | None = None) -> Iterable[bytes]:
+    until, read = time.monotonic() + _LONGEST_SECONDS, 0
+    try:
+        with urllib.request.urlopen(url, timeout=silence) as answer:  # noqa: S310 - http(s) alone
+            while piece := answer.read1(_PIECE):
+                read += len(piece)
+                if time.monotonic() > until or (most is not None and read > most):
+                    raise NotFetchedError(f"{url}: more than is waited for")
+                yield piece
+            if (length := answer.headers.get("Content-Length")) is not None and int(length) != read:
+                raise NotFetchedError(f"{url}: {read} of {length} bytes")
+    except (OSError, HTTPException) as error:
+        raise NotFetchedError(f"{url}: {reason_of(error)}") from error
+
+
+def fill(directory: Path, binaries: Iterable[Binary], root: Path) -> str:
+    """Put what the cache `root` has of these into a mirror's directory; return the index's digest."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for binary in binaries:
+        key = cache_key(binary)
+        built = root / f"{binary.name}-{key}" / binary.name
+        if not built.exists():
+            continue
+        packed = directory / file_name(binary, key)
+        packed.write_bytes(gzip.compress(built.read_bytes(), 6, mtime=0))
+        lines.append(f"{hashlib.sha256(packed.read_bytes()).hexdigest()}  {packed.name}\n")
+    index = "".join(sorted(lines, key=lambda line: line.split()[1])).encode()
+    (directory / INDEX).write_bytes(index)
+    return hashlib.sha256(index).hexdigest()
+
+
+def main() -> None:
+    """Fill a directory, and say what to set where it is served."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    digest = fill(parser.parse_args().directory, (*ALL, KUBE_SCHEDULER), cache_directory() / "bin")
+    print(f"export {VARIABLE}=http://HOST/DIRECTORY#sha256={digest}")
+
+
+if __name__ == "__main__":
+    main()

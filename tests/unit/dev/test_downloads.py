@@ -1,0 +1,194 @@
+"""Programs come from a mirror only as its index states them; what cannot be had is built, and it is said."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from makeway.dev.binaries import Binary, cache_key
+from makeway.dev.build import ensure, usual_seconds
+from makeway.dev.downloads import INDEX, VARIABLE, Mirror, NotFetchedError, file_name, fill, named_mirror
+from unit.dev.test_build import TOOL, go
+
+pytestmark = pytest.mark.tools
+
+__all__ = ["go"]
+
+OTHER = Binary("other", "example.com/other", 1, version="v1")
+
+
+class Told:
+    """Notes what is reported."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def step(self, what: str, usual_seconds: float = 0) -> Iterator[None]:
+        self.lines.append(what)
+        yield
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+        pass
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> tuple[Path, str]:
+    """The directory of a mirror that has the tool, as a machine built it, and the digest of its index."""
+    built = tmp_path / "elsewhere" / f"tool-{cache_key(TOOL)}"
+    built.mkdir(parents=True)
+    (built / "tool").write_bytes(b"built elsewhere" * 1000)
+    directory = tmp_path / "mirror"
+    return directory, fill(directory, [TOOL, OTHER], built.parent)
+
+
+def packed(directory: Path) -> Path:
+    return directory / file_name(TOOL, cache_key(TOOL))
+
+
+@pytest.mark.usefixtures("go")
+def test_what_a_mirror_has_is_fetched_and_nothing_is_built(
+    go: Path, mirror: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    with served(mirror[0]) as url:
+        monkeypatch.setenv(VARIABLE, f"{url}#sha256={mirror[1]}")
+        program = ensure([TOOL], told)["tool"]
+
+    assert program.read_bytes() == b"built elsewhere" * 1000
+    assert program.stat().st_mode & 0o111
+    assert not (go / "runs").exists()
+    assert told.lines == ["1 programs to fetch: tool", "fetching tool"]
+
+
+def wrong_byte(file: Path) -> str:
+    data = bytearray(file.read_bytes())
+    data[20] ^= 1
+    file.write_bytes(data)
+    return "another digest than its index states"
+
+
+def half_a_file(file: Path) -> str:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    return "another digest than its index states"
+
+
+def not_there(file: Path) -> str:
+    file.unlink()
+    return "404"
+
+
+@pytest.mark.parametrize("spoil", [wrong_byte, half_a_file, not_there])
+def test_what_is_not_as_the_index_states_it_is_built_and_said_in_one_line(
+    go: Path, mirror: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, spoil: object
+) -> None:
+    assert callable(spoil)
+    why, told = spoil(packed(mirror[0])), Told()
+    with served(mirror[0]) as url:
+        monkeypatch.setenv(VARIABLE, f"{url}#sha256={mirror[1]}")
+        program = ensure([TOOL], told)["tool"]
+
+    assert program.read_text() == "built"
+    (line,) = [one for one in told.lines if why in one]
+    assert line.startswith("tool is built, since it cannot be fetched: ")
+    assert len((go / "runs").read_text().splitlines()) == 1
+    assert [path.name for path in program.parent.iterdir()] == ["tool"]
+
+
+@pytest.mark.usefixtures("go")
+def test_a_program_that_the_mirror_does_not_have_is_built(
+    mirror: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    digest, told = fill(empty, [OTHER], tmp_path / "elsewhere"), Told()
+    with served(empty) as url:
+        monkeypatch.setenv(VARIABLE, f"{url}#sha256={digest}")
+        assert ensure([TOOL], told)["tool"].read_text() == "built"
+
+    assert any("its index does not have it" in line for line in told.lines)
+
+
+def test_an_answer_that_breaks_off_is_no_program(tmp_path: Path) -> None:
+    with answering(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:
+        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=1)
+        with pytest.raises(NotFetchedError, match="4 of 100 bytes"):
+            some.fetch(TOOL, "key", tmp_path / "tool")
+
+
+def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
+    with answering(b"", hangs=True) as url:
+        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=0.2)
+        with pytest.raises(NotFetchedError, match="timed out"):
+            some.fetch(TOOL, "key", tmp_path / "tool")
+
+
+@contextmanager
+def answering(answer: bytes, *, hangs: bool = False) -> Iterator[str]:
+    """Serve one answer to whatever is asked; one that hangs sends nothing for a second."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+            if hangs:
+                time.sleep(1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        thread.join()
+        listener.close()
+
+
+def test_an_index_that_is_not_the_named_one_is_not_used(mirror: tuple[Path, str]) -> None:
+    with (mirror[0] / INDEX).open("a") as index:
+        index.write("more\n")
+    with served(mirror[0]) as url, pytest.raises(NotFetchedError, match="another digest"):
+        named_mirror({VARIABLE: f"{url}#sha256={mirror[1]}"})
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1:1/", "file:///etc#sha256=00", "here"])
+def test_a_mirror_without_a_digest_or_behind_another_protocol_is_not_used(text: str) -> None:
+    with pytest.raises(NotFetchedError, match="no URL#sha256=DIGEST"):
+        named_mirror({VARIABLE: text})
+    assert named_mirror({}) is None
+
+
+@pytest.mark.usefixtures("go")
+def test_how_many_are_built_and_for_how_long_is_said_first_by_the_last_times_here(tmp_path: Path) -> None:
+    long, told = Binary("tool", "example.com/tool", 400, version="v2"), Told()
+
+    ensure([long], told)
+
+    assert told.lines == [
+        "1 programs to build, once: tool; about 7 min",
+        "building tool (1 of 1, about 7 min left)",
+    ]
+    assert 0 < usual_seconds(tmp_path / "cache" / "bin", long) < 60
