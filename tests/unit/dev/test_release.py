@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import io
 import json
@@ -24,7 +25,7 @@ from makeway.dev.release import spdx
 from makeway.dev.release.archives import Member, packed
 from makeway.dev.release.chart import chart_archive, marked
 from makeway.dev.release.krew import manifest, plugin_archive
-from makeway.dev.release.make import ARCHITECTURES, checksums, notes
+from makeway.dev.release.make import ARCHITECTURES, checksums, files, notes
 
 EPOCH = 1_790_000_000
 LOCK = tomllib.loads((CHECKOUT / "uv.lock").read_text())
@@ -216,3 +217,18 @@ def test_a_tag_that_agrees_with_nothing_is_refused() -> None:
     assert run.returncode == 1
     for place in ("pyproject.toml", "Chart.yaml", "plugin/wire/version.go", "CHANGELOG.md"):
         assert f"error: {place}" in run.stderr or f"of charts/makeway/{place}" in run.stderr
+
+
+def test_what_is_published_is_what_a_release_makes() -> None:
+    script = (CHECKOUT / ".ci" / "publish").read_text()
+    version = "1.2.3"
+    named = {
+        found.replace("$version", version).replace("-$minor", "-k*")
+        for found in re.findall(r'\$directory"?/([^\s")]+)', script)
+    } | {f"{name}" for name in ("artifacthub-repo.yml",) if name in script}
+    patterns = {one for one in named if not one.startswith("images/") and one != "SHA256SUMS.sigstore.json"}
+
+    made = files(version, MINORS)
+
+    assert [one for one in sorted(patterns) if not fnmatch.filter(made, one)] == []
+    assert [one for one in sorted(made) if not any(fnmatch.fnmatch(one, each) for each in patterns)] == []

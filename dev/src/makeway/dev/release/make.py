@@ -9,14 +9,16 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from makeway.dev.binaries import GO_ENVIRONMENT, scheduler_of
+from makeway.dev.binaries import GO_ENVIRONMENT, HELM, scheduler_of
+from makeway.dev.build import ensure
 from makeway.dev.errors import DevError
 from makeway.dev.image_context import fill
-from makeway.dev.minors import Minor
+from makeway.dev.minors import DEFAULT, Minor
 from makeway.dev.paths import CHART, CHECKOUT, PLUGIN_MODULE
 from makeway.dev.progress import Progress
 from makeway.dev.release import spdx
@@ -25,6 +27,7 @@ from makeway.dev.release.krew import manifest, plugin_archive
 
 ARCHITECTURES: Final = ("amd64", "arm64")
 SUMS: Final = "SHA256SUMS"
+_NAMESPACE: Final = "makeway-system"
 _EXTRAS: Final = ("services", "tracing", "ui")
 
 
@@ -50,7 +53,9 @@ def make(release: Release, progress: Progress) -> str:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     wheel = _distributions(release, project, epoch, progress)
-    (out / f"makeway-chart-{version}.tgz").write_bytes(chart_archive(CHART, epoch))
+    chart = out / f"makeway-chart-{version}.tgz"
+    chart.write_bytes(chart_archive(CHART, epoch))
+    (out / "install.yaml").write_text(_rendered(chart, progress))
     _sboms(release, version, epoch)
     archive = f"kubectl-makeway-{version}.tar.gz"
     licence = (CHECKOUT / "LICENSE").read_bytes()
@@ -62,9 +67,37 @@ def make(release: Release, progress: Progress) -> str:
         for architecture in release.architectures:
             context = out / "images" / "makeway-scheduler" / f"k{minor.name}" / architecture
             fill(context, progress, scheduler_of(minor, architecture))
+    made = {path.relative_to(out).parts[0] for path in out.rglob("*") if path.is_file()}
+    if made - {"images"} != (wanted := files(version, release.minors)) - {SUMS}:
+        raise DevError(f"made {sorted(made)}, and a release has {sorted(wanted)}")
     sums = checksums(out)
     (out / SUMS).write_text(sums)
     return sums
+
+
+def files(version: str, minors: Iterable[Minor]) -> set[str]:
+    """Return the names of a release's files, but for what images are built from. Pure."""
+    return {
+        f"makeway-{version}-py3-none-any.whl",
+        f"makeway-{version}.tar.gz",
+        f"makeway-chart-{version}.tgz",
+        f"makeway-{version}.spdx.json",
+        *(f"makeway-scheduler-{version}-k{minor.name}.spdx.json" for minor in minors),
+        f"kubectl-makeway-{version}.tar.gz",
+        "makeway.krew.yaml",
+        "artifacthub-repo.yml",
+        "install.yaml",
+        "notes.md",
+        SUMS,
+    }
+
+
+def _rendered(chart: Path, progress: Progress) -> str:
+    """Return the chart with no value set, for `kubectl apply`: it makes its Secrets in the cluster."""
+    helm = ensure([HELM], progress)[HELM.name]
+    asked = ["--namespace", _NAMESPACE, "--kube-version", DEFAULT.version, "--no-hooks"]
+    text = _output([str(helm), "template", "makeway", str(chart), *asked], CHECKOUT)
+    return f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {_NAMESPACE}\n{text}"
 
 
 def commit_epoch() -> int:
