@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from forked_command import ENVIRONMENT, run_forked
 from makeway.cli.examples import EXAMPLES
-from makeway.cli.main import SUB_COMMANDS, load
+from makeway.cli.main import SUB_COMMANDS, load, main
 
 
 def makeway(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -261,3 +262,15 @@ def test_kubectl_is_told_what_could_stand_next(words: list[str], offered: str) -
 
     assert offered in [line.partition("\t")[0] for line in lines]
     assert lines[-1] == ":4"
+
+
+def test_a_start_collects_no_garbage_among_the_modules_that_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gc.get_threshold()
+    seen: list[int] = []
+    monkeypatch.setattr("makeway.cli.main.app", lambda **_: seen.append(gc.get_threshold()[0]))
+    try:
+        main()
+    finally:
+        gc.set_threshold(*before)
+
+    assert seen[0] >= 100_000

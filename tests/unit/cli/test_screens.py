@@ -9,6 +9,7 @@ three urgent ones, and a fourth in mode enforce; and after the ten-minute page's
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from io import StringIO
@@ -23,6 +24,7 @@ from rich.console import Console
 from campaign.recording import Kept, load
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.queue_report import QueueReport
+from makeway.cli import tables
 from makeway.cli.check.command import screen
 from makeway.cli.check.result import CheckReport
 from makeway.cli.history import comparisons
@@ -36,6 +38,7 @@ from makeway.cli.mode.report import lines as mode_lines
 from makeway.cli.offline import simulate_text
 from makeway.cli.output import Printer
 from makeway.cli.policy import queues_text
+from makeway.cli.tables import Column
 from makeway.cli.why import text as why_text
 from makeway.cli.why.command import _lines as why_lines
 from makeway.cli.why.explanation import Explanation
@@ -150,6 +153,34 @@ def test_preemptions_by_others_fit_a_width_too(
     is_as_kept(f"compared-{width}", table)
 
     assert max(map(cell_len, [*seen.splitlines(), *table.splitlines()[:4]])) <= width
+
+
+def tables_at_80() -> dict[str, tuple[Sequence[Column], list[tuple[str, ...]]]]:
+    """The tables of the screens that list preemptions: their columns, and the whole cells of their rows."""
+    now, compared = recorded().now, kept_answer("compared", Compared).comparisons
+    rows, others = history().rows(now, Wanted()), kept_answer("rows", list[Row])
+    return {
+        "history": (history_rows.COLUMNS, [history_rows.cells(row, now) for row in rows]),
+        "watch": (history_rows.LINE, [history_rows.line(row, now) for row in rows]),
+        "preempted": (history_rows.COLUMNS, [history_rows.cells(row, ASKED) for row in others]),
+        "compared": (comparisons.COLUMNS, [comparisons.cells(one, ASKED) for one in compared]),
+    }
+
+
+@pytest.mark.parametrize("name", ["history", "watch", "preempted", "compared"])
+def test_two_rows_that_differ_in_victims_or_reason_differ_there_at_80_columns(name: str) -> None:
+    columns, rows = tables_at_80()[name]
+    narrow = [number for number, column in enumerate(columns) if not column.wide]
+    whole = {columns[number].title: [row[number] for row in rows] for number in narrow}
+
+    kept, shown = tables._fitted([columns[number] for number in narrow], list(whole.values()), 80)
+
+    titles = [column.title for column in kept]
+    asked = {"VICTIMS", "REASON", "DEFAULTPREEMPTION", "MAKEWAY", "BY"} & whole.keys()
+    assert asked <= set(titles), "none of them is left out"
+    for title in asked:
+        cells = set(zip(whole[title], shown[titles.index(title)], strict=True))
+        assert len(cells) == len({cut for _, cut in cells}), title
 
 
 def test_check_begins_with_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:

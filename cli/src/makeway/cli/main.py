@@ -11,6 +11,7 @@ As `kubectl makeway` it is the same command: kubectl finds `kubectl-makeway` on 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -36,6 +37,10 @@ _KUBECTLS = ("-n", "--namespace", "--context", "--kubeconfig")
 """Options that may stand before the sub-command."""
 _NAMED_BY_PYTHON = "Value error, "
 """How pydantic, by which typer reads values, begins what it says."""
+_YOUNG_OBJECTS = 100_000
+"""Objects made between two looks of the collector: nearly all of a command's are its modules, which stay.
+
+A service sets its own number once it has begun (`makeway.runtime.garbage`)."""
 _JOINED = re.compile(r"-n[^-].*|--(namespace|context|kubeconfig)=.*", re.DOTALL)
 
 
@@ -262,6 +267,7 @@ for _name, _sub_command in SUB_COMMANDS.items():
 
 def main() -> None:
     """Run the command line, under the name by which it was called."""
+    gc.set_threshold(_YOUNG_OBJECTS)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # As on stderr: a terminal that is not in UTF-8 shows what it cannot write as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
