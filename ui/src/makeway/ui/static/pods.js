@@ -1,6 +1,6 @@
 // Pods as links to their stories, and the command that tells the same.
 
-import { announce, h } from './dom.js';
+import { announce, h, replace, svg } from './dom.js';
 import { link } from './net.js';
 
 // What Kubernetes takes as a name: nothing else is put into a command.
@@ -28,12 +28,18 @@ export function copied(pods) {
   if (!named.length || !navigator.clipboard) return null;
   const text = named.map((one) => `kubectl makeway why -n ${one.namespace} ${one.name}`).join('\n');
   const label = `Copy ${text.replaceAll('\n', '; ')}`;
-  const button = h('button', { type: 'button', class: 'copy', 'aria-label': label, title: label, onclick: copy }, '⧉');
+  const button = h('button', { type: 'button', class: 'copy', 'aria-label': label, title: label, onclick: copy }, icon());
   async function copy() {
     await navigator.clipboard.writeText(text);
     announce('Copied.');
-    button.textContent = '✓';
-    setTimeout(() => { button.textContent = '⧉'; }, 1500);
+    replace(button, '✓');
+    setTimeout(() => replace(button, icon()), 1500);
   }
   return button;
+}
+
+// Two sheets, one behind the other: few fonts have a sign for it.
+function icon() {
+  return svg('svg', { viewBox: '0 0 16 16', width: 14, height: 14, class: 'icon', 'aria-hidden': 'true' },
+    svg('rect', { x: 1.5, y: 1.5, width: 9, height: 9, rx: 1.5 }), svg('path', { d: 'M5.5 14.5h7a2 2 0 0 0 2-2v-7' }));
 }
