@@ -425,10 +425,7 @@ class PlanGroups:
         planned = PlannedUnit(unit, price, members, "", sets)
         for margin in self.margins:
             if self.held(planned, margin) > margin.spare:
-                return (
-                    f"{whole}, and queue {margin.queue.path} would be below its guarantee",
-                    NOT_EXEMPT,
-                )
+                return f"{whole}, and queue {margin.queue.path} would be below its guarantee", NOT_EXEMPT
         return "", NOT_EXEMPT
 
 

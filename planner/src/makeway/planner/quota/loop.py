@@ -247,12 +247,8 @@ class QuotaLoop:
             self._metrics.quota_victims.inc(gone)
         process, before = control.processes[path], control.ended.get(path)
         control.outcome(path, outcome, now)
-        _log.info(
-            "quota_order_ended",
-            queue=path,
-            order_id=order.order_id,
-            result=outcome.result if outcome else "none",
-        )
+        result = outcome.result if outcome else "none"
+        _log.info("quota_order_ended", queue=path, order_id=order.order_id, result=result)
         ended = control.ended.get(path)
         if ended is not None and ended is not before:
             self._telling.ended(path, process, ended)

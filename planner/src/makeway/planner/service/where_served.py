@@ -54,14 +54,14 @@ class WhereServed(Generic[S]):
                         tasks.create_task(part.run())
                     tasks.create_task(self._until_other_than(served))
             except* _ServedAnew:
-                _log.info("served_anew", resource=self._resource)
+                _log.info("resource_served_anew", resource=self._resource)
 
     async def _discover(self) -> S:
         while True:
             try:
                 return await self._ask()
             except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
-                _log.warning("undiscovered", resource=self._resource, error=str(error))
+                _log.warning("resource_undiscovered", resource=self._resource, error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _until_other_than(self, served: S) -> NoReturn:

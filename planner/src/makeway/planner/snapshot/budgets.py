@@ -59,6 +59,10 @@ class _Namespace:
         """Return how many are found by no label; those with an empty selector only where budgets are hard."""
         return len(self.found.get(_ANY, ())) + (len(self.found.get(_EMPTY, ())) if hard else 0)
 
+    def all_loose(self) -> Iterable[int]:
+        """Return the budgets that require no label, or select all pods."""
+        return (*self.found.get(_ANY, ()), *self.found.get(_EMPTY, ()))
+
     def candidates(self, labels: Mapping[str, str], hard: bool) -> Iterable[int]:
         """Return the budgets that may cover a pod, each once."""
         yield from self.found.get(_ANY, ())
@@ -124,8 +128,7 @@ class BudgetTable:
 
     def put(self, budget: Budget) -> None:
         """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
-        number = self._numbers.get(budget.key)
-        if number is None:
+        if (number := self._numbers.get(budget.key)) is None:
             number = self._numbers[budget.key] = self._take_number()
         namespace = self._by_namespace.setdefault(budget.namespace, _Namespace())
         before = self._budgets[number]
@@ -151,13 +154,12 @@ class BudgetTable:
         return [
             name
             for name, budgets in self._by_namespace.items()
-            if (name in before) != self._is_hard(name) and self._covers_unlabelled(budgets)
+            if (name in before) != self._is_hard(name)
+            and any(
+                one is not None and one.covers_unlabelled
+                for one in map(self._budgets.__getitem__, budgets.all_loose())
+            )
         ]
-
-    def _covers_unlabelled(self, budgets: _Namespace) -> bool:
-        loose = (*budgets.found.get(_ANY, ()), *budgets.found.get(_EMPTY, ()))
-        found = (self._budgets[number] for number in loose)
-        return any(budget is not None and budget.covers_unlabelled for budget in found)
 
     def _is_hard(self, namespace: str) -> bool:
         return bool(namespace) and in_namespaces(namespace, self._hard_spaces)
@@ -184,8 +186,8 @@ class BudgetTable:
     def covering(self, namespace: str, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
         """Return the numbers of the budgets that cover a pod, ascending.
 
-        Where they are hard as the eviction API has it, else as kube-scheduler.
-        One that allows nothing stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
+        Where they are hard as the eviction API has it, else as kube-scheduler. One that allows nothing
+        stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
         O(labels + budgets that require one of them).
         """
         budgets = self._by_namespace.get(namespace)
@@ -290,18 +292,10 @@ class BudgetTable:
 
         Of a victim it is told how many of its pods have which set. O(sets of all victims).
         """
-        left, charges, found = self.allowed(debits).tolist(), self._charges(), []
-        for sets in victims:
-            violating = 0
-            for number, count in sets.items():
-                beyond = 0
-                for budget in charges[number].tolist():
-                    if budget >= 0:
-                        beyond = max(beyond, count - max(left[budget], 0))
-                        left[budget] -= count
-                violating += min(beyond, count)
-            found.append(violating)
-        return found
+        left, charges = self.allowed(debits).tolist(), self._charges()
+        return [
+            sum(_charge(left, charges[number], count) for number, count in one.items()) for one in victims
+        ]
 
     def exhausted(self, sets: Ints, debits: Mapping[Key, int]) -> Flags:
         """Return of which sets a budget allows nothing more. `sets`: numbers of sets in any shape. O(sets).
@@ -315,10 +309,7 @@ class BudgetTable:
         return np.asarray(np.asarray(spent[members].any(axis=1) | several)[sets])
 
     def hard(self, sets: Ints) -> Flags:
-        """Report which sets are of hard budgets; the empty set is not. O(sets).
-
-        `sets`: numbers of sets in any shape. A set covers pods of one namespace, so it is hard or soft.
-        """
+        """Report which sets, by number, are of hard budgets: all of one namespace are, or none. O(sets)."""
         return np.asarray(self._hard[sets])
 
     def charged(self, number: int) -> tuple[Key, ...]:
@@ -348,16 +339,14 @@ class BudgetTable:
         """Return int64[numbers], what each budget still allows; 0 where a number is not in use."""
         allowed = self._allowed[: len(self._budgets)].copy()
         for key, taken in debits.items():
-            number = self._numbers.get(key)
-            if number is not None:
+            if (number := self._numbers.get(key)) is not None:
                 allowed[number] -= taken
         return allowed
 
     def _too_many(self, namespace: str) -> int:
         """Return the number of the budget that stands for too many in a namespace."""
         key = (namespace, TOO_MANY)
-        number = self._numbers.get(key)
-        if number is None:
+        if (number := self._numbers.get(key)) is None:
             number = self._numbers[key] = self._take_number()
             self._stand_ins += 1
             self._budgets[number] = Budget(namespace, TOO_MANY, 0, None, frozenset())
@@ -394,6 +383,16 @@ class BudgetTable:
         alone = (first >= 0) & (self._table[:sets, 1] < 0)
         unready = (health == UNREADY) & alone & self._frees[first]
         return np.asarray(self._hard[:sets] & ((health == PENDING) | unready))
+
+
+def _charge(left: list[int], budgets: Ints, pods: int) -> int:
+    """Charge pods to their budgets, and return how many of them are beyond one. `left`: what each allows."""
+    beyond = 0
+    for budget in budgets.tolist():
+        if budget >= 0:
+            beyond = max(beyond, pods - max(left[budget], 0))
+            left[budget] -= pods
+    return min(beyond, pods)
 
 
 def _beyond(budget: Ints, node: Ints, allowed: Ints) -> Ints:

@@ -18,6 +18,7 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord, Membership, membe
 from makeway.core.policy.facts import at_priority_of
 from makeway.core.unit import COMPOSITE_RANK, GROUP_RANK, POD_RANK
 from makeway.planner.snapshot.columns import Flags, Ints, extended
+from makeway.planner.snapshot.group_tree import GroupTree
 from makeway.planner.snapshot.records import PodRecord
 
 NO_GROUP = 0
@@ -123,7 +124,8 @@ class PodGroups:
         self.followed = False
         self.listed = False
         self.composites = False
-        self.records: dict[GroupKey, GroupRecord] = {}
+        self._tree = GroupTree()
+        self.records = self._tree.records
         self.unit_of: Ints = np.zeros(8, np.int64)
         self.unknown: Flags = np.zeros(8, np.bool_)
         self.rank: Ints = np.full(8, POD_RANK, np.int64)
@@ -132,7 +134,6 @@ class PodGroups:
         self._by_number: dict[int, GroupMembers] = {}
         self._units: dict[GroupKey, WholeGroup] = {}
         self._units_by_number: dict[int, WholeGroup] = {}
-        self._children: dict[GroupKey, set[GroupKey]] = {}
         self._widest: dict[str, int] = {}
         self._free: list[int] = []
         self._free_units: list[int] = []
@@ -309,21 +310,13 @@ class PodGroups:
 
     def put(self, record: GroupRecord) -> list[str]:
         """Add a group or change it; return the ids of the PodGroups for which it means something else now."""
-        before = self.records.get(record.key)
-        if before == record:
+        if self.records.get(record.key) == record:
             return []
-        self._unlink(before)
-        self.records[record.key] = record
-        if record.parent:
-            parent = GroupKey(record.key.namespace, record.parent, composite=True)
-            self._children.setdefault(parent, set()).add(record.key)
-        return self._below(record.key)
+        return [name for name in self._tree.put(record) if name in self._groups]
 
     def remove(self, key: GroupKey) -> list[str]:
         """Forget a group; return the ids of the PodGroups for which that means something."""
-        below = self._below(key)
-        self._unlink(self.records.pop(key, None))
-        return below
+        return [name for name in self._tree.remove(key) if name in self._groups]
 
     def resolve(self, name: str) -> tuple[GroupMembers | None, list[int]]:
         """Work out anew what a PodGroup, by its id, means for its pods.
@@ -411,27 +404,6 @@ class PodGroups:
             unit.rows.update(group.rows)
             self._note_change(unit)
             group.unit = unit
-
-    def _unlink(self, record: GroupRecord | None) -> None:
-        if record is None or not record.parent:
-            return
-        parent = GroupKey(record.key.namespace, record.parent, composite=True)
-        children = self._children[parent]
-        children.discard(record.key)
-        if not children:
-            del self._children[parent]
-
-    def _below(self, key: GroupKey) -> list[str]:
-        """Return the ids of the PodGroups at or below a group, each once, cycle or not."""
-        found, seen, left = [], {key}, [key]
-        while left:
-            one = left.pop()
-            if not one.composite:
-                found.append(f"{one.namespace}/{one.name}")
-            more = self._children.get(one, set()) - seen
-            seen |= more
-            left += more
-        return [name for name in found if name in self._groups]
 
 
 def _count(group: GroupMembers, row: int | None, times: int) -> None:
