@@ -19,13 +19,12 @@ type Question struct {
 	Mode       string
 	Nodes      Potential
 	Candidates int
-	Refused    []string // pods to leave out
-	Full       bool     // set the columns aside
+	Full       bool // set the columns aside
 }
 
 // same reports whether the question is another one over again. O(names of nodes).
 func (q Question) same(other Question) bool {
-	return q.Pod == other.Pod && q.Mode == other.Mode && q.Candidates == other.Candidates && q.Full == other.Full && slices.Equal(q.Refused, other.Refused) && q.Nodes.equal(other.Nodes)
+	return q.Pod == other.Pod && q.Mode == other.Mode && q.Candidates == other.Candidates && q.Full == other.Full && q.Nodes.equal(other.Nodes)
 }
 
 // View is what a scheduler knows that the API server does not, or not yet. The sets are complete, since another planner may answer the
@@ -34,7 +33,6 @@ type View struct {
 	ClusterUID  string
 	Nominations []wire.Placement
 	Assumed     []wire.Placement
-	LiveOrders  []wire.LiveOrder
 	Seen        map[string]int64 // how far its informers have come, by resource
 }
 
@@ -46,7 +44,7 @@ type How struct {
 	Prefetched bool // while the filters run
 }
 
-// Request builds the message, of the pod with what the planner reads. O(nodes + nominations + orders).
+// Request builds the message, of the pod with what the planner reads. O(nodes + nominations).
 func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 	raw, err := wire.Encode(project(q.Pod))
 	if err != nil {
@@ -64,10 +62,8 @@ func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 		Nodes:               q.Nodes.Nodes,
 		Nominations:         known.Nominations,
 		Assumed:             known.Assumed,
-		LiveOrders:          known.LiveOrders,
 		Seen:                known.Seen,
 		Ahead:               by.Prefetched,
-		RefusedVictims:      q.Refused,
 		IgnoreColumns:       q.Full,
 		Commits:             q.Mode == wire.ModeEnforce,
 	}, nil
@@ -82,11 +78,10 @@ type GroupQuestion struct {
 	Classes   []*Class
 	LeftOut   []map[string]bool  // by class: nodes to leave out
 	Nodes     fwk.NodeInfoLister // of the cycle
-	Refused   []string           // pods to leave out
 }
 
 // Request builds the message. Nominations are without those of the group's members, which a plan replaces.
-// O(nodes + nominations + orders + members).
+// O(nodes + nominations + members).
 func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, error) {
 	request := &wire.GroupPlanRequest{
 		APIVersion:          wire.APIVersion,
@@ -98,12 +93,10 @@ func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, erro
 		Group: wire.GroupPreemptor{
 			Namespace: q.Group.Namespace, Name: q.Group.Name, UID: string(q.Group.UID), Priority: q.Priority,
 		},
-		MustPlace:      int64(q.MustPlace),
-		Topology:       q.Group.Topology,
-		LiveOrders:     known.LiveOrders,
-		Seen:           known.Seen,
-		RefusedVictims: q.Refused,
-		Commits:        q.Mode == wire.ModeEnforce,
+		MustPlace: int64(q.MustPlace),
+		Topology:  q.Group.Topology,
+		Seen:      known.Seen,
+		Commits:   q.Mode == wire.ModeEnforce,
 	}
 	for i, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))

@@ -1,5 +1,5 @@
 // Package memory is what earlier attempts of preemptors, and the orders that came of them, have left behind: who is tried again and when,
-// on which nodes orders failed, which victims could not be evicted, whether orders are carried out at all. It calls nothing of the
+// and whether orders are carried out at all. On which nodes orders failed, and for which victims, is the planner's to remember. It calls nothing of the
 // scheduler: callers tell it what happened, and ask.
 package memory
 
@@ -17,8 +17,6 @@ import (
 type Memory struct {
 	clock      clock.PassiveClock
 	Retries    *Retries
-	Nodes      *NodeBackoff       // on which a preemptor's orders failed
-	Victims    *Unevictable       // that could not be evicted for a preemptor
 	Reverted   *Reverted          // nominations
 	Delays     *Delays            // of PriorityClasses
 	Orders     *OrderBreaker      // of all orders
@@ -28,7 +26,7 @@ type Memory struct {
 // New makes one that is empty. find returns a pod as the informer has it, nil where it is gone; notAfter is that of orders.
 func New(clock clock.PassiveClock, notAfter time.Duration, find func(wire.PodRef) *v1.Pod) *Memory {
 	return &Memory{
-		clock: clock, Retries: NewRetries(clock, find), Nodes: newNodeBackoff(clock), Victims: NewUnevictable(clock), Reverted: newReverted(),
+		clock: clock, Retries: NewRetries(clock, find), Reverted: newReverted(),
 		Delays: newDelays(), Orders: newOrderBreaker(clock, notAfter), Namespaces: newNamespaceBreakers(clock, notAfter),
 	}
 }
@@ -36,14 +34,9 @@ func New(clock clock.PassiveClock, notAfter time.Duration, find func(wire.PodRef
 // Forget drops what is known of a pod as a preemptor, or of a pod group: it is bound or gone.
 func (m *Memory) Forget(uid types.UID) {
 	m.Retries.forget(uid)
-	m.Nodes.forget(uid)
-	m.Victims.forget(uid)
 	m.Reverted.Forget(uid)
 	m.Delays.forget(uid)
 }
-
-// Remembers reports whether what earlier orders left behind may change a pod's next plan.
-func (m *Memory) Remembers(uid types.UID) bool { return m.Nodes.Has(uid) || m.Victims.has(uid) }
 
 // OrdersHeldBack reports why no order may be begun for a preemptor's namespace now, and when one may; empty where one may.
 func (m *Memory) OrdersHeldBack(namespace string) (why Futility, until time.Time) {

@@ -438,13 +438,3 @@ func (r *Retries) ChangesOf(object wire.Dependency) (changes int) {
 	}
 	return changes
 }
-
-// TriedAt is when time alone has a pod tried again; zero where it does not.
-func (r *Retries) TriedAt(uid types.UID) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if entry := r.pods[uid]; entry != nil {
-		return entry.at
-	}
-	return time.Time{}
-}

@@ -121,7 +121,7 @@ func TestAGangMadeAnewUnderItsNameIsNotHeldForTheOldOne(t *testing.T) {
 	if f.groupClosed(at(20)) {
 		t.Error("the new gang is held for the old one's order")
 	}
-	if len(f.Live()) != 1 {
+	if f.Count() != 1 {
 		t.Error("an order that is stored may still remove its victims")
 	}
 }

@@ -146,9 +146,7 @@ func (f *InFlight) Stays(orderID string, victim types.UID) {
 	if e == nil {
 		return
 	}
-	is := func(uid types.UID) bool { return uid == victim }
-	e.Victims = slices.DeleteFunc(e.Victims, is)
-	e.live.Victims = slices.DeleteFunc(slices.Clone(e.live.Victims), func(uid string) bool { return uid == string(victim) })
+	e.Victims = slices.DeleteFunc(e.Victims, func(uid types.UID) bool { return uid == victim })
 	delete(e.Remaining, victim)
 	f.Notify()
 }
@@ -366,11 +364,6 @@ func (f *InFlight) put(e *Order) {
 	if old := f.byPod[uid]; old != nil {
 		f.happens(old, onReplaced)
 	}
-	e.live = wire.LiveOrder{OrderID: e.OrderID, PreemptorUID: e.Preemptor.UID, Node: e.Node}
-	for _, victim := range e.Victims {
-		e.live.Victims = append(e.live.Victims, string(victim))
-	}
-	slices.Sort(e.live.Victims)
 	f.byPod[uid] = e
 	f.byOrder[e.OrderID] = uid
 	f.putMembers(e)

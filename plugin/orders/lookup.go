@@ -2,8 +2,6 @@ package orders
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -97,18 +95,19 @@ func (f *InFlight) Gate(uid types.UID, now time.Time) (orderID, node string, clo
 	return e.OrderID, e.Node, true
 }
 
-// Live are the orders without an outcome, for a plan request.
-func (f *InFlight) Live() []wire.LiveOrder {
+// Ordered are the UIDs of the pods that orders without an outcome remove.
+func (f *InFlight) Ordered() map[string]bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	orders := make([]wire.LiveOrder, 0, len(f.byPod))
+	victims := map[string]bool{}
 	for _, e := range f.byPod {
 		if e.Phase.live() {
-			orders = append(orders, e.live)
+			for _, uid := range e.Victims {
+				victims[string(uid)] = true
+			}
 		}
 	}
-	slices.SortFunc(orders, func(a, b wire.LiveOrder) int { return strings.Compare(a.OrderID, b.OrderID) })
-	return orders
+	return victims
 }
 
 // Nominated are the places that preemptors with an order hold, whether or not the API shows it yet.

@@ -55,12 +55,11 @@ type Order struct {
 	nodeGone        bool      // the node was deleted, so no kubelet there ends pods any more
 	noting          bool      // it failed, and is not reverted before that is noted (see fail)
 	revertAt        time.Time
-	reason          string         // why it is reverted
-	Unanswered      bool           // it is reverted since no evictor has ended it in time
-	wasStored       bool           // the order has been in the stream
-	own             bool           // this process nominated for the order
-	live            wire.LiveOrder // the order as plan requests tell it
-	Span            tracing.Span   // of the preemption; zero of one that another process began
+	reason          string       // why it is reverted
+	Unanswered      bool         // it is reverted since no evictor has ended it in time
+	wasStored       bool         // the order has been in the stream
+	own             bool         // this process nominated for the order
+	Span            tracing.Span // of the preemption; zero of one that another process began
 }
 
 // Awaits notes a pod that leaves anyway and is waited for: another order removes it, or it is terminating and has no orderID.

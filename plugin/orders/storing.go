@@ -41,10 +41,8 @@ func (f *InFlight) Stored(order *wire.EvictionOrder, opensAt time.Time) {
 			e.Awaited[types.UID(a.UID)] = a.OrderID
 		}
 	}
-	isAwaited := func(uid types.UID) bool {
+	e.Victims = slices.DeleteFunc(e.Victims, func(uid types.UID) bool {
 		_, counted := e.Awaited[uid]
 		return counted || slices.Contains(e.Terminating, uid)
-	}
-	e.Victims = slices.DeleteFunc(e.Victims, isAwaited)
-	e.live.Victims = slices.DeleteFunc(slices.Clone(e.live.Victims), func(uid string) bool { return isAwaited(types.UID(uid)) })
+	})
 }

@@ -28,8 +28,6 @@ const (
 	// releasedLasts is how long a preemptor that was activated keeps the place in its queue without coming to a cycle:
 	// something else may hold it.
 	releasedLasts = 5 * time.Minute
-	// NodeBackoffInitial is how long a node is left out after an order of the same preemptor failed there; each further time doubles it.
-	NodeBackoffInitial = 10 * time.Second
 	// outcomeMemory bounds how many outcomes are remembered for orders that have not been read yet.
 	outcomeMemory = 4096
 

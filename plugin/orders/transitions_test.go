@@ -267,7 +267,7 @@ func exported() ([]byte, error) {
 	times := map[string]float64{}
 	for name, long := range map[string]time.Duration{
 		"answerFresh": AnswerFresh, "answeredWithin": AnsweredWithin, "earlyRetryDelay": earlyRetryDelay, "gateSlack": GateSlack,
-		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold, "nodeBackoffInitial": NodeBackoffInitial,
+		"leavingHold": leavingHold, "leavingSlack": wire.LeavingSlack, "longestLeavingHold": longestLeavingHold,
 		"reconcileEvery": ReconcileEvery, "releasedLasts": releasedLasts, "revertWait": RevertWait, "settle": Settle, "storedWithin": StoredWithin(1),
 		"unansweredAfter": UnansweredAfter,
 	} {

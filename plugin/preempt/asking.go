@@ -21,7 +21,7 @@ import (
 // plan asks for so many candidates, without the nodes that failed; the result says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
 	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
-	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Refused: a.refused, Full: a.full})
+	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Full: a.full})
 	switch {
 	case errors.Is(err, ask.ErrLate):
 		return nil, notYet(a.pod)
@@ -54,7 +54,7 @@ func olderPlanner() *preemptResult {
 // observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
 func (a *attempt) observe() preemptResult {
 	a.engine.memory.Retries.ModeHeld(orders.RefOf(a.pod), a.engine.memory.Retries.Now())
-	q := ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Refused: a.refused, Full: a.full}
+	q := ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Full: a.full}
 	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
 	return preemptResult{kind: endObserved, message: "mode observe"}
 }
@@ -106,7 +106,7 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 		return known, err
 	}
 	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
-	known.LiveOrders, known.Seen = e.inflight.Live(), e.planner.Seen.All()
+	known.Seen = e.planner.Seen.All()
 	return known, nil
 }
 
@@ -145,7 +145,7 @@ func (pl *MakeWay) startPrefetch(state fwk.CycleState, pod *v1.Pod) {
 		return
 	}
 	all := pl.handle.SnapshotSharedLister().NodeInfos()
-	nodes = nodes.Without(namesOf(pl.failedBefore(pod, nil, all)), all)
+	nodes = nodes.Without(namesOf(pl.failedBefore(pod, all)), all)
 	if nodes.Count == 0 {
 		return
 	}

@@ -231,7 +231,7 @@ func BenchmarkFilterWithoutColumn(b *testing.B) {
 				}
 				tries++
 				b.StopTimer()
-				e.verified.failures.Forget(verify.ClassOf(p, nil))
+				e.verified.failures.Forget(verify.ClassOf(p))
 				e.verified.budget = &verify.Budget{}
 				b.StartTimer()
 			}

@@ -138,12 +138,12 @@ func (e *engine) startCommit(order *pendingOrder) {
 			e.supersededBy(ctx, order, lives.Stored)
 			return
 		}
-		wait, nodesFault := time.Duration(0), false
+		wait := time.Duration(0)
 		var void *voidError
 		if errors.As(err, &void) {
-			wait, nodesFault = orders.RevertWait, void.nodesFault()
+			wait = orders.RevertWait
 		}
-		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(w orders.Activation) { e.failed(w, nodesFault) })
+		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(orders.Activation) {})
 	})
 }
 
@@ -166,7 +166,6 @@ const (
 	voidSuperseded      = "superseded"       // another message of the subject was first
 	voidPreemptorGone   = "preemptor-gone"
 	voidPreemptorBound  = "preemptor-bound"
-	voidUnitIncomplete  = "unit-incomplete"
 	voidNotAcknowledged = "not-acknowledged" // by the stream
 	voidNotTaken        = "publish-refused"  // by the stream
 )
@@ -175,11 +174,6 @@ const (
 type voidError struct{ wire.Void }
 
 func (v *voidError) Error() string { return v.Reason + ": " + v.Message }
-
-// nodesFault reports whether the same plan would come to nothing again.
-func (v *voidError) nodesFault() bool {
-	return v.Reason == reasonVictimSpared || v.Reason == voidUnitIncomplete
-}
 
 // commit has the planner store an order, and takes in what it answers. An error says that the order is not stored, as far as can be known.
 func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()) error {

@@ -2,7 +2,6 @@ package preempt
 
 import (
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,54 +104,35 @@ func holds(nodes fwk.NodeInfoLister, node string, uid types.UID) bool {
 // recalled is what earlier cycles, orders and answers mean for a pod's next attempt.
 type recalled struct {
 	wait      *preemptResult            // why the pod waits; nil: a plan may be asked for, with the fields below
-	potential ask.Potential             // the nodes where preemption may help, without those where orders for it have just failed
+	potential ask.Potential             // the nodes where preemption may help
 	failed    map[string]verify.Failure // nodes that failed verification in cycles before
-	refused   []string                  // pods to leave out, since they could not be evicted
 	full      bool                      // the columns are set aside: a refusal was wrong
-	retryAt   time.Time                 // when a node or pod that is left out for now may be tried; zero: none is
 }
 
 // recall asks every memory of earlier attempts once: whether the pod waits, and what its plan leaves out. A pod that
 // waits is tried again when the cause has ended. O(what is remembered of the pod + names in the potential nodes).
-func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, nodes fwk.NodeInfoLister) (known recalled) {
-	waits := func(kind outcomeKind, message string) recalled {
-		return recalled{wait: &preemptResult{kind: kind, message: message}}
-	}
+func (pl *MakeWay) recall(pod *v1.Pod, mode string, possible ask.Potential, nodes fwk.NodeInfoLister) recalled {
 	if mode == wire.ModeEnforce {
 		if end := pl.ordersShut(pod); end != nil {
 			return recalled{wait: end}
 		}
 	}
 	pl.engine.planner.History.Needed(pod, possible)
-	backedOff, backedOffUntil := pl.engine.memory.Nodes.Nodes(pod.UID)
-	known.potential = possible.Without(backedOff, nodes)
-	if known.potential.Count == 0 {
-		pl.engine.memory.Retries.Postpone(orders.RefOf(pod), backedOffUntil)
-		return waits(endRefused, fmt.Sprintf("preemption has just failed on each of the %d nodes that it could help", len(backedOff)))
-	}
-	known.full = pl.engine.verified.samples.Full(pl.engine.clock.Now(), pod.UID)
-	var refusedUntil time.Time
-	known.refused, refusedUntil, _ = pl.engine.memory.Victims.Of(pod.UID)
-	known.failed = pl.failedBefore(pod, known.refused, nodes)
-	known.retryAt = backedOffUntil
-	if !refusedUntil.IsZero() && (backedOffUntil.IsZero() || refusedUntil.Before(backedOffUntil)) {
-		known.retryAt = refusedUntil
-	}
-	return known
+	return recalled{potential: possible, failed: pl.failedBefore(pod, nodes), full: pl.engine.verified.samples.Full(pl.engine.clock.Now(), pod.UID)}
 }
 
 // failedBefore returns the nodes that failed verification for pods of a pod's class and have not changed since.
-func (pl *MakeWay) failedBefore(pod *v1.Pod, refused []string, nodes fwk.NodeInfoLister) map[string]verify.Failure {
+func (pl *MakeWay) failedBefore(pod *v1.Pod, nodes fwk.NodeInfoLister) map[string]verify.Failure {
 	memory, now := pl.engine.verified.failures, pl.engine.clock.Now()
 	if memory.IsEmpty(now) {
 		return map[string]verify.Failure{}
 	}
-	return memory.Of(now, verify.ClassOf(pod, refused), func(node string) (int64, bool) { return generationOf(nodes, node) })
+	return memory.Of(now, verify.ClassOf(pod), func(node string) (int64, bool) { return generationOf(nodes, node) })
 }
 
 // remembers reports whether an earlier attempt may change a pod's next plan.
 func (e *engine) remembers(pod types.UID) bool {
-	return e.inflight.Has(pod) || e.planner.LatePods.Keeps(pod) || e.memory.Remembers(pod) || e.verified.samples.Full(e.clock.Now(), pod)
+	return e.inflight.Has(pod) || e.planner.LatePods.Keeps(pod) || e.verified.samples.Full(e.clock.Now(), pod)
 }
 
 // generationOf is that of the scheduler's view of a node: any change of the node or its pods makes another.

@@ -142,17 +142,6 @@ func TestOneOutcomeToldManyTimesAndThoseOfUnknownOrdersOpenNothing(t *testing.T)
 	w.nominated(p, "n1")
 }
 
-func TestOrdersThatTheBreakerRefusesAreNotHeldAgainstTheirPods(t *testing.T) {
-	w, p, _ := breakerWorld(t, setup{})
-	for range memory.FutileOrders {
-		w.refused(p, reasonBreakerOpen)
-	}
-
-	if w.plugin.engine.memory.Nodes.Has("p") {
-		t.Error("its node is left out beyond the breaker")
-	}
-}
-
 func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing.T) {
 	fresh, old := time.Now(), time.Now().Add(-2*orders.AnswerFresh)
 	for name, test := range map[string]struct {
@@ -164,7 +153,7 @@ func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing
 		"refused for its namespace alone":                 {wire.ResultRefused, reasonBreakerOpenNamespace, fresh, true},
 		"carried out long ago":                            {wire.ResultSucceeded, "", old, false},
 		"cancelled, which a pod's author can bring about": {wire.ResultCancelled, "preemptor-gone", fresh, false},
-		"failed for an order that it counted on":          {wire.ResultFailed, reasonAwaitedFailed, fresh, false},
+		"failed for an order that it counted on":          {wire.ResultFailed, "awaited-order-failed", fresh, false},
 		"refused by the breaker":                          {wire.ResultRefused, reasonBreakerOpen, fresh, false},
 	} {
 		t.Run(name, func(t *testing.T) {

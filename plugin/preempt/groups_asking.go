@@ -58,7 +58,7 @@ func (pl *MakeWay) findNodes(ctx context.Context, cycle minor.GroupCycle, classe
 func (a *groupAttempt) question() ask.GroupQuestion {
 	return ask.GroupQuestion{
 		Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Mode: a.mode, Classes: a.classes, LeftOut: a.leftOut,
-		Nodes: a.handle.SnapshotSharedLister().NodeInfos(), Refused: a.refused,
+		Nodes: a.handle.SnapshotSharedLister().NodeInfos(),
 	}
 }
 

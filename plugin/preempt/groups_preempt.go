@@ -45,7 +45,6 @@ type groupAttempt struct {
 	mustPlace int
 	mode      string
 	classes   []*ask.Class
-	refused   []string          // pods to leave out, since they could not be evicted
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
 	asked     memory.Moment
 	inquirer  *inquirer[wire.GroupPlanReply]
@@ -84,9 +83,6 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 	without = pl.withoutPlan(group.Namespace, priorityOf(group))
 	a := &groupAttempt{MakeWay: pl, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group), mode: pl.mode(group.Waiting[0])}
 	end, nodes = a.preempt(ctx)
-	if _, _, why := pl.engine.memory.Victims.Of(group.UID); why != "" && end.refuses() {
-		end.message += "; " + why
-	}
 	a.attempted(end)
 	again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
 	return nodes, nil // end says it
@@ -214,20 +210,13 @@ func (a *groupAttempt) waitsForOthersVictims() (*preemptResult, map[types.Namesp
 	return &preemptResult{kind: endLeaving, message: "pods preempted on the members' nodes are still terminating"}, nominated
 }
 
-// recall returns why the group waits, by what earlier cycles, orders and answers have left behind; nil where a plan may be asked
-// for, without what they tell to leave out.
+// recall returns why the group waits, by what earlier cycles, orders and answers have left behind; nil where a plan may be asked for.
 func (a *groupAttempt) recall() *preemptResult {
-	e, member := a.engine, a.group.Waiting[0]
-	if end := a.delayed(member, a.mode); end != nil {
+	member := a.group.Waiting[0]
+	if end := a.delayed(member, a.mode); end != nil || a.mode != wire.ModeEnforce {
 		return end
 	}
-	if a.mode == wire.ModeEnforce {
-		if end := a.ordersShut(member); end != nil {
-			return end
-		}
-	}
-	a.refused, _, _ = e.memory.Victims.Of(a.group.UID)
-	return nil
+	return a.ordersShut(member)
 }
 
 // classify puts the members into classes, each with the nodes that removing pods may help.
@@ -307,7 +296,7 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
-		Remover: a.engine.inflight.Remover, Refused: ask.Set(a.refused), Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
+		Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
 	}
 	for _, class := range a.classes {
 		v.Classes = append(v.Classes, class.Pods)

@@ -8,9 +8,9 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// refusedByBreaker takes in that an order of this process came to nothing, and reports whether the evictors' breaker is
-// why: that says nothing of the pod or of its node. The namespace is the order's own, not the outcome's.
-func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation, outcome *wire.Outcome) bool {
+// refusedByBreaker takes in that an order of this process came to nothing, for which the evictors' breaker may be why. The namespace
+// is the order's own, not the outcome's.
+func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation, outcome *wire.Outcome) {
 	switch {
 	case failed.Own && outcome.Reason == reasonBreakerOpen:
 		e.memory.Namespaces.Undecided(outcome.OrderID)
@@ -21,9 +21,7 @@ func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation,
 		e.memory.Namespaces.Refused(failed.Pod.Namespace, outcome.OrderID)
 	default:
 		e.memory.OrderUndecided(outcome.OrderID)
-		return false
 	}
-	return true
 }
 
 // tellsOfBreaker takes in what a fresh outcome, of whichever order, says of the evictors' breaker. Only what an evictor

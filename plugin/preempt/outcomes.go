@@ -27,9 +27,7 @@ const (
 
 // Reasons of outcomes that the plugin tells apart.
 const (
-	reasonAwaitedFailed = "awaited-order-failed"
-	reasonVictimSpared  = "victim-spared"
-	reasonFutureEpoch   = "future-epoch"
+	reasonFutureEpoch = "future-epoch"
 
 	// The evictors' breaker is open, for all or for preemptors of the namespace.
 	reasonBreakerOpen          = "breaker-open"
@@ -159,7 +157,7 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 	}
 }
 
-// orderFailed notes what an order's failure says of its victims, its node and the evictors, before the order is reverted.
+// orderFailed notes what an order's failure says of the evictors and the fence, before the order is reverted.
 func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *wire.Outcome) {
 	if w.Own {
 		executed(operationOrder, errors.New(outcome.Result), w.Waited)
@@ -168,24 +166,8 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		e.leadership.Fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	if e.refusedByBreaker(ctx, w, outcome) {
-		e.lookAtPlaces(w)
-		return
-	}
-	// Other victims may do on the same node, where the next plan can leave those out.
-	others := e.memory.Victims.Take(types.UID(w.Pod.UID), w.Pod.Namespace, outcome.Victims) > 0
-	e.failed(w, nodesFault(outcome) && !others)
+	e.refusedByBreaker(ctx, w, outcome)
 	e.lookAtPlaces(w)
-}
-
-// failed notes that an order came to nothing, unless its pods are bound or gone. Which node of a group's is at fault is not known.
-func (e *engine) failed(w orders.Activation, nodesFault bool) {
-	if nodesFault && w.Members == nil {
-		e.memory.Nodes.Failed(types.UID(w.Pod.UID), w.Node)
-	}
-	for _, place := range w.Places() {
-		e.pending(orders.RefOfPlacement(place))
-	}
 }
 
 // lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
@@ -196,18 +178,6 @@ func (e *engine) lookAtPlaces(w orders.Activation) {
 			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 		}
 	}
-}
-
-// nodesFault reports whether an order came to nothing for something about its node or victims, so that the
-// same plan would fail again.
-func nodesFault(outcome *wire.Outcome) bool {
-	switch outcome.Result {
-	case wire.ResultFailed:
-		return outcome.Reason != reasonAwaitedFailed
-	case wire.ResultRefused:
-		return outcome.Reason == reasonVictimSpared
-	}
-	return false
 }
 
 // succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.

@@ -47,9 +47,6 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 	})
 	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
 	end = pl.preempt(ctx, state, pod, statuses, keptOut)
-	if _, _, why := pl.engine.memory.Victims.Of(pod.UID); why != "" && end.refuses() {
-		end.message += "; " + why
-	}
 	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
 	}

@@ -368,7 +368,7 @@ func TestAPodWhoseNodeHelpsNoMorePreemptsElsewhereWhileItsVictimsLeave(t *testin
 	}
 }
 
-func TestAFailedOrderIsRevertedAndItsNodeLeftOutForAWhile(t *testing.T) {
+func TestAFailedOrderIsRevertedAndThePlannerIsAskedAgain(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.nominated(p, "n1")
 	w.show(p, "n1")
@@ -383,8 +383,9 @@ func TestAFailedOrderIsRevertedAndItsNodeLeftOutForAWhile(t *testing.T) {
 	if w.gated(p) || len(w.framework.NominatedPodsForNode("n1")) != 0 {
 		t.Errorf("gated %t, nominated %v", w.gated(p), w.framework.NominatedPodsForNode("n1"))
 	}
-	if _, status := w.cycle(p); !strings.Contains(status.Message(), "has just failed") {
-		t.Errorf("the same node at once again: %v", status)
+	requests := w.asked()
+	if w.cycle(p); w.asked() != requests+1 {
+		t.Errorf("%d requests, want one more than %d: the planner knows what failed", w.asked(), requests)
 	}
 }
 
@@ -695,11 +696,10 @@ func TestAPodThatIsBoundOrGoneByTheEndOfItsCycleLeavesNothingBehind(t *testing.T
 				w := queued(t, p, queuedPod("root.a", "a", "n1", mid, "300"))
 				engine := w.plugin.engine
 				ends := func() {
-					engine.memory.Nodes.Failed(p.UID, "n1")
 					if err := end(w, p); err != nil {
 						t.Error(err)
 					}
-					w.eventually("the informer has told", func() bool { return !engine.memory.Nodes.Has(p.UID) })
+					w.eventually("the informer has told", func() bool { return !engine.placements.Pending(p.UID) })
 				}
 				w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
 					if !early {

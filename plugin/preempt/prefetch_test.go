@@ -148,7 +148,6 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 		"a nominated pod":             {change: func(p *st.PodWrapper) { p.NominatedNodeName("n1") }},
 		"mode observe":                {given: setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}},
 		"an order in flight":          {before: func(w *world, p *v1.Pod) { w.nominated(p, "n1") }},
-		"an order that has failed":    {before: func(w *world, p *v1.Pod) { w.plugin.engine.memory.Nodes.Failed(p.UID, "n2") }},
 		"a planner that is not there": {before: func(w *world, p *v1.Pod) { w.bus.plan = silent; w.cycle(p) }},
 		"a pod that is gone":          {before: func(w *world, p *v1.Pod) { p.UID = "another" }},
 	} {

@@ -32,8 +32,8 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if refusal == nil {
 		refusal = &wire.Refusal{Message: "no node can be freed"}
 	}
-	retryAt := a.retryAt
-	if refusal.RetryAt != nil && (retryAt.IsZero() || refusal.RetryAt.Before(retryAt)) {
+	var retryAt time.Time
+	if refusal.RetryAt != nil {
 		retryAt = refusal.RetryAt.Time
 	}
 	message := wire.Beginning(refusal.Message, wire.MostOfMessage)

@@ -129,10 +129,6 @@ func TestAShadowRefuses(t *testing.T) {
 			change: func(w *world, _ *v1.Pod) { w.bus.plan = answers(candidate("n1")) },
 			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate passes",
 		},
-		"a victim that could not be evicted": {
-			asked:  func(r *wire.PlanRequest) { r.RefusedVictims = []string{"a"} },
-			status: wire.StatusRefused, reason: shadow.ReasonFiltersReject, says: "no candidate passes",
-		},
 		"a pod that fits": {
 			change: func(_ *world, p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
 			status: wire.StatusRefused, reason: shadow.ReasonRoomIsThere, says: "take pod default/p on node n1",
@@ -192,16 +188,16 @@ func TestAShadowCountsNominationsOfWhoAsksAndForgetsThem(t *testing.T) {
 	}
 }
 
-func TestAShadowBelievesInAwaitedPodsOfLiveOrdersAlone(t *testing.T) {
+func TestAShadowBelievesInAwaitedPodsThatAnOrderRemoves(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
+	orderID := "ord-1"
 	w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
-		return &wire.PlanReply{Candidates: []wire.Candidate{{Node: "n1", Awaited: []wire.Awaited{{UID: "a", OrderID: "ord-1"}}}}}, nil
-	}
-	live := func(r *wire.PlanRequest) {
-		r.LiveOrders = []wire.LiveOrder{{OrderID: "ord-1", PreemptorUID: "x", Node: "n1", Victims: []string{"a"}}}
+		return &wire.PlanReply{Candidates: []wire.Candidate{{Node: "n1", Awaited: []wire.Awaited{{UID: "a", OrderID: orderID}}}}}, nil
 	}
 
-	told, untold := w.asShadow(p, live), w.asShadow(p, nil)
+	told := w.asShadow(p, nil)
+	orderID = ""
+	untold := w.asShadow(p, nil)
 
 	if len(told.Candidates) != 1 || len(told.Candidates[0].Awaited) != 1 {
 		t.Errorf("%+v", told)

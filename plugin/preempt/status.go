@@ -119,11 +119,6 @@ func (e preemptResult) keepNomination() *fwk.PostFilterResult {
 	return nil
 }
 
-// refuses reports whether the ending is that no candidate was found.
-func (e preemptResult) refuses() bool {
-	return e.kind == endRefused || e.kind == endUnverifiable || e.kind == endUnfinished
-}
-
 // keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
 func (e preemptResult) keepsNomination() bool {
 	switch e.kind {

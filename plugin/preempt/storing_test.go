@@ -61,7 +61,7 @@ func (s storing) commit(ctx context.Context, commit *wire.CommitRequest) (*wire.
 	for _, a := range commit.Awaited {
 		kept, failed := s.awaits(ctx, a)
 		if failed {
-			return s.void(order, subject, commit, reasonAwaitedFailed), nil
+			return s.void(order, subject, commit, "awaited-order-failed"), nil
 		}
 		if kept {
 			order.Awaited = append(order.Awaited, a)

@@ -19,7 +19,7 @@ import (
 // verifier checks candidates in the attempt's cycle.
 func (a *attempt) verifier() *verify.Verifier {
 	limited := a.engine.gate.HasMax(a.pod)
-	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Refused: ask.Set(a.refused), Limited: limited}
+	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Limited: limited}
 }
 
 // verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
@@ -68,13 +68,7 @@ func (a *attempt) sieve(ctx context.Context) {
 		_, failed := a.failed[node.Node().Name]
 		return failed || named[node.Node().Name] == a.potential.Nodes.AllBut
 	})
-	leaving := map[string]bool{}
-	for _, order := range a.engine.inflight.Live() {
-		for _, uid := range order.Victims {
-			leaving[uid] = true
-		}
-	}
-	a.remember(a.verifier().Sieve(ctx, left, leaving))
+	a.remember(a.verifier().Sieve(ctx, left, a.engine.inflight.Ordered()))
 }
 
 // fail notes that a node failed, for this try and for others of pods of the class.
@@ -88,7 +82,7 @@ func (a *attempt) fail(node string, why verify.Failure) {
 // ownClass is the class of the pod, worked out once in a cycle.
 func (a *attempt) ownClass() string {
 	if a.class == "" {
-		a.class = verify.ClassOf(a.pod, a.refused)
+		a.class = verify.ClassOf(a.pod)
 	}
 	return a.class
 }

@@ -95,7 +95,7 @@ func TestVerificationThatRanOutOfTimeGoesOnWhereItStopped(t *testing.T) {
 	if result != nil || status.Code() != fwk.Unschedulable {
 		t.Fatalf("result %+v, status %v, want (nil, Unschedulable): nodes are left", result, status)
 	}
-	known := w.plugin.engine.verified.failures.Has(verify.ClassOf(p, nil))
+	known := w.plugin.engine.verified.failures.Has(verify.ClassOf(p))
 	if !known || !strings.Contains(status.Message(), "of 40 nodes") || !strings.Contains(status.Message(), "node(s) failed the scheduler's filters (Licences)") {
 		t.Errorf("message %q; nodes are remembered: %t", status.Message(), known)
 	}
@@ -181,7 +181,7 @@ func TestAPlannerThatNamesTheSameNodesAgainIsNotAskedForEver(t *testing.T) {
 func TestAPlanIsPrefetchedWithoutNodesThatFailedForPodsOfItsClass(t *testing.T) {
 	w, p := expecting(t, setup{}, nil)
 	generation, _ := generationOf(w.plugin.handle.SnapshotSharedLister().NodeInfos(), "n2")
-	w.plugin.engine.verified.failures.Add(time.Now(), verify.ClassOf(p, nil), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
+	w.plugin.engine.verified.failures.Add(time.Now(), verify.ClassOf(p), "n2", verify.Failure{Cause: verify.CauseFilters}, generation)
 
 	state := w.begin(p)
 	w.eventually("the planner is asked", func() bool { return w.asked() == ask.PrefetchAfter+1 })

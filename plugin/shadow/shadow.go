@@ -164,7 +164,7 @@ func (s *Shadow) plan(ctx context.Context, request *wire.PlanRequest) (*wire.Pla
 	if len(reply.Candidates)+len(reply.Unmodelled) == 0 {
 		return reply, nil
 	}
-	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removerAmong(request.LiveOrders), Refused: ask.Set(request.RefusedVictims)}
+	v := &verify.Verifier{Handle: filters, State: state, Pod: pod, Now: time.Now(), Remover: removedBy}
 	// All of them: who asks may leave out nodes on which its last orders failed.
 	passed, failed := v.Verify(ctx, reply, len(chosen), true, func(found []*verify.Candidate) { verify.Rank(found, v.Now) })
 	if ctx.Err() != nil && len(passed) == 0 {
@@ -222,19 +222,8 @@ func (s *Shadow) refuse(request *wire.PlanRequest, status, reason, message strin
 	}
 }
 
-// removerAmong says what the orders in flight of who asks remove.
-func removerAmong(orders []wire.LiveOrder) func(orderID string, uid types.UID) string {
-	victims := map[string]map[string]bool{}
-	for _, order := range orders {
-		victims[order.OrderID] = ask.Set(order.Victims)
-	}
-	return func(orderID string, uid types.UID) string {
-		if victims[orderID][string(uid)] {
-			return orderID
-		}
-		return ""
-	}
-}
+// removedBy has the planner believed which order removes a pod: it stores all of them, and looks again before it stores the next.
+func removedBy(orderID string, _ types.UID) string { return orderID }
 
 // asCandidates writes what stands as a planner would: what may be removed, in its order, with the victims marked.
 func asCandidates(passed []*verify.Candidate, reply *wire.PlanReply, most int) []wire.Candidate {

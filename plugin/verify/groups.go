@@ -58,9 +58,8 @@ type GroupVerifier struct {
 	Priority  int32
 	MustPlace int
 	Now       time.Time
-	// Remover, refused and limited are those of a verifier.
+	// Remover and limited are those of a verifier.
 	Remover func(orderID string, uid types.UID) string
-	Refused map[string]bool
 	Limited bool
 }
 
@@ -247,7 +246,7 @@ func (t *groupTrial) leaving(info fwk.PodInfo, node, orderID string) *outgoing {
 
 // mayGo is the plugin's own check of a rule that the planner names; see verifier.mayRemove.
 func (t *groupTrial) mayGo(pod *v1.Pod, rule string) bool {
-	if overdue(pod, t.Now) || t.Refused[string(pod.UID)] {
+	if overdue(pod, t.Now) {
 		return false
 	}
 	switch rule {

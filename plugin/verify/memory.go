@@ -159,8 +159,8 @@ func (t *Failures) drop(class string) {
 }
 
 // ClassOf is a text that two pods share where a filter has no way to tell one from the other: namespace, labels,
-// annotations and spec, but for what each pod of a workload has of its own, and the pods that could not be evicted for them.
-func ClassOf(pod *v1.Pod, refused []string) string {
+// annotations and spec, but for what each pod of a workload has of its own.
+func ClassOf(pod *v1.Pod) string {
 	spec := *pod.Spec.DeepCopy()
 	spec.Hostname, spec.NodeName = "", ""
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(volume v1.Volume) bool { return strings.HasPrefix(volume.Name, tokenVolume) })
@@ -175,7 +175,7 @@ func ClassOf(pod *v1.Pod, refused []string) string {
 	}
 	annotations := maps.Clone(pod.Annotations)
 	delete(annotations, "batch.kubernetes.io/job-completion-index")
-	raw, err := json.Marshal([]any{pod.Namespace, labels, annotations, spec, refused})
+	raw, err := json.Marshal([]any{pod.Namespace, labels, annotations, spec})
 	if err != nil {
 		return string(pod.UID)
 	}

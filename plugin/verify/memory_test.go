@@ -88,11 +88,10 @@ func TestPodsOfOneClassShareWhatFailedAndOthersDoNot(t *testing.T) {
 		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "kube-api-access-" + name}}
 		return p
 	}
-	of := ClassOf(replica("a"), nil)
+	of := ClassOf(replica("a"))
 	for name, test := range map[string]struct {
-		change  func(*v1.Pod)
-		refused []string
-		same    bool
+		change func(*v1.Pod)
+		same   bool
 	}{
 		"another replica":                    {change: func(*v1.Pod) {}, same: true},
 		"another request":                    {change: func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }},
@@ -100,14 +99,13 @@ func TestPodsOfOneClassShareWhatFailedAndOthersDoNot(t *testing.T) {
 		"another annotation":                 {change: func(p *v1.Pod) { p.Annotations = map[string]string{"device": "a100"} }},
 		"another claim":                      {change: func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }},
 		"another priority":                   {change: func(p *v1.Pod) { p.Spec.Priority = nil }},
-		"a pod that could not be evicted":    {change: func(*v1.Pod) {}, refused: []string{"uid"}},
 		"a namespace of the same name space": {change: func(p *v1.Pod) { p.Namespace = "other" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := replica("b")
 			test.change(p)
 
-			if same := ClassOf(p, test.refused) == of; same != test.same {
+			if same := ClassOf(p) == of; same != test.same {
 				t.Errorf("of one class: %t, want %t", same, test.same)
 			}
 		})

@@ -38,8 +38,6 @@ type Verifier struct {
 	Now    time.Time
 	// Remover is the order in flight that removes a pod, empty where none does. A planner's word alone makes no pod go.
 	Remover func(orderID string, uid types.UID) string
-	// Refused are pods that could not be evicted for this one lately.
-	Refused map[string]bool
 	// Limited: the pod's queue, or one above it, has a max, which counts pods on all nodes until they have left.
 	Limited bool
 }
@@ -198,9 +196,9 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 }
 
 // mayRemove is the plugin's own check of a rule that the planner names. A rule it does not know allows
-// nothing. A pod that should have left long ago, or that could not be evicted, makes no room by being asked again.
+// nothing. A pod that should have left long ago makes no room by being asked again.
 func (v *Verifier) mayRemove(pod *v1.Pod, rule, node string) bool {
-	if overdue(pod, v.Now) || v.Refused[string(pod.UID)] {
+	if overdue(pod, v.Now) {
 		return false
 	}
 	switch rule {

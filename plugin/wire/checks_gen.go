@@ -18,16 +18,6 @@ func (m *PlanRequest) problem() string {
 		present("pod", m.Pod != nil),
 		each("nominations", m.Nominations),
 		each("assumed", m.Assumed),
-		each("liveOrders", m.LiveOrders),
-		atMost("refusedVictims", len(m.RefusedVictims), 64),
-	)
-}
-
-func (m *LiveOrder) problem() string {
-	return cmp.Or(
-		present("orderId", m.OrderID != ""),
-		token("orderId", m.OrderID),
-		present("preemptorUid", m.PreemptorUID != ""),
 	)
 }
 
@@ -114,8 +104,6 @@ func (m *GroupPlanRequest) problem() string {
 		each("placed", m.Placed),
 		each("nominations", m.Nominations),
 		each("assumed", m.Assumed),
-		each("liveOrders", m.LiveOrders),
-		atMost("refusedVictims", len(m.RefusedVictims), 64),
 	)
 }
 

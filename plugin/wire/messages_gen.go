@@ -57,23 +57,21 @@ const (
 
 // How long lists may be; a message with a longer one is refused.
 const (
-	MostMembers        = 5000
-	MostNominations    = 1000
-	MostMemberClasses  = 16
-	MostTopologyKeys   = 4
-	MostRefusedVictims = 64
+	MostMembers       = 5000
+	MostNominations   = 1000
+	MostMemberClasses = 16
+	MostTopologyKeys  = 4
 )
 
 // PlanRequest: The plugin's question: what would have to go for this pod to fit?
 //
-// Nodes are those that removing pods may help. Nominations, Assumed and LiveOrders are
+// Nodes are those that removing pods may help. Nominations and Assumed are
 // complete sets, no deltas, because another planner may answer the next request. Pod is the
 // v1.Pod as the scheduler sees it. Seen is how far the scheduler's own watches have come, so that a
 // planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
 // resourceVersion of an object that the scheduler has been told of. Ahead: asked while the scheduler's
 // filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
-// RefusedVictims: UIDs of pods whose deletion the API server lately refused for good for this
-// preemptor; they are not removable in this plan. Commits: a commit will ask for the order, so
+// Commits: a commit will ask for the order, so
 // the reply has an offer. IgnoreColumns: judge no node by its columns; every
 // node of Nodes with a removable pod comes back as `unmodelled`.
 type PlanRequest struct {
@@ -88,22 +86,10 @@ type PlanRequest struct {
 	Nodes               NodeSelection    `json:"nodes"`
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
-	LiveOrders          []LiveOrder      `json:"liveOrders,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
 	Ahead               bool             `json:"ahead,omitempty"`
-	RefusedVictims      []string         `json:"refusedVictims,omitempty"`
 	IgnoreColumns       bool             `json:"ignoreColumns,omitempty"`
 	Commits             bool             `json:"commits,omitempty"`
-}
-
-// LiveOrder: An order without an outcome yet, as its writer knows it. Victims are UIDs.
-//
-// PreemptorUID: of the pod, or of the PodGroup, whose orders have no Node.
-type LiveOrder struct {
-	OrderID      string   `json:"orderId"`
-	PreemptorUID string   `json:"preemptorUid"`
-	Node         string   `json:"node,omitempty"`
-	Victims      []string `json:"victims,omitempty"`
 }
 
 // NodeSelection: A set of nodes, as its members or as all but them, whichever is shorter.
@@ -229,9 +215,7 @@ type GroupPlanRequest struct {
 	Placed              []Placement      `json:"placed,omitempty"`
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
-	LiveOrders          []LiveOrder      `json:"liveOrders,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
-	RefusedVictims      []string         `json:"refusedVictims,omitempty"`
 	Commits             bool             `json:"commits,omitempty"`
 }
 

@@ -22,7 +22,7 @@ from bench.bench_plan import SIZES, change_a_pod, cluster
 from makeway.bus import codec
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.ids import order_id, request_id
-from makeway.bus.messages import API_VERSION, LiveOrder, Placement
+from makeway.bus.messages import API_VERSION, Placement
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
@@ -33,7 +33,7 @@ from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.searches import PodSearch
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import make_pod
+from unit.planner.building import live_order, make_pod
 
 ROUNDS = 200
 CHANGED_PODS = 60
@@ -71,7 +71,6 @@ def snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
 
 def _request(snapshot: Snapshot) -> bytes:
     now = datetime.now(UTC)
-    bound = [pod for slots in itertools.islice(snapshot.slots, ORDERS) for pod in slots[:VICTIMS]]
     return msgspec.json.encode(
         PlanRequest(
             api_version=API_VERSION,
@@ -85,15 +84,6 @@ def _request(snapshot: Snapshot) -> bytes:
             nodes=NodeSelection(all_but=True),
             nominations=_placements("nominated", NOMINATED),
             assumed=_placements("assumed", ASSUMED),
-            live_orders=tuple(
-                LiveOrder(
-                    order_id=order_id(now),
-                    preemptor_uid=f"nominated-{first}",
-                    node=bound[first].node,
-                    victims=tuple(pod.uid for pod in bound[first : first + VICTIMS]),
-                )
-                for first in range(0, len(bound), VICTIMS)
-            ),
             seen={"pods": 1, "nodes": 1},
             commits=True,
         )
@@ -113,10 +103,13 @@ def _planner(snapshot: Snapshot) -> PodPlanner:
             snapshot.apply(
                 PutPod(make_pod(f"{prefix}-{number}", "", 95, requests={"cpu": 300, "memory": 2**28}))
             )
+    ledger = Ledger()
+    for number, slots in enumerate(itertools.islice(snapshot.slots, ORDERS)):
+        victims = (pod.uid for pod in slots[:VICTIMS])
+        ledger.ordered(live_order(order_id(datetime.now(UTC)), f"nominated-{number}", *victims))
     metrics = PlannerMetrics(CollectorRegistry())
     journal = Journal()
     journal.begin("rec-bench")
-    ledger = Ledger()
     return Planner(
         PlanRequests(PlannerInfo(_CLUSTER, "bench"), snapshot=snapshot, unsynced=str),
         PodSearch(snapshot, ledger, metrics),

@@ -170,7 +170,7 @@ class Planner:
         ):
             return Void(reason="preemptor-gone", message=uid)
         mine = min(priority(pod) for pod in pods if pod is not None)
-        in_flight = self.ledger.in_flight((), now, asking=uid)
+        in_flight = self.ledger.in_flight(now, asking=uid)
         pledged = self.ledger.pledges.victims(now, asking=uid)
         victims, awaited = [], []
         for name in (*commit.victims, *(one.uid for one in commit.awaited)):
@@ -253,7 +253,7 @@ class Planner:
         Of a group one member after the other, each on its best node beside those before.
         """
         asking, now = question.preemptor, self.process.now()
-        in_flight = self.ledger.in_flight((), now, asking=asking.uid, pledged=asking.priority)
+        in_flight = self.ledger.in_flight(now, asking=asking.uid, pledged=asking.priority)
         placed: dict[str, str] = {}
         gone: set[str] = set()
         found: list[_Room] = []
@@ -289,8 +289,9 @@ class Planner:
         nominated = dict(question.nominated)
         places = self.ledger.places(self.process.now(), asking=asking.uid)
         nominated |= {one.uid: one.node for one in places.values()}
+        left_out = self.ledger.left_out(asking.uid, self.process.now())
         ranked: list[tuple[tuple[int, int, str], _Room]] = []
-        for node in question.nodes:
+        for node in (one for one in question.nodes if one not in left_out.nodes):
             there = [
                 p
                 for p in self.pods.values()
@@ -308,7 +309,7 @@ class Planner:
                 for p in there
                 if priority(p) < priority(pod)
                 and p.metadata.uid not in in_flight
-                and p.metadata.uid not in question.refused
+                and p.metadata.uid not in left_out.victims
                 and p.metadata.deletion_timestamp is None
                 and p.spec.node_name
             ]

@@ -73,7 +73,6 @@ class Question:
     nodes: tuple[str, ...]
     nominated: dict[str, str]
     assumed: dict[str, str]
-    refused: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,6 @@ class Scheduler:
         self.queue: dict[str, float] = {}
         self.reverted: dict[str, str] = {}
         self.failures: dict[str, tuple[int, float]] = {}
-        self.left_out: dict[str, dict[str, float]] = {}
         self.epoch: int | None = None
         self.orders = 0
         self.not_after = 12.0
@@ -194,7 +192,7 @@ class Scheduler:
 
     def _forget(self, uid: str) -> None:
         self.inflight.pod_event(uid, "preemptorGone")
-        for memory in (self.reverted, self.failures, self.left_out):
+        for memory in (self.reverted, self.failures):
             memory.pop(uid, None)
 
     def pending(self, uid: str) -> Pod | None:
@@ -374,8 +372,7 @@ class Scheduler:
             self._again(preemptor, paused - now)
             await self._clear_reverted(preemptor)
             return False
-        left_out = frozenset(u for u, until in self.left_out.get(uid, {}).items() if now < until)
-        question = Question(preemptor, tuple(on), places, dict(self.assumed), left_out)
+        question = Question(preemptor, tuple(on), places, dict(self.assumed))
         candidates = await self._ask(question)
         if candidates is None:
             self._again(preemptor, 1.0)
@@ -659,10 +656,6 @@ class Scheduler:
         entry = self.inflight.fail(outcome.order_id, text, self.now(), self.seconds["revertWait"])
         if entry is None:
             return
-        for victim in outcome.victims:
-            if victim.result == "spared" or (victim.result == "failed" and victim.reason == "Forbidden"):
-                until = self.now() + self.seconds["nodeBackoffInitial"]
-                self.left_out.setdefault(entry.uid, {})[victim.uid] = until
         self._failed(entry.uid)
         self._look_at_places(entry)
 

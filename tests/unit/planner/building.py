@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement
+from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement, Preemptor, Victim
 from makeway.bus.plan import NodeSelection
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
@@ -55,6 +55,30 @@ def make_order(order_id: str, created_at: datetime = NOW, **fields: Any) -> Evic
     not_after = created_at + timedelta(seconds=60)
     return msgspec.structs.replace(
         _ORDER, order_id=order_id, created_at=created_at, not_after=not_after, **fields
+    )
+
+
+def live_order(order_id: str, preemptor: str, *victims: str, node: str = "n1") -> EvictionOrder:
+    """An order that is made now for a pod, by its UID."""
+    return make_order(
+        order_id,
+        datetime.now(UTC),
+        preemptor=Preemptor(
+            namespace="default", name=preemptor, uid=preemptor, priority=HIGH, scheduler_name="s"
+        ),
+        node=node,
+        victims=tuple(
+            Victim(
+                namespace="default",
+                name=uid,
+                uid=uid,
+                node=node,
+                priority=LOW,
+                grace_period_seconds=30,
+                rule="lower-priority",
+            )
+            for uid in victims
+        ),
     )
 
 

@@ -33,7 +33,6 @@ def test_every_class_asks_at_the_priority_of_the_group() -> None:
         assert one.question.preemptor.priority == 7
         assert one.question.nodes == asked.nodes_of(sent)
         assert one.question.in_flight == {"leaving": "ord-1"}
-        assert one.question.refused == frozenset(asked.refused_victims)
 
 
 def test_a_class_has_its_nodes_from_the_class_that_it_names() -> None:

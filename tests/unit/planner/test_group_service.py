@@ -16,7 +16,7 @@ from makeway.bus.commit import Offer
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest, GroupPreemptor, MemberClass
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, LiveOrder, OrderedGroup, VictimOutcome
+from makeway.bus.messages import API_VERSION, OrderedGroup, VictimOutcome
 from makeway.bus.plan import NodeSelection, Profile
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
@@ -36,7 +36,16 @@ from makeway.planner.service.searches import GroupSearch
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import HIGH, LOW, MID, make_order, make_outcome, make_pod, make_snapshot
+from unit.planner.building import (
+    HIGH,
+    LOW,
+    MID,
+    live_order,
+    make_order,
+    make_outcome,
+    make_pod,
+    make_snapshot,
+)
 from unit.planner.test_pauses import room_made
 
 NODES = ["n1", "n2", "n3"]
@@ -171,6 +180,7 @@ async def test_a_pod_that_could_not_be_evicted_for_a_group_is_left_out_and_the_r
 
     assert other.plan is not None
     assert "a0" not in {one.uid for one in other.plan.victims}
+    assert {one.node for one in other.plan.placements} == {"n2", "n3"}
     assert none_left.refusal is not None
     assert none_left.refusal.message.endswith(
         "1 pod is left out for now, as impossible to evict: 403 Forbidden"
@@ -181,15 +191,16 @@ async def test_a_pod_that_could_not_be_evicted_for_a_group_is_left_out_and_the_r
 
 async def test_a_group_whose_order_would_be_one_too_many_is_refused_for_now() -> None:
     bench = Bench(full(Policy(limits=PolicyLimits(orders_in_flight=1))))
-    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1")
+    bench.ledger.ordered(live_order("ord-1", "Q"))
 
-    reply = await bench.ask(live_orders=(live,))
+    reply = await bench.ask()
 
     assert (reply.status, reply.plan) == ("refused", None)
     assert reply.refusal is not None
     assert reply.refusal.reason == "OrdersInFlight"
     assert reply.refusal.retry_at is not None
     assert [one.kind for one in reply.refusal.depends_on] == ["orders"]
+    bench.ledger.ended(make_outcome("ord-1", datetime.now(UTC)))
     assert (await bench.ask()).plan is not None
 
 
@@ -307,21 +318,14 @@ async def test_a_refusal_from_a_snapshot_that_is_behind_is_not_final() -> None:
 
 
 async def test_victims_of_live_orders_are_awaited_and_not_ordered_again() -> None:
-    live = LiveOrder(order_id="ord-1", preemptor_uid="other", node="n1", victims=("a0",))
+    bench = Bench()
+    bench.ledger.ordered(live_order("ord-1", "other", "a0"))
 
-    reply = await Bench().ask(live_orders=(live,))
+    reply = await bench.ask()
 
     assert reply.plan is not None
     assert [(one.uid, one.order_id) for one in reply.plan.awaited] == [("a0", "ord-1")]
     assert [one.uid for one in reply.plan.victims] == ["a1"]
-
-
-async def test_pods_whose_deletion_was_refused_stay() -> None:
-    reply = await Bench().ask(refused_victims=("a0",))
-
-    assert reply.plan is not None
-    assert "a0" not in {one.uid for one in reply.plan.victims}
-    assert {one.node for one in reply.plan.placements} == {"n2", "n3"}
 
 
 async def test_a_request_that_the_watch_is_behind_waits_for_its_pods() -> None:
@@ -450,9 +454,9 @@ async def test_a_recorded_plan_is_made_again() -> None:
     bench = Bench(snapshot, journal=journal)
     begun = [encode_entry(one) for one in contents(snapshot, "cluster-1", "planner-1", datetime.now(UTC))]
     journal.begin("rec-1")
-    live = LiveOrder(order_id="ord-1", preemptor_uid="other", node="n1", victims=("elsewhere",))
+    bench.ledger.ordered(live_order("ord-1", "other", "elsewhere"))
 
-    await bench.ask(classes=(member(1),), must_place=1, live_orders=(live,))
+    await bench.ask(classes=(member(1),), must_place=1)
 
     (record,) = await bench.written()
     assert record.recording == "rec-1"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from makeway.bus.messages import EvictionOrder, LiveOrder, Preemptor, VictimOutcome, VictimResult
-from makeway.bus.plan import MOST_REFUSED_VICTIMS, NodeSelection
+from makeway.bus.messages import EvictionOrder, Preemptor, VictimOutcome, VictimResult, Void
+from makeway.bus.orders import voided
+from makeway.bus.plan import NodeSelection
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question
@@ -142,27 +143,35 @@ def test_a_planner_that_starts_knows_them_in_whichever_order_it_reads_the_stream
     assert ledger.pauses.left_out("another", NOW) == NOTHING_PASSED_OVER
 
 
-def test_until_an_outcome_is_read_the_node_of_an_order_that_its_bridge_takes_for_ended_is_left_out() -> None:
+@pytest.mark.parametrize(
+    ("reason", "nodes"),
+    [("victim-spared", {"n1"}), ("unit-incomplete", {"n1"}), ("late", set()), ("preemptor-gone", set())],
+)
+def test_a_node_is_left_out_where_an_order_was_not_stored_for_its_pods(reason: str, nodes: set[str]) -> None:
+    ledger, void = Ledger(), Void(reason=reason, message="said the judge")
+    ledger.voided(voided(order("o0"), void), void)
+
+    assert left_out(ledger).nodes == nodes
+    assert len(ledger) == 0
+
+
+def test_until_an_outcome_is_read_the_node_of_the_order_of_who_asks_again_is_left_out() -> None:
     ledger = Ledger()
     ledger.ordered(order("o0"))
 
-    unread = ledger.left_out("P", (), NOW)
-    told = ledger.left_out("P", [LiveOrder(order_id="o0", preemptor_uid="P", node="n1", victims=())], NOW)
+    unread = ledger.left_out("P", NOW)
     ledger.reserve(replace(order("o1"), preemptor=preemptor_of("Q")))
     ledger.ended(make_outcome("o0", result="cancelled"))
 
     assert unread == PassedOver(nodes=frozenset({"n1"}), until=NOW + OUTCOME_LAG)
-    assert told == NOTHING_PASSED_OVER
-    assert ledger.left_out("P", (), NOW) == NOTHING_PASSED_OVER
-    assert ledger.left_out("Q", (), NOW) == NOTHING_PASSED_OVER, (
-        "an order that is about to be stored has no end"
-    )
+    assert ledger.left_out("P", NOW) == NOTHING_PASSED_OVER
+    assert ledger.left_out("Q", NOW) == NOTHING_PASSED_OVER, "an order that is about to be stored has no end"
 
 
 def test_as_many_pods_and_nodes_are_left_out_as_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NODES", 2)
+    monkeypatch.setattr(module, "MOST_LEFT_OUT", 2)
     ledger = Ledger()
-    many = tuple(victim(f"v{number}", "failed", "forbidden") for number in range(MOST_REFUSED_VICTIMS + 9))
+    many = tuple(victim(f"v{number}", "failed", "forbidden") for number in range(5))
     after((0, "failed", "", many), ledger=ledger)
     for number in range(1, 5):
         ledger.ordered(replace(order(f"o{number}"), node=f"n{number}"))
@@ -171,7 +180,7 @@ def test_as_many_pods_and_nodes_are_left_out_as_are_bounded(monkeypatch: pytest.
 
     found = left_out(ledger, 4)
 
-    assert len(found.victims) == MOST_REFUSED_VICTIMS
+    assert len(found.victims) == 2
     assert found.nodes == {"n3", "n4"}, "those that would be tried again first are forgotten"
 
 
@@ -233,14 +242,3 @@ def test_a_pod_fits_on_a_node_that_is_left_out() -> None:
 
     assert isinstance(found, PlanRefusal)
     assert (found.reason, found.retry_at) == (FITS, None)
-
-
-def test_a_refusal_tells_no_cause_that_whoever_asks_has_named_itself() -> None:
-    left = left_out(after((0, "failed", "", FORBIDDEN)))
-    asked = preemptor()
-    named = dataclasses.replace(asked, refused=frozenset({"v", "w"}))
-
-    assert asked.leaving_out(left).refused == {"v"}
-    assert asked.leaving_out(left).left_out.why != ""
-    assert named.leaving_out(left).refused == {"v", "w"}
-    assert named.leaving_out(left).left_out.why == ""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from makeway.bus.messages import (
     PAST_DEADLINE,
     EvictionOrder,
-    LiveOrder,
     OrderedGroup,
     Outcome,
     Preemptor,
@@ -188,13 +187,12 @@ def test_orders_count_until_their_outcome_however_long_their_victims_take() -> N
     ledger, snapshot = Ledger(), cluster()
     for number in range(MOST_ORDERS):
         ledger.ordered(order(number))
-    assert ledger.limit(asking(priority=SYSTEM), PLAN, (), snapshot, NOW) is not None
+    assert ledger.limit(asking(priority=SYSTEM), PLAN, snapshot, NOW) is not None
 
     for number in range(MOST_ORDERS):
         ledger.ended(outcome(number))
 
-    told = [LiveOrder(order_id=f"ord-{n}", preemptor_uid=f"p{n}", node="n1") for n in range(MOST_ORDERS)]
-    assert ledger.limit(asking(priority=1), PLAN, told, snapshot, NOW) is None
+    assert ledger.limit(asking(priority=1), PLAN, snapshot, NOW) is None
 
 
 def test_two_large_groups_are_two_orders() -> None:
@@ -202,29 +200,27 @@ def test_two_large_groups_are_two_orders() -> None:
     for number in range(2):
         ledger.ordered(order(number, group=True))
 
-    assert len(ledger.held((), {}, NOW)) == 2
-    assert ledger.limit(asking(), PLAN, (), cluster(), NOW) is None
+    assert len(ledger.held(NOW)) == 2
+    assert ledger.limit(asking(), PLAN, cluster(), NOW) is None
 
 
 def test_orders_that_no_stream_has_yet_count_once() -> None:
-    ledger, snapshot = Ledger(), cluster(2)
-    told = [LiveOrder(order_id="ord-1", preemptor_uid="a1", node="n1")]
+    ledger, held = Ledger(), [HeldOrder("a", 1, NOW + MINUTE + PAST_DEADLINE)]
 
-    first = ledger.held(told, snapshot.pods, NOW)
+    ledger.reserve(order(1, uid="a1"))
+    first = ledger.held(NOW)
     ledger.ordered(order(1, uid="a1"))
-    both = ledger.held(told, snapshot.pods, NOW)
 
-    assert first == [HeldOrder("a", HIGH)]
-    assert both == [HeldOrder("a", 1, NOW + MINUTE + PAST_DEADLINE)]
-    assert ledger.held(told, snapshot.pods, NOW, asking="a1") == []
+    assert (first, ledger.held(NOW)) == (held, held)
+    assert ledger.held(NOW, asking="a1") == []
 
 
 def test_an_order_without_an_outcome_counts_no_longer_than_it_may_live() -> None:
     ledger = Ledger()
     ledger.ordered(order(1))
 
-    assert len(ledger.held((), {}, NOW)) == 1
-    assert ledger.held((), {}, NOW + 2 * MINUTE + PAST_DEADLINE) == []
+    assert len(ledger.held(NOW)) == 1
+    assert ledger.held(NOW + 2 * MINUTE + PAST_DEADLINE) == []
 
 
 def test_while_others_wait_the_share_holds_and_ends_when_they_are_served() -> None:
@@ -232,12 +228,12 @@ def test_while_others_wait_the_share_holds_and_ends_when_they_are_served() -> No
     for number in range(7):
         ledger.ordered(order(number))
     other, own = asking("b", uid="b1"), asking("a", uid="a1")
-    waits = ledger.limit(other, PLAN, (), snapshot, NOW)
+    waits = ledger.limit(other, PLAN, snapshot, NOW)
     ledger.ended(outcome(0))
 
-    share = ledger.limit(own, PLAN, (), snapshot, NOW)
-    served = ledger.limit(other, PLAN, (), snapshot, NOW)
-    after = ledger.limit(own, PLAN, (), snapshot, NOW)
+    share = ledger.limit(own, PLAN, snapshot, NOW)
+    served = ledger.limit(other, PLAN, snapshot, NOW)
+    after = ledger.limit(own, PLAN, snapshot, NOW)
 
     assert waits is not None
     assert waits.reason == ORDERS_IN_FLIGHT
@@ -270,8 +266,8 @@ def test_a_plan_without_an_order_is_in_no_limit() -> None:
     ledger.ordered(order(1))
     on_its_way = replace(PLAN, candidates=(PlanCandidate("n1", (), (), 0, 0, 0),), unmodelled=())
 
-    assert ledger.limit(asking(), on_its_way, (), snapshot, NOW) is None
-    assert ledger.limit(asking(), PLAN, (), snapshot, NOW) is not None
+    assert ledger.limit(asking(), on_its_way, snapshot, NOW) is None
+    assert ledger.limit(asking(), PLAN, snapshot, NOW) is not None
 
 
 def test_the_metric_names_twenty_namespaces_at_the_most() -> None:

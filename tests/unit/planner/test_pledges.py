@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from makeway.bus.messages import LiveOrder, OrderedGroup, OrderMember, Placement, Preemptor
+from makeway.bus.messages import OrderedGroup, OrderMember, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.service.orders.ledger import Ledger
@@ -155,9 +155,9 @@ def test_what_a_less_important_pod_may_come_to_order_keeps_no_pod_from_it() -> N
     ledger = Ledger()
     ledger.pledges.pledge("p", pledge("p", "a"))
 
-    assert ledger.in_flight((), NOW, asking="q", pledged=HIGH) == {"a": "dec-p"}
-    assert ledger.in_flight((), NOW, asking="q", pledged=HIGH + 1) == {}
-    assert ledger.in_flight((), NOW, asking="q") == {}
+    assert ledger.in_flight(NOW, asking="q", pledged=HIGH) == {"a": "dec-p"}
+    assert ledger.in_flight(NOW, asking="q", pledged=HIGH + 1) == {}
+    assert ledger.in_flight(NOW, asking="q") == {}
 
 
 async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pledge() -> None:
@@ -168,14 +168,6 @@ async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pl
     plans.append(await bench.ask(pod=pod("q"), mode="observe"))
 
     assert [taken(plan) for plan in plans] == [(["a"], [])] * 3
-
-
-async def test_a_pledge_and_the_order_that_its_bridge_tells_of_count_once() -> None:
-    bench = two_nodes(most=3)
-    await bench.ask(pod=pod("p"), commits=True)
-    told = LiveOrder(order_id="ord-1", preemptor_uid="p", node="n1", victims=("a",))
-
-    assert taken(await bench.ask(pod=pod("q"), commits=True, live_orders=(told,))) == (["b"], [])
 
 
 async def test_a_refusal_ends_the_pledge_before() -> None:

@@ -67,7 +67,6 @@ def request(
     priority: int,
     cpu: int,
     nominated: Mapping[str, str] | None = None,
-    refused: tuple[str, ...] = (),
     *,
     ignore_columns: bool = False,
 ) -> PlanRequest:
@@ -85,7 +84,6 @@ def request(
         pod=msgspec.Raw(msgspec.json.encode(manifest)),
         nodes=NodeSelection(all_but=True),
         nominations=tuple(Placement("default", name, name, node) for name, node in (nominated or {}).items()),
-        refused_victims=refused,
         ignore_columns=ignore_columns,
     )
 
@@ -214,11 +212,11 @@ def histories(draw: Any) -> list[Step | tuple[PlanRequest, dict[str, str], Passe
                 draw(st.integers(0, 4)),
                 draw(st.integers(1, 3)),
                 nominated,
-                tuple(draw(st.lists(st.sampled_from("abcdefgh"), max_size=2))),
                 ignore_columns=draw(st.booleans()),
             )
             failed = frozenset(draw(st.lists(st.sampled_from(["n1", "n2"]), max_size=1)))
-            left_out = PassedOver(frozenset(draw(st.sampled_from(["", "a"]))), failed, NOW, "403 Forbidden")
+            kept = frozenset(draw(st.lists(st.sampled_from("abcdefgh"), max_size=2)))
+            left_out = PassedOver(kept, failed, NOW, "403 Forbidden")
             steps.append((asked, in_flight, left_out))
         else:
             steps.append((pods if kind else changes)(draw))

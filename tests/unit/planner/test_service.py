@@ -17,7 +17,7 @@ from makeway.bus.commit import Offer
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.ids import request_id
-from makeway.bus.messages import API_VERSION, LiveOrder, Outcome, VictimOutcome
+from makeway.bus.messages import API_VERSION, Outcome, VictimOutcome
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.daemonset_owner import DaemonSetOwner
 from makeway.core.k8s.selector import Selector
@@ -39,7 +39,17 @@ from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import LOW, XL, L, make_node, make_pod, make_snapshot, settle
+from unit.planner.building import (
+    LOW,
+    XL,
+    L,
+    live_order,
+    make_node,
+    make_outcome,
+    make_pod,
+    make_snapshot,
+    settle,
+)
 from unit.planner.test_pauses import room_made
 
 POD: dict[str, Any] = {
@@ -198,9 +208,9 @@ async def test_a_pod_whose_order_would_be_one_too_many_is_refused_for_now() -> N
     pods = [make_pod("a", "n1", LOW, XL), make_pod("Q", "", 1000, XL)]
     policy = Policy(limits=PolicyLimits(orders_in_flight=1))
     bench = Bench(make_snapshot(["n1"], pods, policy=policy), behind=True)
-    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1")
+    bench.ledger.ordered(live_order("ord-1", "Q", node="another"))
 
-    reply = await bench.ask(live_orders=(live,))
+    reply = await bench.ask()
 
     assert reply.refusal is not None
     assert reply.refusal.reason == "OrdersInFlight"
@@ -209,7 +219,8 @@ async def test_a_pod_whose_order_would_be_one_too_many_is_refused_for_now() -> N
     assert [(one.kind, one.name) for one in reply.refusal.depends_on] == [("orders", "limits.ordersInFlight")]
     assert (await bench.written())[0].diagnosis == reply.refusal
     assert bench.count("makeway_planner_refusals_total", reason="OrdersInFlight") == 1
-    assert (await bench.ask(live_orders=(live,), mode="observe")).status == "candidates"
+    assert (await bench.ask(mode="observe")).status == "candidates"
+    bench.ledger.ended(make_outcome("ord-1", datetime.now(UTC)))
     assert (await bench.ask()).status == "candidates"
 
 
@@ -244,10 +255,11 @@ async def test_a_pod_that_never_preempts_is_refused() -> None:
     assert reply.refusal.reason == "PreemptionPolicyNever"
 
 
-async def test_victims_of_the_plugins_live_orders_are_awaited() -> None:
-    live = LiveOrder(order_id="ord-1", preemptor_uid="Q", node="n1", victims=("a",))
+async def test_victims_of_live_orders_are_awaited() -> None:
+    bench = Bench()
+    bench.ledger.ordered(live_order("ord-1", "Q", "a"))
 
-    reply = await Bench().ask(live_orders=(live,))
+    reply = await bench.ask()
 
     assert [one.order_id for one in reply.candidates[0].awaited] == ["ord-1"]
     assert reply.candidates[0].removable == ()

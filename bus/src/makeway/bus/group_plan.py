@@ -14,7 +14,6 @@ from makeway.bus.messages import (
     ClosedDomain,
     Count,
     Int64,
-    LiveOrder,
     MemberCount,
     Message,
     Placement,
@@ -22,7 +21,7 @@ from makeway.bus.messages import (
     Text,
     Token,
 )
-from makeway.bus.plan import MOST_REFUSED_VICTIMS, NodeSelection, PlanStatus, Profile, Refusal
+from makeway.bus.plan import NodeSelection, PlanStatus, Profile, Refusal
 from makeway.core.policy.mode import Mode
 
 MOST_MEMBER_CLASSES: Final = 16
@@ -108,9 +107,7 @@ class GroupPlanRequest(Message, frozen=True):
     placed: tuple[Placement, ...] = ()
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
-    live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
-    refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
     commits: bool = False
 
     def __post_init__(self) -> None:

@@ -113,18 +113,6 @@ class Placement(Message, frozen=True):
     node: Text
 
 
-class LiveOrder(Message, frozen=True):
-    """An order without an outcome yet, as its writer knows it. `victims` are UIDs.
-
-    `preemptor_uid`: of the pod, or of the PodGroup, whose orders have no `node`.
-    """
-
-    order_id: Token
-    preemptor_uid: Text
-    node: str = ""
-    victims: tuple[str, ...] = ()
-
-
 class Awaited(Message, frozen=True):
     """A pod that leaves anyway: counted on, never ordered a second time.
 

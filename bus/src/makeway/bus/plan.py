@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from makeway.bus.messages import Awaited, Int64, LiveOrder, Message, Placement, Text, Time
+from makeway.bus.messages import Awaited, Int64, Message, Placement, Text, Time
 from makeway.core.policy.mode import Mode
-
-MOST_REFUSED_VICTIMS = 64
-"""How many pods a plan request may name in `refused_victims`."""
-
 
 PlanStatus = Literal["candidates", "refused", "notSynced"]
 
@@ -57,14 +53,13 @@ class Profile(Message, frozen=True):
 class PlanRequest(Message, frozen=True):
     """The plugin's question: what would have to go for this pod to fit?
 
-    `nodes` are those that removing pods may help. `nominations`, `assumed` and `live_orders` are
+    `nodes` are those that removing pods may help. `nominations` and `assumed` are
     complete sets, no deltas, because another planner may answer the next request. `pod` is the
     v1.Pod as the scheduler sees it. `seen` is how far the scheduler's own watches have come, so that a
     planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
     resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
     filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
-    `refused_victims`: UIDs of pods whose deletion the API server lately refused for good for this
-    preemptor; they are not removable in this plan. `commits`: a commit will ask for the order, so
+    `commits`: a commit will ask for the order, so
     the reply has an offer. `ignore_columns`: judge no node by its columns; every
     node of `nodes` with a removable pod comes back as `unmodelled`.
     """
@@ -80,10 +75,8 @@ class PlanRequest(Message, frozen=True):
     nodes: NodeSelection
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
-    live_orders: tuple[LiveOrder, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
     ahead: bool = False
-    refused_victims: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_REFUSED_VICTIMS)] = ()
     ignore_columns: bool = False
     commits: bool = False
 

@@ -39,7 +39,6 @@ BOUNDS: Final = {
     "MostNominations": ("EvictionOrder", "nominationsToClear"),
     "MostMemberClasses": ("GroupPlanRequest", "classes"),
     "MostTopologyKeys": ("GroupPlanRequest", "topology"),
-    "MostRefusedVictims": ("PlanRequest", "refusedVictims"),
 }
 """Lists whose longest length is a constant in Go."""
 

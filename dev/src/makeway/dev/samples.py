@@ -50,7 +50,6 @@ from makeway.bus.messages import (
     ClosedDomain,
     EvictionOrder,
     Fence,
-    LiveOrder,
     Message,
     NominationToClear,
     OrderedGroup,
@@ -65,7 +64,6 @@ from makeway.bus.messages import (
     Void,
 )
 from makeway.bus.plan import (
-    MOST_REFUSED_VICTIMS,
     Candidate,
     Dependency,
     NodeSelection,
@@ -166,13 +164,8 @@ _REQUEST_FULL: Final = msgspec.structs.replace(
     nodes=NodeSelection(names=("node-7", "node-8"), all_but=True),
     nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
     assumed=(Placement(namespace="shop", name="placed", uid=_BATCH_B, node="node-3"),),
-    live_orders=(
-        LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A, _BATCH_B)),
-        LiveOrder(order_id=_ORDER, preemptor_uid=_URGENT, node="node-1"),
-    ),
     seen={"nodes": 40_961, "pods": 41_003},
     ahead=True,
-    refused_victims=(_OTHER, _BATCH_A),
     ignore_columns=True,
 )
 _REPLY_CANDIDATES: Final = PlanReply(
@@ -231,9 +224,7 @@ _GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
     placed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
     nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
     assumed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
-    live_orders=(LiveOrder(order_id=_OTHER_ORDER, preemptor_uid=_OTHER, node="node-2", victims=(_BATCH_A,)),),
     seen={"nodes": 40_961, "pods": 41_003},
-    refused_victims=(_OTHER,),
     commits=True,
 )
 _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
@@ -853,9 +844,6 @@ MALFORMED: Final[Mapping[str, bytes]] = {
     "plan-request.invalid.no-version": _REQUEST_BYTES.replace(b'"apiVersion"', b'"apiVersions"'),
     "plan-request.invalid.no-pod": _REQUEST_BYTES.replace(b'"pod":', b'"pods":'),
     "plan-request.invalid.number-for-text": _REQUEST_BYTES.replace(f'"{_REQUEST}"'.encode(), b"7"),
-    "plan-request.invalid.too-many-refused-victims": _REQUEST_BYTES.replace(
-        b'"refusedVictims":[', b'"refusedVictims":[' + b'"x",' * (MOST_REFUSED_VICTIMS - 1)
-    ),
     "plan-request.unknown-version.v2": _REQUEST_BYTES.replace(b"makeway.dev/v1", b"makeway.dev/v2"),
     "plan-request.too-deep.pod": _REQUEST_BYTES.replace(bytes(_POD), _TOO_DEEP),
     "plan-reply.unknown-version.v2": b'{"apiVersion":"makeway.dev/v2","answer":42}',

@@ -41,7 +41,7 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
         world,
         raw,
         now,
-        in_flight=ledger.in_flight((), now, asking=uid),
+        in_flight=ledger.in_flight(now, asking=uid),
         leaving=ledger.leaving(now),
         left_out=ledger.pauses.left_out(uid, now),
     )

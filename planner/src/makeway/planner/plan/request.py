@@ -92,13 +92,8 @@ class Question:
     allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def leaving_out(self, left_out: PassedOver) -> Question:
-        """Return the question without what earlier orders left out; whoever asks tells of what it names."""
-        told = left_out.victims <= self.refused
-        return replace(
-            self,
-            refused=self.refused | left_out.victims,
-            left_out=msgspec.structs.replace(left_out, why="") if told else left_out,
-        )
+        """Return the question without what earlier orders left out."""
+        return replace(self, refused=left_out.victims, left_out=left_out)
 
     def awaited(self, pods: Iterable[PodRecord]) -> tuple[AwaitedPod, ...]:
         """Return pods that leave anyway, each with the order that removes it where one does."""
@@ -135,7 +130,6 @@ def question_of(
         leaving=leaving,
         daemonset_node=bound_node(pod),
         unfit_since=_unfit_since(pod),
-        refused=frozenset(request.refused_victims),
         ignore_columns=request.ignore_columns,
         turn=zlib.crc32(request.request_id.encode()),
     )

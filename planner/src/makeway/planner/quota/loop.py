@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn, Protocol
@@ -25,7 +25,7 @@ from makeway.bus.control import ControlState
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusError, Malformed
 from makeway.bus.ids import decision_id, order_id
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, LiveOrder, Outcome, Victim
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.orders import OrderStore
 from makeway.bus.records import Last, Unverified
 from makeway.core.policy.mode import Mode
@@ -95,9 +95,7 @@ class OrderLedger(Protocol):
     def ended(self, outcome: Outcome) -> object:
         """Take note of an outcome."""
 
-    def in_flight(
-        self, told: Iterable[LiveOrder], now: datetime, *, pledged: int | None
-    ) -> Mapping[str, str]:
+    def in_flight(self, now: datetime, *, pledged: int | None) -> Mapping[str, str]:
         """Return the UIDs that live orders remove, each with its order's id."""
 
     def leaving(self, now: datetime) -> frozenset[str]:
@@ -400,7 +398,7 @@ class QuotaLoop:
 
     def _leaving(self, control: QuotaProcesses, now: datetime) -> set[str]:
         return {
-            *self._ledger.in_flight((), now, pledged=_LEAST_PRIORITY),
+            *self._ledger.in_flight(now, pledged=_LEAST_PRIORITY),
             *self._ledger.leaving(now),
             *control.leaving(),
         }

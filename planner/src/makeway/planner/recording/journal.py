@@ -98,7 +98,7 @@ class Journal:
         in_flight: defaultdict[str, list[str]] = defaultdict(list)
         for uid, order in question.in_flight.items():
             in_flight[order].append(uid)
-        request: Message = msgspec.structs.replace(decision.request, live_orders=(), nominations=())
+        request: Message = msgspec.structs.replace(decision.request, nominations=())
         return made(
             decision_id=decision.decision_id,
             at=decision.at,

@@ -123,10 +123,10 @@ class Planner(Generic[R, Q, A, W]):
         self._requests.check_commits(request.mode, commits=request.commits)
         enforced = request.mode == "enforce"
         pledged = asker.priority if enforced else None
-        in_flight = ledger.in_flight(request.live_orders, now, asking=asker.uid, pledged=pledged)
+        in_flight = ledger.in_flight(now, asking=asker.uid, pledged=pledged)
         placed = ledger.places(now, asking=asker.uid) if enforced else {}
         places = with_places(request.nominations, placed)
-        left_out = ledger.left_out(asker.uid, request.live_orders, now)
+        left_out = ledger.left_out(asker.uid, now)
         return asker, self._search.around(question, in_flight, places, left_out)
 
     async def _plan(self, request: R, asker: Asker, question: Q, now: datetime, began: float) -> W:
@@ -180,7 +180,7 @@ class Planner(Generic[R, Q, A, W]):
         result = self._search.not_held(asker, question, plan, now)
         if isinstance(result, PlanRefusal):
             return result
-        why = self._ledger.limit(asker, result, request.live_orders, self._snapshot, now)
+        why = self._ledger.limit(asker, result, self._snapshot, now)
         return result if why is None else _refusal(result, why)
 
     def _tell(self, decision: Decision) -> None:

@@ -194,7 +194,7 @@ def _seen(context: PlannerContext) -> ClusterState:
         name=ledger.names,
         read_until=lambda: ledger.read_until,
         serve=ledger.makes_room_for,
-        in_flight=lambda uid, now: ledger.in_flight((), now, asking=uid),
+        in_flight=lambda uid, now: ledger.in_flight(now, asking=uid),
     )
     observing = ObserveLoop(
         context.identity,
@@ -431,7 +431,7 @@ def _watch_state(seen: ClusterState) -> None:
         age=seen.watch.age_seconds,
         revision=lambda: snapshot.revision,
         in_flight=lambda: len(seen.ledger),
-        by_namespace=lambda: by_namespace(seen.ledger.held((), {}, datetime.now(UTC))),
+        by_namespace=lambda: by_namespace(seen.ledger.held(datetime.now(UTC))),
         marks=lambda: len(seen.marks),
         comparing=lambda: len(seen.observing),
         loops=seen.observing.loops,

@@ -86,7 +86,7 @@ class LiveCluster:
     async def in_flight(self, uid: str, now: datetime) -> tuple[Mapping[str, str], frozenset[str]]:
         """Read the orders that may still matter."""
         ledger = await ledger_of(self._bus, now)
-        return ledger.in_flight((), now, asking=uid), ledger.leaving(now)
+        return ledger.in_flight(now, asking=uid), ledger.leaving(now)
 
 
 class ClusterReader:

@@ -98,7 +98,6 @@ def gang_question_of(
             nodes=request.nodes_of(one),
             nominations=request.nominations,
             assumed=request.assumed,
-            refused_victims=request.refused_victims,
         )
         question = question_of(asked, in_flight, leaving, records=records)
         preemptor = msgspec.structs.replace(question.preemptor, priority=request.group.priority)

@@ -73,13 +73,13 @@ class CommitJudge:
             uid, namespace, known.priority if known is not None else 0, is_pod=commit.group is None
         )
         ledger.pledges.withdraw(uid)
-        limit = ledger.over_limit(asking, (), snapshot, now)
+        limit = ledger.over_limit(asking, snapshot, now)
         pledged = ledger.pledges.victims(now, asking=uid)
         around = Circumstances(
             now=now,
             mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
             brake=self._configuration.brake.current,
-            in_flight=ledger.in_flight((), now, asking=uid),
+            in_flight=ledger.in_flight(now, asking=uid),
             pledged=pledged,
             unstored=ledger.reserved() | frozenset(pledged.values()),
             leaving=ledger.leaving(now),

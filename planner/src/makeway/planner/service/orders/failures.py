@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from makeway.bus.messages import MAY_PASS, Outcome, VictimOutcome
-from makeway.bus.plan import MOST_REFUSED_VICTIMS
+from makeway.bus.messages import MAY_PASS, Outcome, VictimOutcome, Void
 from makeway.planner.plan.left_out import PassedOver
 
 FIRST: Final = timedelta(seconds=10)
 LONGEST: Final = timedelta(minutes=5)
 """How long a pod or node is left out the first time, and at the most: each further time doubles it."""
 
-MOST_NODES: Final = 64
-"""Nodes that are left out for one preemptor; MOST_REFUSED_VICTIMS of pods. Those tried again first go."""
+MOST_LEFT_OUT: Final = 64
+"""Pods, and nodes, that are left out for one preemptor. Those tried again first go."""
 
 _LONGEST_CAUSE: Final = 200
 
@@ -75,6 +74,12 @@ def end_of(outcome: Outcome) -> OrderEnd:
     )
 
 
+def end_of_void(void: Void, at: datetime) -> OrderEnd:
+    """Return what it says that an order was never stored: of its preemptor only what lies with the node."""
+    of_the_node = void.reason in _OF_THE_NODE
+    return OrderEnd(removed=(), succeeded=False, at=at, nodes_fault=of_the_node, counts=of_the_node)
+
+
 @dataclass(frozen=True, slots=True)
 class _Pause:
     until: datetime
@@ -96,12 +101,9 @@ class Failures:
 
         Where a pod stays that had not been left out, another one on the same node may do.
         """
-        news = [
-            _note(self._victims, one.uid, end.at, cause_of(one, namespace), MOST_REFUSED_VICTIMS)
-            for one in end.unevicted
-        ]
+        news = [_note(self._victims, one.uid, end.at, cause_of(one, namespace)) for one in end.unevicted]
         if node and end.nodes_fault and not any(news):
-            _note(self._nodes, node, end.at, "", MOST_NODES)
+            _note(self._nodes, node, end.at, "")
 
     def at(self, now: datetime) -> PassedOver:
         """Return what a plan made now leaves out."""
@@ -131,11 +133,11 @@ def cause_of(victim: VictimOutcome, namespace: str) -> str:
     return text.encode()[:_LONGEST_CAUSE].decode(errors="ignore")
 
 
-def _note(table: dict[str, _Pause], key: str, at: datetime, cause: str, most: int) -> bool:
+def _note(table: dict[str, _Pause], key: str, at: datetime, cause: str) -> bool:
     """Leave something out, longer each time; report whether it was not left out then."""
     before = table.get(key)
     lasts = FIRST if before is None else min(2 * before.lasts, LONGEST)
     table[key] = _Pause(at + lasts, lasts, cause)
-    if len(table) > most:
+    if len(table) > MOST_LEFT_OUT:
         del table[min(table, key=lambda one: table[one].until)]
     return before is None or at >= before.until

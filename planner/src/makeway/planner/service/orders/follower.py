@@ -71,7 +71,7 @@ class OrderFollower:
         return self._orders_read.is_set() and self._outcomes_read.is_set()
 
     async def follow_orders(self) -> None:
-        """Note every order, and no void. Those that cannot be read are the evictors' to quarantine."""
+        """Note every order, and every void. Those that cannot be read are the evictors' to quarantine."""
         stream = self._bus.subjects.orders_stream
         messages = self._bus.follow(
             stream,
@@ -116,6 +116,8 @@ class OrderFollower:
             raise MisroutedError(f"order {order.order_id} would live until {order.not_after.isoformat()}")
         if order.void is None:
             self._ledger.ordered(order)
+        else:
+            self._ledger.voided(order, order.void)
 
     def _ended(self, message: StreamMessage) -> None:
         outcome = self._bus.signatures.outcome(message.data, message.subject)

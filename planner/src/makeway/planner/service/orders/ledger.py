@@ -1,4 +1,4 @@
-"""What is in flight: which pods live orders are removing, from the plugin's own sets and from the streams.
+"""What is in flight: which pods live orders are removing, from the streams and from commits.
 
 Pure state: the service tells it what it reads, and the time.
 """
@@ -6,32 +6,25 @@ Pure state: the service tells it what it reads, and the time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from msgspec import structs
 
-from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, LiveOrder, Outcome, Placement
+from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placement, Void
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
 from makeway.planner.plan.result import Plan
-from makeway.planner.service.orders.failures import OrderEnd, end_of
-from makeway.planner.service.orders.limits import (
-    UNKNOWN_PRIORITY,
-    HeldOrder,
-    LimitedPreemptors,
-    limit_reached,
-    most_orders,
-)
+from makeway.planner.service.orders.failures import OrderEnd, end_of, end_of_void
+from makeway.planner.service.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.orders.pauses import Pauses
 from makeway.planner.service.orders.pledges import Pledges
-from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
 REMEMBERED = timedelta(minutes=10)
-"""How long an ended order is remembered, so that a slow plugin's set does not bring it back to life."""
+"""How long an ended order is remembered, so that its order does not come to life where that is read later."""
 
 STATUS_LAG = timedelta(seconds=10)
 """How long after its deletes an order may still be missing from the status of disruption budgets."""
@@ -96,6 +89,10 @@ class Ledger:
             until = order.not_after + PAST_DEADLINE
             self._live[order.order_id] = _Live(order, order.preemptor_uid, victims, until)
 
+    def voided(self, order: EvictionOrder, why: Void) -> None:
+        """Take note of an order that is not stored, for good."""
+        self.pauses.ended(order, end_of_void(why, order.created_at))
+
     def reserve(self, order: EvictionOrder) -> None:
         """Take note of an order that is about to be stored; it counts as live, until it is withdrawn."""
         known = order.order_id in self._ended or order.order_id in self._live
@@ -137,18 +134,15 @@ class Ledger:
         self._live = {id_: one for id_, one in self._live.items() if id_ in self._reserved}
         return lost
 
-    def in_flight(
-        self, told: Iterable[LiveOrder], now: datetime, *, asking: str = "", pledged: int | None = None
-    ) -> dict[str, str]:
+    def in_flight(self, now: datetime, *, asking: str = "", pledged: int | None = None) -> dict[str, str]:
         """Return the UIDs that live orders remove, each with its order's id.
 
-        `told`: the plugin's complete set, which may be ahead of the streams or behind them. Victims of an
-        order that has succeeded are in no set: they need no second order, so they count as in flight until
-        the watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of
-        the preemptor that asks. A preemptor with a live order does not ask, so an order of its own that the
-        plugin does not name has ended, though its outcome was not read here yet; to count on its victims
-        would be to count on an order that failed. `pledged`: with what is pledged to pods of at
-        least this priority.
+        Victims of an order that has succeeded need no second order, so they count as in flight until the
+        watch here shows them leaving. A pod that two orders name belongs to the elder. `asking`: UID of the
+        preemptor that asks. A preemptor with a live order does not ask, so an order of its own has ended,
+        though its outcome was not read here yet; to count on its victims would be to count on an order that
+        failed.
+        `pledged`: with what is pledged to pods of at least this priority.
         """
         self._forget(now)
         victims = {
@@ -156,9 +150,6 @@ class Ledger:
             for order_id, live in self._live.items()
             if not asking or live.preemptor != asking
         }
-        for order in told:
-            if order.order_id not in self._ended:
-                victims.setdefault(order.order_id, order.victims)
         self._settled = {uid: order_id for uid, order_id in self._settled.items() if self._staying(uid)}
         found = dict(self._settled)
         for order_id in sorted(victims):
@@ -177,17 +168,17 @@ class Ledger:
         ]
         return {one.uid: one for one in places}
 
-    def left_out(self, uid: str, told: Iterable[LiveOrder], now: datetime) -> PassedOver:
+    def left_out(self, uid: str, now: datetime) -> PassedOver:
         """Return what the next plan for a pod or PodGroup leaves out: what its orders that failed teach.
 
-        An order of its own that is live here and of which its bridge does not tell has ended: its outcome was
-        not read here yet, and may say what is wrong with its node. `told`: as of `in_flight`. O(orders).
+        An order of its own that is live here has ended, as of `in_flight`: its outcome was not read here yet,
+        and may say what is wrong with its node. O(orders).
         """
-        known, alive = self.pauses.left_out(uid, now), {one.order_id for one in told}
+        known = self.pauses.left_out(uid, now)
         unread = {
             live.order.node
             for order_id, live in self._live.items()
-            if live.preemptor == uid and live.order.node and order_id not in alive | self._reserved
+            if live.preemptor == uid and live.order.node and order_id not in self._reserved
         }
         if not unread:
             return known
@@ -195,62 +186,37 @@ class Ledger:
         until = soon if known.until is None else min(known.until, soon)
         return structs.replace(known, nodes=known.nodes | unread, until=until)
 
-    def held(
-        self, told: Iterable[LiveOrder], pods: Mapping[str, PodRecord], now: datetime, *, asking: str = ""
-    ) -> list[HeldOrder]:
+    def held(self, now: datetime, *, asking: str = "") -> list[HeldOrder]:
         """Return the orders without an outcome that count towards the limit; those of quotas do not.
 
-        `told`, `asking`: as of `in_flight`; of what no stream has yet, `pods` know namespace and priority.
+        `asking`: as of `in_flight`.
         """
         self._forget(now)
-        held = [
+        return [
             HeldOrder(about.namespace, about.priority, live.until)
             for live in self._live.values()
             if live.preemptor != asking and (about := live.order.room_for) is not None
         ]
-        for order in told:
-            known = order.order_id in self._live or order.order_id in self._ended
-            if known or order.preemptor_uid == asking:
-                continue
-            pod = pods.get(order.preemptor_uid)
-            held.append(
-                HeldOrder("", UNKNOWN_PRIORITY) if pod is None else HeldOrder(pod.namespace, pod.priority)
-            )
-        return held
 
-    def limit(
-        self,
-        asking: Asker,
-        plan: Plan | GangPlan,
-        told: Collection[LiveOrder],
-        snapshot: Snapshot,
-        now: datetime,
-    ) -> NotNow | None:
+    def limit(self, asking: Asker, plan: Plan | GangPlan, snapshot: Snapshot, now: datetime) -> NotNow | None:
         """Return why a plan may not be carried out now, and note that its preemptor waits; None where it may.
 
-        `told`: as of `in_flight`. The limit is that of the policy in force; what is pledged counts.
+        The limit is that of the policy in force; what is pledged counts.
         """
         if not plan.needs_order:
             return None
-        return self.over_limit(asking, told, snapshot, now, pledged=True)
+        return self.over_limit(asking, snapshot, now, pledged=True)
 
     def over_limit(
-        self,
-        asking: Asker,
-        told: Collection[LiveOrder],
-        snapshot: Snapshot,
-        now: datetime,
-        *,
-        pledged: bool = False,
+        self, asking: Asker, snapshot: Snapshot, now: datetime, *, pledged: bool = False
     ) -> NotNow | None:
         """Return why a preemptor may not have an order now; as `limit`."""
-        held = self.held(told, snapshot.pods, now, asking=asking.uid)
+        held = self.held(now, asking=asking.uid)
         if pledged:
-            begun = {one.preemptor_uid for one in told}
             held += [
                 HeldOrder(one.preemptor.namespace, one.preemptor.priority, one.until)
                 for one in self.pledges.live(now, asking=asking.uid)
-                if one.needs_order and one.preemptor.uid not in begun
+                if one.needs_order
             ]
         most = most_orders(snapshot.exemptions.policy.limits)
         others_wait = self._waiting.beside(asking.namespace, snapshot.pods, now)

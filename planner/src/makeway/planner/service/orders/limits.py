@@ -23,7 +23,7 @@ NAMESPACE_SHARE: Final = "NamespaceShare"
 """Reasons of refusals: of the limit, and of what one namespace may have of it."""
 
 MOST_ORDERS: Final = 1000
-"""Orders without an outcome, whatever the policy says: each plan request names those of its scheduler."""
+"""Orders without an outcome, whatever the policy says: so many fit into the memory of each part."""
 
 DEPENDS_ON_ORDERS: Final = ("orders", "limits.ordersInFlight")
 """Kind and name of what these refusals depend on: the scheduler's plugin tries again as orders end. The
@@ -44,9 +44,6 @@ MOST_WAITING: Final = 10_000
 
 MOST_NAMESPACES: Final = 19
 """Namespaces that the metric names; all others are one."""
-
-UNKNOWN_PRIORITY: Final = -(2**31)
-"""Of an order of which only its id is known yet: below all others, so that it keeps none of them out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class RepairProposer:
 
     async def propose_once(self, now: datetime) -> None:
         """Propose what is due; what the bus does not take is proposed again later."""
-        for mark in self._marks.due(self._ledger.in_flight((), now)):
+        for mark in self._marks.due(self._ledger.in_flight(now)):
             await failpoint("planner.before-proposal")
             try:
                 await self._bus.propose(self._proposal(mark))
