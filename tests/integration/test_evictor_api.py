@@ -30,7 +30,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.dev import kwok
 from makeway.dev.options import EVICTOR
 from makeway.dev.services import TEST_FENCE
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import CONTROLLER
 from makeway.evictor.judge import decide
 from makeway.evictor.metrics import EvictorMetrics
@@ -48,14 +48,14 @@ def cluster(evictor_cluster: RunningCluster) -> RunningCluster:
     return evictor_cluster
 
 
-def edge_to(api: Api, registry: CollectorRegistry) -> ApiCluster:
+def edge_to(api: Api, registry: CollectorRegistry) -> Cluster:
     """The edge as an evictor puts it together."""
     brake = BrakeReader(api, BrakeMetrics(registry), ConfigMetrics(registry), namespace=NAMESPACE)
-    return ApiCluster(api, EvictorMetrics(registry), brake.fresh)
+    return Cluster(api, EvictorMetrics(registry), brake.fresh)
 
 
 @pytest_asyncio.fixture
-async def edge(cluster: RunningCluster, space: Space) -> AsyncIterator[ApiCluster]:
+async def edge(cluster: RunningCluster, space: Space) -> AsyncIterator[Cluster]:
     """Give the evictor's edge under its own service account; no order stands behind what is done with it."""
     space.judged = False
     async with cluster.connect("evictor") as api:
@@ -89,7 +89,7 @@ async def the(space: Space, name: str) -> Pod:
     return pod
 
 
-async def marked(edge: ApiCluster, pod: Pod) -> str:
+async def marked(edge: Cluster, pod: Pod) -> str:
     """Mark a pod, without which the admission policies let no evictor delete it; give its version."""
     found = await edge.mark(as_victim(pod), pod.metadata.resource_version, MESSAGE, datetime.now(UTC))
     assert found is not None
@@ -98,7 +98,7 @@ async def marked(edge: ApiCluster, pod: Pod) -> str:
 
 class TestWhatTheEdgeReliesOn:
     async def test_a_mark_merges_by_type_and_its_removal_leaves_the_other_conditions(
-        self, space: Space, edge: ApiCluster
+        self, space: Space, edge: Cluster
     ) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
@@ -120,7 +120,7 @@ class TestWhatTheEdgeReliesOn:
         assert {c.type for c in after.status.conditions or ()} == kinds_before
 
     async def test_neither_mark_nor_delete_touches_another_incarnation(
-        self, space: Space, edge: ApiCluster
+        self, space: Space, edge: Cluster
     ) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
@@ -131,7 +131,7 @@ class TestWhatTheEdgeReliesOn:
 
         assert (await the(space, "a")).metadata.resource_version == pod.metadata.resource_version
 
-    async def test_an_absent_pod_is_gone_for_every_call(self, space: Space, edge: ApiCluster) -> None:
+    async def test_an_absent_pod_is_gone_for_every_call(self, space: Space, edge: Cluster) -> None:
         [pod] = await space.create(waiting_pod("a"))
         await space.delete("a", grace_seconds=0)
         await space.until_gone("a")
@@ -160,7 +160,7 @@ class TestWhatTheEdgeReliesOn:
         # 500, 250, 125 and 62 pods at once are above 32 MiB; 31 are not, and then the other 9.
         assert (requests("temporary"), requests("ok")) == (4, 2)
 
-    async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: ApiCluster) -> None:
+    async def test_a_delete_keeps_the_pods_own_grace_period(self, space: Space, edge: Cluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(77).leaves(kwok.NEVER))
 
@@ -170,7 +170,7 @@ class TestWhatTheEdgeReliesOn:
         assert deleted.grace_period_seconds == 77
         assert (await the(space, "a")).metadata.deletion_grace_period_seconds == 77
 
-    async def test_a_pod_without_a_grace_period_goes_at_once(self, space: Space, edge: ApiCluster) -> None:
+    async def test_a_pod_without_a_grace_period_goes_at_once(self, space: Space, edge: Cluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1").grace(0))
 
@@ -181,7 +181,7 @@ class TestWhatTheEdgeReliesOn:
         await space.until_gone("a")
 
     async def test_a_delete_is_a_compare_and_set_on_what_was_judged(
-        self, space: Space, edge: ApiCluster
+        self, space: Space, edge: Cluster
     ) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
@@ -193,7 +193,7 @@ class TestWhatTheEdgeReliesOn:
         assert caught.value.reason == "conflict"
         assert (await the(space, "a")).metadata.deletion_timestamp is None
 
-    async def test_a_mark_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: ApiCluster) -> None:
+    async def test_a_mark_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: Cluster) -> None:
         await space.add_nodes(make_node("n1"))
         [pod] = await space.run(make_pod("a").on("n1"))
         await space.patch("a", {"metadata": {"labels": {"changed": "since"}}})
@@ -204,9 +204,7 @@ class TestWhatTheEdgeReliesOn:
         assert caught.value.reason == "conflict"
         assert decide.disruption_target(await the(space, "a")) is None
 
-    async def test_clearing_is_a_compare_and_set_on_what_was_read(
-        self, space: Space, edge: ApiCluster
-    ) -> None:
+    async def test_clearing_is_a_compare_and_set_on_what_was_read(self, space: Space, edge: Cluster) -> None:
         await space.create(waiting_pod("a"))
         await nominate(space, "a", "node-1")
         read = await the(space, "a")
@@ -222,7 +220,7 @@ class TestWhatTheEdgeReliesOn:
         assert (await the(space, "a")).status.nominated_node_name is None
 
     async def test_fence_node_and_cluster_uid_can_be_read_and_other_leases_cannot(
-        self, space: Space, edge: ApiCluster, cluster: RunningCluster
+        self, space: Space, edge: Cluster, cluster: RunningCluster
     ) -> None:
         [node] = await space.add_nodes(make_node("n1"))
 
@@ -262,7 +260,7 @@ class TestWhatTheEdgeReliesOn:
         assert requests("get_priority_class", "ok") == 2
         assert requests("get_lease", "gone") == 2
 
-    async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: ApiCluster) -> None:
+    async def test_an_event_is_written_where_the_pod_is(self, space: Space, edge: Cluster) -> None:
         [pod] = await space.create(waiting_pod("a"))
         body = event(
             Regarding("v1", "Pod", space.namespace, "a", pod.metadata.uid),

@@ -7,9 +7,9 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act import cluster as edge
 from makeway.evictor.act.events import Events
-from makeway.evictor.act.records import BusRecords
+from makeway.evictor.act.records import Records
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.control import FollowingControl
 from makeway.evictor.intake.deliveries import take_forever
@@ -42,7 +42,7 @@ async def _no_brake() -> Brake:
 def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, policy: Policy) -> None:
     """Begin an evictor process, under a policy."""
     bus = SimulatedBus(nats, process, "evictor")
-    api = ApiCluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
+    api = edge.Cluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
     guard = ModeGuard("enforce", lambda: policy)
     control = FollowingControl(bus, CLUSTER, guard, _METRICS, now=process.now)
     slots = Slots(CONCURRENCY, _METRICS)
@@ -50,7 +50,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
         EvictorParts(
             cluster=api,
-            records=BusRecords(bus),
+            records=Records(bus),
             metrics=_METRICS,
             events=Events(api, process, _METRICS, process.identity),
             mode_guard=guard,

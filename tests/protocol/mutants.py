@@ -27,7 +27,7 @@ from makeway.bus.nats.publishing import AlreadyExists, Published, publish
 from makeway.bus.orders import OrderWriter, voided
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor.act import looks, work
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.rollback import RollbackReport, RollbackRun
 from makeway.evictor.intake.service import Evictor
 from makeway.evictor.judge import decide
@@ -66,7 +66,7 @@ def _no_not_after() -> Any:
 
 
 def _no_preconditions() -> Any:
-    return patch.object(ApiCluster, "_as_read", lambda *_: V1DeleteOptions())
+    return patch.object(Cluster, "_as_read", lambda *_: V1DeleteOptions())
 
 
 def _no_fence() -> Any:

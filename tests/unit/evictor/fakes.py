@@ -17,7 +17,8 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.act.awaiting import Awaiting
-from makeway.evictor.act.records import OrderDelivery
+from makeway.evictor.act.cluster import Cluster
+from makeway.evictor.act.records import OrderDelivery, Records
 from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
 from makeway.evictor.limits.queue_guard import QueueGuard
@@ -56,7 +57,7 @@ def no_queues() -> QueueGuard:
     return QueueGuard(config, lambda: "", frozenset)
 
 
-class FakeCluster:
+class FakeCluster(Cluster):
     """Pods by name. `fail` and `before` script what goes wrong, and what happens behind our back."""
 
     def __init__(self, *pods: Pod) -> None:
@@ -227,7 +228,7 @@ class FakeCluster:
 
     async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
         await self._called("condition", pod.metadata.name)
-        current = self._as_read(pod)
+        current = self._as_it_is(pod)
         conditions = [one for one in current.status.conditions or () if one.type != condition["type"]]
         if "$patch" not in condition:
             kept = {key: condition[key] for key in ("type", "status", "reason", "message")}
@@ -236,13 +237,13 @@ class FakeCluster:
 
     async def clear_mark(self, pod: Pod) -> None:
         await self._called("clear_mark", pod.metadata.name)
-        current = self._as_read(pod)
+        current = self._as_it_is(pod)
         extended = tuple(c for c in current.status.conditions or () if c.type != "DisruptionTarget")
         self._change(current, "status", conditions=extended)
 
     async def clear_nomination(self, pod: Pod) -> None:
         await self._called("clear_nomination", pod.metadata.name)
-        self._change(self._as_read(pod), "status", nominated_node_name=None)
+        self._change(self._as_it_is(pod), "status", nominated_node_name=None)
 
     async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
         await self._called("event", namespace)
@@ -264,7 +265,7 @@ class FakeCluster:
         pod = self.pods.get(name)
         return pod if pod is not None and pod.metadata.uid == uid else None
 
-    def _as_read(self, pod: Pod) -> Pod:
+    def _as_it_is(self, pod: Pod) -> Pod:
         current = self.pods[pod.metadata.name]
         if current.metadata.resource_version != pod.metadata.resource_version:
             raise TemporaryError("conflict", "the object has been modified")
@@ -277,7 +278,7 @@ class FakeCluster:
         return pod
 
 
-class FakeRecords:
+class FakeRecords(Records):
     """The streams: outcomes by order, the last order by preemptor."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from builders_bus import NOW, make_victim
 from makeway.core.policy.brake import RELEASED, Brake
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.judge.verdicts import Deleted
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import PermanentError, TemporaryError
@@ -48,24 +48,24 @@ def server() -> Server:
 
 
 @pytest.fixture
-def edge(server: Server) -> ApiCluster:
-    return ApiCluster(server, EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
+def edge(server: Server) -> Cluster:
+    return Cluster(server, EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
 
 
 async def test_a_delete_names_uid_and_version_and_leaves_the_grace_period_to_the_pod(
-    server: Server, edge: ApiCluster
+    server: Server, edge: Cluster
 ) -> None:
     assert await edge.delete(VICTIM, "42") == Deleted(7)
     assert server.sent == [("DELETE", POD, {"body": AS_READ})]
 
 
-async def test_without_a_version_a_delete_names_the_uid_alone(server: Server, edge: ApiCluster) -> None:
+async def test_without_a_version_a_delete_names_the_uid_alone(server: Server, edge: Cluster) -> None:
     assert await edge.delete(VICTIM, "") == Deleted(7)
     assert server.sent == [("DELETE", POD, {"body": {"preconditions": {"uid": "uid-1"}}})]
 
 
 async def test_without_a_version_a_mark_holds_for_the_pod_whose_conditions_were_read(
-    server: Server, edge: ApiCluster
+    server: Server, edge: Cluster
 ) -> None:
     assert await edge.mark(VICTIM, "", "why", NOW)
     [(_, _, _), (method, path, options)] = server.sent
@@ -104,13 +104,13 @@ async def test_a_mark_by_uid_that_admission_denies_is_refused_and_one_whose_test
                 raise refusal
             return await super().request(method, path, **options)
 
-    edge = ApiCluster(Refusing(), EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
+    edge = Cluster(Refusing(), EvictorMetrics(CollectorRegistry()), _no_brake)  # type: ignore[arg-type]
 
     with pytest.raises(TemporaryError if passes else PermanentError, match=re.escape(message)):
         await edge.mark(VICTIM, "", "why", NOW)
 
 
-async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: ApiCluster) -> None:
+async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: Cluster) -> None:
     assert await edge.evict(VICTIM, "42")
     [(method, path, options)] = server.sent
     assert (method, path, options["query"]) == ("POST", f"{POD}/eviction", BY)
@@ -124,7 +124,7 @@ async def test_an_eviction_names_the_pod_as_it_was_judged(server: Server, edge: 
 
 @pytest.mark.parametrize(("eviction", "path"), [(False, POD), (True, f"{POD}/eviction")])
 async def test_a_dry_run_has_no_effect_however_the_server_reads_it(
-    server: Server, edge: ApiCluster, path: str, *, eviction: bool
+    server: Server, edge: Cluster, path: str, *, eviction: bool
 ) -> None:
     assert await edge.dry_run(VICTIM, "42", eviction=eviction)
     [(_, sent_to, options)] = server.sent
@@ -134,7 +134,7 @@ async def test_a_dry_run_has_no_effect_however_the_server_reads_it(
 
 
 async def test_a_mark_is_a_strategic_merge_of_the_status_as_the_evictor(
-    server: Server, edge: ApiCluster
+    server: Server, edge: Cluster
 ) -> None:
     marked = await edge.mark(VICTIM, "42", "why", NOW)
 

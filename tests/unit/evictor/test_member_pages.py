@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError
 from makeway.runtime.kube import AnswerTooLong, Api
@@ -33,11 +33,11 @@ class PodsApi:
         return EMPTY
 
 
-def cluster_of(api: PodsApi) -> ApiCluster:
+def cluster_of(api: PodsApi) -> Cluster:
     async def brake() -> Any:
         raise NotImplementedError
 
-    return ApiCluster(cast("Api", api), EvictorMetrics(CollectorRegistry()), brake)
+    return Cluster(cast("Api", api), EvictorMetrics(CollectorRegistry()), brake)
 
 
 async def test_pods_that_are_too_long_together_are_listed_by_fewer_at_a_time() -> None:

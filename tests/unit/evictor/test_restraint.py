@@ -14,7 +14,7 @@ from makeway.bus.messages import MAY_PASS, NominationToClear
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.mode import Mode
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import TemporaryError
@@ -157,7 +157,7 @@ async def test_whatever_keeps_the_brake_from_being_read_may_pass(status: int) ->
     async def read() -> Brake:
         raise ApiError(status, "Forbidden", 'configmaps "makeway-brake" is forbidden')
 
-    cluster = ApiCluster(cast("Api", None), EvictorMetrics(CollectorRegistry()), read)
+    cluster = Cluster(cast("Api", None), EvictorMetrics(CollectorRegistry()), read)
 
     with pytest.raises(TemporaryError, match=r"the brake cannot be read: .*makeway-brake") as raised:
         await cluster.read_brake()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from makeway.bus.messages import MAY_PASS
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.evictor.act import cluster
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import (
     RIGHTS_SECONDS,
@@ -108,8 +108,8 @@ async def test_which_groups_are_served_is_asked_again_of_one_that_has_just_start
         await edge.pod_group_api()
 
 
-def _edge_to(api: _Restarting) -> ApiCluster:
-    return ApiCluster(api, EvictorMetrics(CollectorRegistry()), brake=_no_brake)  # type: ignore[arg-type]
+def _edge_to(api: _Restarting) -> Cluster:
+    return Cluster(api, EvictorMetrics(CollectorRegistry()), brake=_no_brake)  # type: ignore[arg-type]
 
 
 async def _no_brake() -> Brake:

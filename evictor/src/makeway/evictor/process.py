@@ -16,11 +16,11 @@ from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.queue_exempt import queue_exempt_namespaces
-from makeway.evictor.act.cluster import ApiCluster
+from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.following import FollowedMembers
 from makeway.evictor.act.holds import TellingOfHolds
-from makeway.evictor.act.records import BusRecords
+from makeway.evictor.act.records import Records
 from makeway.evictor.act.toleration_reads import TolerationReads
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.breaker_store import BreakerStore
@@ -157,7 +157,7 @@ async def run(
         )
         members = FollowedMembers(api, metrics)
         tolerations = TolerationReads(api, namespace=config.namespace)
-        cluster = ApiCluster(api, metrics, brake.fresh, members.members, tolerations.read)
+        cluster = Cluster(api, metrics, brake.fresh, members.members, tolerations.read)
         events = Events(cluster, clock, metrics, identity)
         probe = ApiProbe(api, cluster_uid, clock, breaker.clock_read)
         wasted = WastedVictims(cluster, clock, breaker)
@@ -174,7 +174,7 @@ async def run(
             EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects, fences=fences),
             EvictorParts(
                 cluster=cluster,
-                records=BusRecords(bus),
+                records=Records(bus),
                 metrics=metrics,
                 events=events,
                 mode_guard=mode_guard,

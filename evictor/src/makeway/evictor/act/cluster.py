@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from makeway.bus.messages import PodRef, Victim
@@ -56,88 +56,12 @@ EVENT_TIMEOUT_SECONDS = 5.0
 """One Event: they are best effort."""
 
 
-class Cluster(Protocol):
-    """What the service needs of the API server; the tests' fake is the other implementation."""
-
-    async def get_pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod under this name now, straight from the server's storage."""
-
-    async def get_node(self, name: str) -> Node | None:
-        """The node's metadata; that it exists, and as which incarnation, is all that is asked of it."""
-
-    async def get_priority_class(self, name: str) -> PriorityClass | None:
-        """The PriorityClass."""
-
-    async def read_tolerations(self) -> TolerationRecord:
-        """What is on record of PriorityClasses that are gone."""
-
-    async def get_daemonset(self, namespace: str, name: str) -> DaemonSetOwner | None:
-        """What of the DaemonSet under this name proves that it controls a pod."""
-
-    async def pod_group_api(self) -> PodGroupApi:
-        """Which pod groups are served, as it was a minute ago at the most."""
-
-    async def get_pod_group(self, api: PodGroupApi, key: GroupKey) -> GroupRecord | None:
-        """The PodGroup or CompositePodGroup under this name."""
-
-    async def members(self, namespace: str) -> Members:
-        """Pods of a namespace by the PodGroup that they name, straight from storage."""
-
-    async def followed_members(self, namespace: str, since: int) -> Members | None:
-        """The same with all changes up to a resourceVersion, or with 0 as it is known; None: list them."""
-
-    async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
-        """Pods of a namespace on a node now, or without one (""), the first so many by name, as `get_pod`.
-
-        TemporaryError where it takes longer than `LIST_SECONDS`, or more than `most_bytes`.
-        """
-
-    async def lease_epoch(self, namespace: str, name: str) -> Epoch | None:
-        """`leaseTransitions` of a Lease, and since when."""
-
-    async def read_brake(self) -> Brake:
-        """The brake as it is now, or was a second ago; what this reads the `ModeGuard` knows of.
-
-        Raises no PermanentError.
-        """
-
-    async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget; the pod as patched. TemporaryError where it has changed since the read.
-
-        Here and below: without a `resource_version` it may have changed, as long as it is the same pod.
-        """
-
-    async def delete(self, victim: Victim, resource_version: str) -> Deleted | None:
-        """Delete this incarnation, with its own grace period. TemporaryError as `mark`."""
-
-    async def evict(self, victim: Victim, resource_version: str) -> bool:
-        """Delete this incarnation if its disruption budget allows it; False where it is gone.
-
-        TemporaryError as `mark`, and with reason `budget` where the budget allows no more now.
-        """
-
-    async def dry_run(self, victim: Victim, resource_version: str, *, eviction: bool) -> bool:
-        """Ask for a delete, or an eviction, that has no effect; whether the pod is there."""
-
-    async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
-        """Set or remove a condition of the pod as it was read; TemporaryError where it has changed."""
-
-    async def clear_mark(self, pod: Pod) -> None:
-        """Remove DisruptionTarget from the pod as it was read; TemporaryError where it has changed."""
-
-    async def clear_nomination(self, pod: Pod) -> None:
-        """Remove `nominatedNodeName` from the pod as it was read; TemporaryError where it has changed."""
-
-    async def create_event(self, namespace: str, body: dict[str, Any]) -> None:
-        """Write one Event."""
-
-
 def _ref(pod: Pod) -> PodRef:
     return PodRef(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
 
 
-class ApiCluster:
-    """`Cluster` over a connection to the API server."""
+class Cluster:
+    """One evictor's connection to the API server; tests have another in its place."""
 
     def __init__(
         self,
@@ -226,8 +150,9 @@ class ApiCluster:
             token = page.metadata.continue_
 
     async def pods_on(self, namespace: str, node: str, limit: int, most_bytes: int) -> Sequence[Pod]:
-        """Pods of a namespace on a node now, the first so many by name.
+        """Pods of a namespace on a node, or without one (""), now, the first so many by name.
 
+        TemporaryError where it takes longer than `LIST_SECONDS`, or more than `most_bytes`.
         Without a resourceVersion the list is as new as a read from storage. kube-apiserver serves it from its
         cache, which knows the pods of each node: its cost is that of what it returns.
         """
@@ -292,9 +217,11 @@ class ApiCluster:
         return Epoch(spec.lease_transitions or 0, since=spec.acquire_time)
 
     async def mark(self, victim: Victim, resource_version: str, message: str, now: datetime) -> Pod | None:
-        """Set DisruptionTarget (strategic merge, so other conditions stay as they are), as `clear_mark`.
+        """Set DisruptionTarget; return the pod as patched. TemporaryError where it has changed.
 
-        Without a version it is a JSON patch, and a test of it that does not hold is a conflict.
+        A strategic merge, so other conditions stay as they are. Without a version, here and below, the pod
+        may have changed, as long as it is the same one: that is a JSON patch, and a test of it that does not
+        hold is a conflict.
         """
         if resource_version:
             mark = patches.set_mark(victim.uid, resource_version, message, now)

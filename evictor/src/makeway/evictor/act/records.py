@@ -68,35 +68,8 @@ class OrderDelivery(Protocol):
         """Never deliver it again."""
 
 
-class Records(Protocol):
-    """What the service needs of the streams besides the orders it is handed."""
-
-    awaiting: Awaiting
-
-    async def outcome(self, order_id: str) -> Outcome | None:
-        """The order's outcome, where it has ended."""
-
-    async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
-        """The latest order of the same preemptor, group or queue."""
-
-    async def epoch(self, name: str) -> int:
-        """The counter that fences a writer without a Lease."""
-
-    async def begun(self, order_id: str) -> Begun | None:
-        """What the evictor knew that began to delete pods of the order's units; None where none has."""
-
-    async def begin(self, begun: Begun) -> None:
-        """Say so, before the first is deleted."""
-
-    async def publish(self, outcome: Outcome) -> Outcome:
-        """Write an order's one outcome; the one that stands, which may be another evictor's."""
-
-    async def quarantine(self, delivery: OrderDelivery, reason: str, detail: str) -> None:
-        """Put a message of the orders' stream aside, once however often it is called."""
-
-
-class BusRecords:
-    """`Records` over the bus."""
+class Records:
+    """What one evictor needs of the streams besides the orders that it is handed."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
