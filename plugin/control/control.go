@@ -27,13 +27,12 @@ import (
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// Limits is where the limits of queues become effective. The methods that assume do nothing once a control state has said what holds,
-// and report so.
+// Limits is where the limits of queues become effective. Assume does nothing once a control state has said what holds, and
+// reports so.
 type Limits interface {
 	SetLimits(queues []wire.QueueLimit) error
 	NoQueues()
-	AssumeLimits(why string) bool
-	AssumeNoQueues() bool
+	Assume(exist bool, why string) bool
 }
 
 // revisionAhead is how far ahead of this process's clock the revision of a control state may be, which is a time in

@@ -61,7 +61,7 @@ func (c *Control) awaitControl(ctx context.Context) {
 func (c *Control) FindQueues(ctx context.Context) (again bool) {
 	at := c.QueuesAt
 	if at.Name == "" {
-		c.gateOpens(ctx, "no ConfigMap of queues is configured")
+		c.assume(ctx, false, "no ConfigMap of queues is configured")
 		return false
 	}
 	call, cancel := context.WithTimeout(ctx, lookWait)
@@ -69,29 +69,28 @@ func (c *Control) FindQueues(ctx context.Context) (again bool) {
 	_, err := c.Client.CoreV1().ConfigMaps(at.Namespace).Get(call, at.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		c.gateShuts(ctx, fmt.Sprintf("ConfigMap %s exists, and no planner has sent them; see that NATS and a planner run", at))
+		c.assume(ctx, true, fmt.Sprintf("ConfigMap %s exists, and no planner has sent them; see that NATS and a planner run", at))
 	case apierrors.IsNotFound(err):
-		c.gateOpens(ctx, "there is no ConfigMap of queues")
+		c.assume(ctx, false, "there is no ConfigMap of queues")
 		return false
 	case apierrors.IsForbidden(err):
 		klog.FromContext(ctx).Error(err, "queues_not_looked_for", "remedy", "let the scheduler get this ConfigMap, or set queuesConfigMap.name of MakeWayQueuesArgs to \"\"")
-		c.gateOpens(ctx, "the ConfigMap of queues may not be read")
+		c.assume(ctx, false, "the ConfigMap of queues may not be read")
 		return false
 	default:
-		c.gateShuts(ctx, fmt.Sprintf("it cannot be read whether ConfigMap %s exists: %v", at, err))
+		c.assume(ctx, true, fmt.Sprintf("it cannot be read whether ConfigMap %s exists: %v", at, err))
 	}
 	return true
 }
 
-func (c *Control) gateOpens(ctx context.Context, why string) {
-	if c.limits.AssumeNoQueues() {
-		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
-	}
-}
-
-func (c *Control) gateShuts(ctx context.Context, why string) {
-	if c.limits.AssumeLimits(why) {
+// assume has the gate go by whether queues exist.
+func (c *Control) assume(ctx context.Context, exist bool, why string) {
+	switch {
+	case !c.limits.Assume(exist, why):
+	case exist:
 		klog.FromContext(ctx).Info("queue_gate_shut", "reason", why)
+	default:
+		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)
 	}
 }
 

@@ -39,8 +39,10 @@ func (r *recorded) NoQueues() {
 	}
 	r.set = "none"
 }
-func (r *recorded) AssumeLimits(string) bool { r.set = "assumed"; return true }
-func (r *recorded) AssumeNoQueues() bool     { r.set = "assumed none"; return true }
+func (r *recorded) Assume(exist bool, _ string) bool {
+	r.set = map[bool]string{true: "assumed", false: "assumed none"}[exist]
+	return true
+}
 
 // believing are signatures that all hold, and what is set aside.
 type believing struct{ setAside []error }

@@ -18,10 +18,6 @@ func (g *Gate) check(pod *v1.Pod, profileMode string) *Rejection {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.checkLocked(pod, profileMode)
-}
-
-func (g *Gate) checkLocked(pod *v1.Pod, profileMode string) *Rejection {
 	if g.limitsKnown == noQueues || !g.applies(profileMode, corev1helpers.PodPriority(pod), pod.Namespace) {
 		g.removeWaiting(pod.UID)
 		return nil
@@ -55,11 +51,7 @@ const unknownLimits = "the limits of queues are not known: "
 // has no room for may come where evictions from within the queue may make some, and not again until something
 // changes. It is called under the scheduling queue's lock. O(depth × resources × priorities).
 func (g *Gate) Admit(pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.admit(pod, profileMode)
-	if rejected != nil {
-		rejected.count()
-	}
-	return rejected
+	return g.admit(pod, profileMode).count()
 }
 
 func (g *Gate) admit(pod *v1.Pod, profileMode string) *Rejection {
@@ -116,31 +108,25 @@ func limits(leaf *queue, needs []need) bool {
 // Tried notes that a pod's cycle has come to nothing. Where the gate kept the pod out, no eviction has made room in its queue, and the
 // pod is held until something changes; where it passed, others may have the room that it was activated for.
 func (g *Gate) Tried(uid types.UID) {
-	if g.none.Load() {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	switch w := g.waiting.pods[uid]; {
-	case w == nil:
-	case w.promised:
-		g.removeWaiting(uid)
-	default:
-		w.tried = true
-		g.waiting.holdBack(w)
-	}
+	g.whereQueuesAre(func() {
+		switch w := g.waiting.pods[uid]; {
+		case w == nil:
+		case w.promised:
+			g.removeWaiting(uid)
+		default:
+			w.tried = true
+			g.waiting.holdBack(w)
+		}
+	})
 }
 
 // AllowCycle lets a pod whose queue is full come to a cycle once more: what kept its preemption may have changed.
 func (g *Gate) AllowCycle(uid types.UID) {
-	if g.none.Load() {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if w := g.waiting.pods[uid]; w != nil {
-		w.tried = false
-	}
+	g.whereQueuesAre(func() {
+		if w := g.waiting.pods[uid]; w != nil {
+			w.tried = false
+		}
+	})
 }
 
 // checkDemand is check where limits are in force.

@@ -42,6 +42,7 @@ type Gate struct {
 	clock   clock.WithTicker
 	pods    corelisters.PodLister
 	applies ModeApplies
+	passes  bool          // pods pass while the limits are not known
 	changed chan struct{} // sent to, without blocking, when due may have something new
 
 	tree    atomic.Pointer[queueTree] // nil: no limits are in force
@@ -111,27 +112,19 @@ func (g *Gate) decide(limitsKnown limitsState, why string) {
 	g.notify()
 }
 
-// AssumeLimits shuts the gate: there are queues, and their limits are not known. It reports whether it did: once a
-// control state has told it does nothing.
-func (g *Gate) AssumeLimits(why string) bool {
+// Assume decides, until a control state says what holds, whether there are queues, whose limits are not known, and reports whether it
+// did: once a control state has told it does nothing.
+func (g *Gate) Assume(exist bool, why string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.controlSeen {
 		return false
 	}
-	g.decide(missing, why)
-	return true
-}
-
-// AssumeNoQueues takes the gate away until a control state says otherwise. It reports whether it did: once one has told
-// it does nothing.
-func (g *Gate) AssumeNoQueues() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.controlSeen {
-		return false
+	if exist && !g.passes {
+		g.decide(missing, why)
+	} else {
+		g.decide(noQueues, "")
 	}
-	g.decide(noQueues, "")
 	return true
 }
 
@@ -193,11 +186,7 @@ func (g *Gate) PodDeleted(uid types.UID) {
 // Reserve takes a place for a pod, where there is still one: between a cycle's check and this, pods may
 // have come that this scheduler did not place.
 func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.reserve(pod, profileMode)
-	if rejected != nil {
-		rejected.count()
-	}
-	return rejected
+	return g.reserve(pod, profileMode).count()
 }
 
 func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
@@ -265,12 +254,17 @@ func (g *Gate) ReleaseQuota(uid types.UID) {
 // CycleFailed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
 // have the room that it was activated for.
 func (g *Gate) CycleFailed(uid types.UID) {
+	g.whereQueuesAre(func() { g.removeWaiting(uid) })
+}
+
+// whereQueuesAre does something under the lock, and nothing where there are no queues.
+func (g *Gate) whereQueuesAre(do func()) {
 	if g.none.Load() {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.removeWaiting(uid)
+	do()
 }
 
 // Counts reports whether a pod counts in a queue.

@@ -464,7 +464,7 @@ func TestAWaitingPodThatIsChangedIsLookedAtAgain(t *testing.T) {
 func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	w := newGateWorld(t)
 	w.shows(on(in("", "a", 0, 60).Obj(), "n1"))
-	w.gate.AssumeLimits("because")
+	w.gate.Assume(true, "because")
 	for _, name := range []string{"p", "q"} {
 		if r := w.rejected(in("", name, 0, 30).Obj()); r.reason != rejectedUnknown || !strings.Contains(r.message, "because") {
 			t.Errorf("rejected as %s: %s", r.reason, r.message)
@@ -486,7 +486,7 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.activated()) != 0 {
 		t.Error("not as after any other start")
 	}
-	if w.gate.AssumeLimits("no more") || w.gate.AssumeNoQueues() {
+	if w.gate.Assume(true, "no more") || w.gate.Assume(false, "") {
 		t.Error("a guess takes limits away that are in force")
 	}
 }
@@ -758,7 +758,7 @@ func TestNothingPassesWhilePodsAreCountedForTheFirstTimeAndThenWhatFits(t *testi
 		if r := w.gate.Admit(p, wire.ModeEnforce); r == nil || r.reason != rejectedUnknown || !strings.Contains(r.message, beingCounted) {
 			t.Errorf("admitted: %v", r)
 		}
-		if w.gate.AssumeNoQueues() {
+		if w.gate.Assume(false, "") {
 			t.Error("a guess ends the count")
 		}
 	}, limit("root"), limit("root.a", "cpu", 100))
@@ -858,7 +858,7 @@ func exemptPods() map[string]*v1.Pod {
 func TestPodsThatAClusterNeedsToStartPassWhileTheLimitsAreNotKnown(t *testing.T) {
 	for name, pod := range exemptPods() {
 		w := newGateWorld(t)
-		w.gate.AssumeLimits("because")
+		w.gate.Assume(true, "because")
 
 		if rejected := w.gate.check(pod, wire.ModeEnforce); rejected != nil {
 			t.Errorf("%s: held: %s", name, rejected.message)
@@ -1065,7 +1065,7 @@ func BenchmarkQueueGateCountsAllPods(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				w := newGateWorld(b)
-				w.gate.AssumeLimits("no planner has sent them")
+				w.gate.Assume(true, "no planner has sent them")
 				for _, p := range stored {
 					_ = w.store.Add(p)
 				}

@@ -253,7 +253,7 @@ func TestPodsAreHeldSilentlyUntilItIsKnownWhetherThereAreLimits(t *testing.T) {
 	if _, held := w.gate.heldPodOf(p.UID); held {
 		t.Error("its condition says so")
 	}
-	w.gate.AssumeLimits("because")
+	w.gate.Assume(true, "because")
 	if held, ok := w.gate.heldPodOf(p.UID); !ok || held.reason != reasonLimitsUnknown || !strings.HasSuffix(held.message, "because") {
 		t.Errorf("held %t: %+v", ok, held)
 	}

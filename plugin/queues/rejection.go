@@ -55,12 +55,11 @@ func RejectionOf(state fwk.CycleState) *Rejection {
 // Check reports why a pod is kept out in its cycle, which notes it; nil where it passes. A pod that is kept out waits
 // in line. O(depth × resources); where there are no queues it is one read.
 func (g *Gate) Check(state fwk.CycleState, pod *v1.Pod, profileMode string) *Rejection {
-	rejected := g.check(pod, profileMode)
+	rejected := g.check(pod, profileMode).count()
 	if rejected == nil {
 		state.Write(passedKey, passed{})
 		return nil
 	}
-	rejected.count()
 	state.Write(rejectionKey, rejected)
 	return rejected
 }
@@ -77,7 +76,13 @@ func (g *Gate) CheckLate(state fwk.CycleState, pod *v1.Pod, profileMode string) 
 	return g.Check(state, pod, profileMode)
 }
 
-func (r *Rejection) count() { gateRejections.WithLabelValues(r.reason).Inc() }
+// count has a metric count a rejection, where it is one, and returns it.
+func (r *Rejection) count() *Rejection {
+	if r != nil {
+		gateRejections.WithLabelValues(r.reason).Inc()
+	}
+	return r
+}
 
 // Message says for people what is short, nearest queue first, or what is not known.
 func (r *Rejection) Message() string { return r.message }

@@ -76,23 +76,10 @@ func newScheduler(ctx context.Context, args *MakeWayQueuesArgs, handle fwk.Handl
 		Changed:       func(bool) { s.gate.Reconsider() },
 	})
 	s.gate = NewGate(clock, s.pods, s.control.QueuesHold)
-	s.control.UseLimits(limitsOf{s.gate, args.WhenUnknown == whenUnknownPass})
+	s.gate.passes = args.WhenUnknown == whenUnknownPass
+	s.control.UseLimits(s.gate)
 	s.line.gate.Store(s.gate)
 	return s
-}
-
-// limitsOf is where the limits of queues become effective. passes: pods pass while they are not known.
-type limitsOf struct {
-	*Gate
-	passes bool
-}
-
-// AssumeLimits implements control.Limits.
-func (l limitsOf) AssumeLimits(why string) bool {
-	if l.passes {
-		return l.AssumeNoQueues()
-	}
-	return l.Gate.AssumeLimits(why)
 }
 
 // profile takes in one more profile.
