@@ -13,15 +13,15 @@ import (
 
 // How long a cycle waits for an answer, and how long one is of use that came later.
 const (
-	// LeastWait is how long a cycle waits however short its filters took. Of many preemptors at once an answer that is used a cycle
-	// later often fails verification.
-	LeastWait = 100 * time.Millisecond
+	// LeastWait is how long a cycle waits however short its filters took.
+	LeastWait = 10 * time.Millisecond
 	// MostGroupWait is how long a cycle of a group waits however long its filters took.
 	MostGroupWait = time.Second
 	// AnsweredWithin is how long an answer may take, at the least, before it counts as lost.
 	AnsweredWithin = time.Second
-	// LateLasts is how long an answer is kept that came after its cycle.
-	LateLasts = 2 * time.Second
+	// LateLasts is how long an answer is kept that came after its cycle: until each of a hundred pods has had its turn on a machine
+	// that is busy. The planner pledges what it takes for as long.
+	LateLasts = 5 * time.Second
 )
 
 // ErrLate says that the answer has not come within the time that a cycle waits for it. It may come yet.

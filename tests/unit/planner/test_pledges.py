@@ -1,4 +1,4 @@
-"""What an answered plan takes counts for the plans after it, until its commit comes or for two seconds."""
+"""What an answered plan takes counts for the plans after it, until its commit comes or for five seconds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> Non
     assert (found.victims, found.places[0].node, found.needs_order) == ((), "n1", False)
 
 
-def test_it_ends_after_two_seconds_or_with_a_newer_plan_or_its_commit() -> None:
+def test_it_ends_after_five_seconds_or_with_a_newer_plan_or_its_commit() -> None:
     pledges = pledged(pledge("p", "a"), pledge("q", "b"))
 
     assert pledges.victims(NOW) == {"a": "dec-p", "b": "dec-q"}

@@ -19,11 +19,12 @@ from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-LASTS: Final = timedelta(seconds=2)
-"""How long a bridge may take from the answer to its commit."""
+LASTS: Final = timedelta(seconds=5)
+"""How long a bridge may take from the answer to its commit: as long as the plugin keeps an answer."""
 
-MOST_IN_NAMESPACE: Final = 50
-"""Pledges for preemptors of one namespace; for one more its eldest is forgotten."""
+MOST_IN_NAMESPACE: Final = 256
+"""Pledges for preemptors of one namespace, as many as answers that the plugin keeps; for one more its eldest
+is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _placed(pod: PodRecord, node: str) -> Placement:
 
 
 class Pledges:
-    """One a preemptor, the eldest first. A call costs O(pledges), of which there are those of 2 s.
+    """One a preemptor, the eldest first. A call costs O(pledges), of which there are those of 5 s.
 
     `bound`: reports whether a pod has a node by now. Its plan was asked for ahead and not needed: it takes
     nothing.
