@@ -14,9 +14,9 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.document import GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import NOT_SEEN, plan_gang, planning_gang
-from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.refusal.text import FORBIDDEN, NEVER, NO_ROOM, NOT_FOUND
 from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup, RemovePod

@@ -17,9 +17,9 @@ from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.mode import Mode
-from makeway.planner.plan.gang.price import Price
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlacement, GangPlan
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
     AwaitedPod,

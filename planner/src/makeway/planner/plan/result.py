@@ -11,7 +11,7 @@ import msgspec
 from makeway.bus.messages import ClosedDomain
 from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.rules import Verdict
-from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.price import Price
 from makeway.planner.snapshot.records import PodRecord
 
 

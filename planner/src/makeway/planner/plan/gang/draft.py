@@ -14,8 +14,8 @@ from makeway.core.k8s.importance import NOT_STARTED
 from makeway.planner.plan.constraints.layers import least_of_others
 from makeway.planner.plan.evaluate import reprieve
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
-from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.plan.planned_unit import PlannedUnit
+from makeway.planner.plan.price import NO_PRIORITY, SHIFT, Price
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Ints
 

@@ -17,9 +17,9 @@ import numpy as np
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, places_of, slots_of, taken_of, victims_of
 from makeway.planner.plan.gang.model import AffinityRule, Model, RoomRule, SpreadRule, members_at, unit_cost
-from makeway.planner.plan.gang.price import SHIFT, weights_of
 from makeway.planner.plan.gang.stairs import may_go
 from makeway.planner.plan.planned_unit import PlannedUnit
+from makeway.planner.plan.price import SHIFT, weights_of
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 
 Kind = Literal["soft", "broken", "hard", "wide", "there", "even"]

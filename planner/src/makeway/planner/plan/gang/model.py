@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 import numpy as np
 
 from makeway.bus.messages import ClosingRule
-from makeway.planner.plan.gang.price import SHIFT
 from makeway.planner.plan.gang.queues import Margin
 from makeway.planner.plan.planned_unit import PlannedUnit
+from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord

@@ -13,7 +13,7 @@ from makeway.core.k8s.importance import NOT_STARTED
 from makeway.core.policy.document import GroupTerm
 from makeway.planner.plan.gang.draft import Draft, holds, price_of
 from makeway.planner.plan.gang.model import Model
-from makeway.planner.plan.gang.price import NO_PRIORITY, SHIFT
+from makeway.planner.plan.price import NO_PRIORITY, SHIFT
 from makeway.planner.snapshot.columns import Flags, Ints
 
 

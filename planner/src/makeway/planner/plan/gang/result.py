@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from makeway.planner.plan.gang.price import Price
+from makeway.planner.plan.price import Price
 from makeway.planner.plan.result import AwaitedPod, GangDomain, RemovablePod, Scope
 from makeway.planner.snapshot.records import PodRecord
 

@@ -27,8 +27,8 @@ from makeway.planner.plan.gang.effects import Effects, leasts_of
 from makeway.planner.plan.gang.grids import NEVER, Bound, Grids
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.options import Costs, Options, options_of
-from makeway.planner.plan.gang.price import Key, Price
 from makeway.planner.plan.gang.work import CALLS, Work
+from makeway.planner.plan.price import Key, Price
 from makeway.planner.snapshot.columns import MOST, Ints
 
 NARROW: Final = 64

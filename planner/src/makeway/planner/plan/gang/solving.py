@@ -19,10 +19,10 @@ from makeway.planner.plan.gang.draft import Draft, holds, places_of, price_of, s
 from makeway.planner.plan.gang.levels import fewest_victims, fillings, most_alone
 from makeway.planner.plan.gang.model import Model
 from makeway.planner.plan.gang.one_each import highest_comes_first, one_each
-from makeway.planner.plan.gang.price import SHIFT, Price
 from makeway.planner.plan.gang.search import improve, rank_of
 from makeway.planner.plan.gang.ways import ways_of
 from makeway.planner.plan.gang.work import Work
+from makeway.planner.plan.price import SHIFT, Price
 from makeway.planner.snapshot.columns import MOST, Ints
 
 SEARCHED: Final = 48
