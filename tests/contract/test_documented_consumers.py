@@ -17,17 +17,17 @@ from builders_bus import make_order, make_outcome
 from fixtures_nats import NatsServer
 from makeway.bus.client import Bus
 from makeway.bus.streams.named_consumers import parsed, unread
-from makeway.bus.streams.permissions import (
+from makeway.bus.subjects import Subjects
+from makeway.dev.binaries import GO_ENVIRONMENT
+from makeway.dev.nats import accounts as dev_accounts
+from makeway.dev.nats_identities import DEVELOPER
+from makeway.dev.nats_permissions import (
     ACCOUNT,
     consumer_permissions,
     permissions,
     server_accounts,
     server_permissions,
 )
-from makeway.bus.subjects import Subjects
-from makeway.dev.binaries import GO_ENVIRONMENT
-from makeway.dev.nats import accounts as dev_accounts
-from makeway.dev.nats_identities import DEVELOPER
 from makeway.dev.paths import CHECKOUT, PLUGIN_MODULE
 
 pytestmark = pytest.mark.nats

@@ -16,8 +16,8 @@ from makeway.bus.client import Bus
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats.jetstream import Ack, JetStream
-from makeway.bus.streams.permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
+from makeway.dev.nats_permissions import Permissions, permissions, server_accounts, server_permissions
 from makeway.dev.samples import MESSAGES
 
 SUBJECTS = Subjects("one.two")

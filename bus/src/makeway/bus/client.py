@@ -27,7 +27,6 @@ from makeway.bus.streams import configs as streams
 from makeway.bus.streams.epochs import Epochs
 from makeway.bus.streams.named_consumers import ConsumersKeeper, NamedConsumer, ensure_named_consumers
 from makeway.bus.streams.orders_consumer import OrdersConsumer
-from makeway.bus.streams.permissions import passing
 from makeway.bus.streams.reconciler import StreamReconciler
 from makeway.bus.subjects import DEFAULT_PREFIX, SERVICES, Subjects, inbox
 
@@ -69,7 +68,7 @@ class Bus(Records):
         self.repairs = Repairs(connection, subjects)
         self.components = Components(connection, subjects)
         self._keeper: StreamReconciler | None = None
-        self._passing = passing(subjects, name.partition("/")[0])
+        self._passing = subjects.passing(name.partition("/")[0])
 
     @classmethod
     async def connect(

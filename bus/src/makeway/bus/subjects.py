@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import NewType
 
 from makeway.bus.decisions import DecisionRecord
@@ -120,6 +121,18 @@ class Subjects:
             self.decisions_stream: self.decisions,
             self.control_stream: self.control,
         }[stream]
+
+    def passing(self, component: str) -> Mapping[str, str]:
+        """The streams that a component follows, each with the subjects whose messages wake it up.
+
+        On core NATS, where nothing is stored: what it takes for true is what the stream answers.
+        """
+        followed = {
+            "planner": (self.orders_stream, self.outcomes_stream),
+            "evictor": (self.outcomes_stream, self.control_stream),
+            "nominator": (self.outcomes_stream, self.control_stream),
+        }
+        return {stream: self.of_stream(stream) for stream in followed.get(component, ())}
 
     def pod_order(self, preemptor_uid: str) -> str:
         """The subject that holds a preemptor's orders: one live one at a time."""

@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from makeway.bus.streams.permissions import ACCOUNT, permissions, server_accounts, server_permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev.nats_identities import DEVELOPER, NatsIdentities
+from makeway.dev.nats_permissions import ACCOUNT, permissions, server_accounts, server_permissions
 from makeway.dev.options import NATS, PLANNER, SCHEDULER
 from makeway.dev.probes import http_ok
 from makeway.dev.processes import Program

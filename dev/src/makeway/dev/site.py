@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from makeway.bus.streams.permissions import permissions
 from makeway.bus.subjects import Subjects
 from makeway.dev import failpoints, nats_identities
 from makeway.dev.errors import DevError
 from makeway.dev.kubeconfig import write_with_certificate
 from makeway.dev.nats_identities import NatsIdentities, NatsIdentity
+from makeway.dev.nats_permissions import permissions
 from makeway.dev.options import MOST_NATS_SERVERS, NATS, ClusterOptions
 from makeway.dev.pki import Authority, KeyPair
 from makeway.dev.ports import Ports

@@ -10,7 +10,7 @@ unacknowledged at a time is bounded. Each has a position and acknowledgements of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -215,25 +215,3 @@ async def _listed(jetstream: JetStream, stream: str) -> list[Mapping[str, Any]]:
 
 def _is_ours(info: Mapping[str, Any]) -> bool:
     return (info["config"].get("metadata") or {}).get(_MARK) == _MAKER
-
-
-def acknowledgements(stream: str, consumer: str) -> tuple[str, str]:
-    """Return the subjects on which the messages of one consumer are acknowledged.
-
-    Without the server's domain and account, and with both. The number of tokens tells the two forms apart:
-    with any number, `$JS.ACK.*.*.ORDERS.audit.>` would be the first form of every other consumer as well,
-    and an acknowledgement may ask for that consumer's next message.
-    """
-    return f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*", f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>"
-
-
-def rules(subjects: Subjects, consumer: NamedConsumer) -> Iterator[tuple[str, str, bool]]:
-    """Yield what a consumer's login may ask: to fetch, and to acknowledge.
-
-    Each as its subject, that in the viewers' account, and whether many messages answer.
-    """
-    for kind in consumer.streams:
-        fetch = f"CONSUMER.MSG.NEXT.{stream_of(subjects, kind)}.{consumer.name}"
-        yield f"$JS.API.{fetch}", f"{subjects.viewers_api}.{fetch}", True
-        for ack in acknowledgements(stream_of(subjects, kind), consumer.name):
-            yield ack, ack, False

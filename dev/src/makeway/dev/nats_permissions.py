@@ -12,13 +12,12 @@ ask: what the server answers stays in that account.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from makeway.bus.streams import named_consumers
 from makeway.bus.streams.configs import EVICTOR_CONSUMER
-from makeway.bus.streams.named_consumers import NamedConsumer
+from makeway.bus.streams.named_consumers import STREAMS, NamedConsumer, stream_of
 from makeway.bus.subjects import OTHER_ACCOUNT, PEOPLE, READER, Subjects, inbox
 
 _API: Final = "$JS.API"
@@ -45,7 +44,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     streams = _streams(subjects)
     keeps = tuple(subject for stream in streams for subject in _keeps(stream))
     looks = tuple(f"{_API}.STREAM.INFO.{stream}" for stream in streams)
-    consumed = tuple(named_consumers.stream_of(subjects, kind) for kind in named_consumers.STREAMS)
+    consumed = tuple(stream_of(subjects, kind) for kind in STREAMS)
     makes = tuple(subject for stream in consumed for subject in _makes(subjects, stream))
     # The scheduler's own consumers have names that cannot be guessed; the evictors' is known.
     theirs = tuple(
@@ -82,7 +81,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                 subjects.commit,
                 subjects.queues,
                 subjects.status,
-                *passing(subjects, "planner").values(),
+                *subjects.passing("planner").values(),
             ),
         ),
         "evictor": Permissions(
@@ -104,14 +103,14 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
                     f"{_API}.CONSUMER.{operation}.{subjects.orders_stream}.{EVICTOR_CONSUMER}"
                     for operation in ("INFO", "MSG.NEXT", "DELETE")
                 ),
-                *named_consumers.acknowledgements(subjects.orders_stream, EVICTOR_CONSUMER),
+                *acknowledgements(subjects.orders_stream, EVICTOR_CONSUMER),
                 *_answers("planner", PEOPLE),
             ),
             subscribe=(
                 f"{inbox('evictor')}.>",
                 subjects.repairs,
                 subjects.status,
-                *passing(subjects, "evictor").values(),
+                *subjects.passing("evictor").values(),
             ),
         ),
         "scheduler": Permissions(
@@ -144,7 +143,7 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
             subscribe=(
                 f"{inbox('nominator')}.>",
                 subjects.status,
-                *passing(subjects, "nominator").values(),
+                *subjects.passing("nominator").values(),
             ),
         ),
         "shadow": Permissions(
@@ -166,24 +165,11 @@ def permissions(subjects: Subjects) -> Mapping[str, Permissions]:
     }
 
 
-def passing(subjects: Subjects, component: str) -> Mapping[str, str]:
-    """Return the streams that a component follows, each with the subjects whose messages wake it up.
-
-    On core NATS, where nothing is stored: what it takes for true is what the stream answers.
-    """
-    followed = {
-        "planner": (subjects.orders_stream, subjects.outcomes_stream),
-        "evictor": (subjects.outcomes_stream, subjects.control_stream),
-        "nominator": (subjects.outcomes_stream, subjects.control_stream),
-    }
-    return {stream: subjects.of_stream(stream) for stream in followed.get(component, ())}
-
-
 def consumer_permissions(subjects: Subjects, consumer: NamedConsumer) -> Permissions:
     """Return what the login of a named consumer may, in the viewers' account: fetch from it, acknowledge."""
     return Permissions(
         purpose=f"for a program of yours: fetches from the consumer {consumer.name}, and acknowledges",
-        publish=tuple(local for _, local, _ in named_consumers.rules(subjects, consumer)),
+        publish=tuple(local for _, local, _ in consumer_rules(subjects, consumer)),
         subscribe=(f"{inbox(consumer.user)}.>",),
     )
 
@@ -204,7 +190,7 @@ def consumers_services(
     subjects: Subjects, consumers: Iterable[NamedConsumer]
 ) -> Mapping[str, tuple[str, bool]]:
     """Return what the viewers' account imports for named consumers, as `viewers_services`."""
-    found = (rule for consumer in consumers for rule in named_consumers.rules(subjects, consumer))
+    found = (rule for consumer in consumers for rule in consumer_rules(subjects, consumer))
     return {subject: (local, many) for subject, local, many in found}
 
 
@@ -309,3 +295,25 @@ def _follows(stream: str) -> tuple[str, ...]:
         f"{_API}.CONSUMER.CREATE.{stream}.>",
         *(f"{_API}.CONSUMER.{operation}.{stream}.*" for operation in ("INFO", "MSG.NEXT", "DELETE")),
     )
+
+
+def acknowledgements(stream: str, consumer: str) -> tuple[str, str]:
+    """Return the subjects on which the messages of one consumer are acknowledged.
+
+    Without the server's domain and account, and with both. The number of tokens tells the two forms apart:
+    with any number, `$JS.ACK.*.*.ORDERS.audit.>` would be the first form of every other consumer as well,
+    and an acknowledgement may ask for that consumer's next message.
+    """
+    return f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*", f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>"
+
+
+def consumer_rules(subjects: Subjects, consumer: NamedConsumer) -> Iterator[tuple[str, str, bool]]:
+    """Yield what a consumer's login may ask: to fetch, and to acknowledge.
+
+    Each as its subject, that in the viewers' account, and whether many messages answer.
+    """
+    for kind in consumer.streams:
+        fetch = f"CONSUMER.MSG.NEXT.{stream_of(subjects, kind)}.{consumer.name}"
+        yield f"$JS.API.{fetch}", f"{subjects.viewers_api}.{fetch}", True
+        for ack in acknowledgements(stream_of(subjects, kind), consumer.name):
+            yield ack, ack, False
