@@ -14,6 +14,7 @@ from makeway.cli.history.story import Story, preempted_row
 from makeway.cli.why import text as why_text
 from makeway.cli.why.command import _lines, _object
 from makeway.cli.why.explanation import Explanation
+from makeway.cli.why.story import Subject
 from makeway.dev.samples import MESSAGES
 
 
@@ -61,6 +62,29 @@ def test_a_plan_tells_members_price_terms_and_other_domains() -> None:
     assert "price: 1 victim of priority 5 at most" in text
     assert "terms, the first counts most: budgets, victims" in text
     assert "instead: topology.kubernetes.io/zone=b: room for 1 member" in text
+
+
+def test_few_nodes_of_members_are_named() -> None:
+    plan = record().group_plan
+    assert plan is not None
+    many = tuple(replace(plan.placements[0], node=f"n{number}") for number in range(6))
+
+    few = "\n".join(said(replace(record(), group_plan=replace(plan, placements=many[:2], domains=()))))
+    more = "\n".join(said(replace(record(), group_plan=replace(plan, placements=many, domains=()))))
+
+    assert " that wait, on 2 nodes: n0, n1\n" in few
+    assert " that wait, on 6 nodes\n" in more
+
+
+def test_an_order_for_a_group_makes_room_for_its_members() -> None:
+    order = MESSAGES["order.group"]
+    assert isinstance(order, EvictionOrder)
+    member = order.members[0]
+
+    assert Subject(member.namespace, member.name, member.uid).served(order)
+    assert Subject(member.namespace, member.name).served(order)
+    assert not Subject(member.namespace, member.name, "another").served(order)
+    assert not Subject(member.namespace, member.name, group=True).served(order)
 
 
 def test_a_refusal_tells_what_is_missing() -> None:

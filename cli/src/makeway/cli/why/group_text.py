@@ -46,6 +46,7 @@ def decided(record: DecisionRecord, plan: GroupDecision) -> Iterator[str]:
         nodes = {one.node for one in plan.placements}
         placed = sum(one.count for one in plan.placements)
         where = f" within {_domains(plan.domains)}" if plan.domains else ""
+        where += f": {', '.join(sorted(nodes))}" if len(nodes) <= _SHOWN else ""
         yield f"  members: {placed} of {plan.members} that wait, on {counted(len(nodes), 'node')}{where}"
         yield f"  price: {_price(plan.price)}"
         if plan.objective:

@@ -35,7 +35,9 @@ class Subject:
         return self._is(victim.namespace, victim.name, victim.uid)
 
     def served(self, order: EvictionOrder) -> bool:
-        """Report whether an order makes room for it."""
+        """Report whether an order makes room for it; one for a group does for each of its members."""
+        if any(self._is(one.namespace, one.name, one.uid) for one in order.members if not self.group):
+            return True
         for_it = order.room_for
         named = for_it is not None and self._is(for_it.namespace, for_it.name, for_it.uid)
         return named and (order.kind == "group") == self.group
