@@ -58,7 +58,8 @@ class PlannerMetrics:
             "plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
             "refused, notSynced, braked, malformed, otherCluster, oldBridge (a plugin that writes its orders "
-            "itself), tooLate (waited or took longer than its time-out).",
+            "itself), tooLate (waited or took longer than its time-out), heldBack (orders cannot be stored, "
+            "or no evictor answers).",
             "result",
         )
         self.group_attempts = counter(

@@ -21,7 +21,7 @@ from makeway.bus import codec
 from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusError, BusUnavailable, Malformed
 from makeway.bus.messages import API_VERSION, EvictionOrder, Void
-from makeway.bus.orders import LATE, OrderWriter, voided
+from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.planner.commit.judge import Accepted, draft, refused_by_itself
@@ -49,6 +49,9 @@ class CommitLedger(Protocol):
 
     def withdraw(self, order_id: str) -> None:
         """Forget an order that was not stored."""
+
+    def unstored(self, order_id: str, now: datetime) -> None:
+        """Take note that the stream did not take an order."""
 
     def live_beside(self, uid: str, order_id: str, now: datetime) -> str:
         """Return the id of another live order for a pod; empty for none."""
@@ -184,7 +187,13 @@ class Committer:
                 )
                 order = voided(made, verdict)
             # Judged just now: nothing was awaited since.
-            answer = await self._writer.store(order, commit.after)
+            try:
+                answer = await self._writer.store(order, commit.after)
+            except BusError:
+                self._ledger.unstored(commit.order_id, settings.now())
+                raise
+            if answer.void is not None and answer.void.reason in (NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM):
+                self._ledger.unstored(commit.order_id, settings.now())
             await failpoint("planner.order-stored")
             return self._answered(commit, answer)
         finally:

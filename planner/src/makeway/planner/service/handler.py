@@ -181,7 +181,10 @@ class Planner(Generic[R, Q, A, W]):
         if isinstance(result, PlanRefusal):
             return result
         why = self._ledger.limit(asker, result, self._snapshot, now)
-        return result if why is None else _refusal(result, why)
+        if why is None:
+            return result
+        self._requests.check_carried_out(why)
+        return _refusal(result, why)
 
     def _tell(self, decision: Decision) -> None:
         refusal, preemptor = decision.refusal, decision.preemptor

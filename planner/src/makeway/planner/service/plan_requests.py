@@ -16,6 +16,8 @@ from makeway.bus.messages import Placement
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.freshness import RequestAges
+from makeway.planner.service.orders.breakers import NO_EVICTOR, NOT_STORED
+from makeway.planner.service.orders.not_now import NotNow
 from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.snapshot.state import Snapshot
 
@@ -111,6 +113,11 @@ class PlanRequests:
         if mode == "enforce" and not commits:
             message = "the scheduler's plugin is older than this planner, which stores the orders itself"
             raise NotPlannedError("oldBridge", "OldBridge", message)
+
+    def check_carried_out(self, why: NotNow) -> None:
+        """Raise NotPlannedError where a plan is held back since no order would be carried out."""
+        if why.reason in (NOT_STORED, NO_EVICTOR):
+            raise NotPlannedError("heldBack", why.reason, why.message)
 
     def sealed(self, offer: Offer) -> str:
         """Write what a commit may name. Raises NotPlannedError where it cannot be signed."""

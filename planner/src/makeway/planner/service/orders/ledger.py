@@ -16,6 +16,7 @@ from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placemen
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
 from makeway.planner.plan.result import Plan
+from makeway.planner.service.orders.breakers import Breakers
 from makeway.planner.service.orders.failures import OrderEnd, end_of, end_of_void
 from makeway.planner.service.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
 from makeway.planner.service.orders.not_now import Asker, NotNow
@@ -57,13 +58,15 @@ class Ledger:
     `_ended`, `_lately`: as outcomes came, which is about as the orders ended. `_named`: by pod, the end
     of the last order that names it, in the order in which they were read. `read_until`: the time of the
     monotonic clock before which all orders that were stored have been read. `pauses`: what ended orders say
-    of their preemptors. `pledges`: what answered plans are about to order.
+    of their preemptors. `pledges`: what answered plans are about to order. `breakers`: whether orders are
+    carried out.
     """
 
     def __init__(self, staying: Callable[[str], bool] = _unwatched) -> None:
         self.read_until = 0.0
         self.pauses = Pauses()
         self.pledges = Pledges(staying)
+        self.breakers = Breakers()
         self._waiting = LimitedPreemptors()
         self._staying = staying
         self._settled: dict[str, str] = {}
@@ -78,7 +81,11 @@ class Ledger:
         return len(self._live)
 
     def ordered(self, order: EvictionOrder) -> None:
-        """Take note of an order; one whose outcome was read first stays ended."""
+        """Take note of an order that is stored; one whose outcome was read first stays ended."""
+        self.breakers.stored()
+        self._enter(order)
+
+    def _enter(self, order: EvictionOrder) -> None:
         self._reserved.discard(order.order_id)
         self._name((victim.uid for victim in order.victims), order.not_after)
         ended = self._ended.get(order.order_id)
@@ -97,14 +104,19 @@ class Ledger:
         """Take note of an order that is about to be stored; it counts as live, until it is withdrawn."""
         known = order.order_id in self._ended or order.order_id in self._live
         if not known or order.order_id in self._reserved:
-            self.ordered(order)
+            self._enter(order)
             self._reserved.add(order.order_id)
+            self.breakers.begun(order)
 
     def withdraw(self, order_id: str) -> None:
         """Forget an order that was not stored; one that was read from the stream stays."""
         if order_id in self._reserved:
             self._reserved.discard(order_id)
             self._live.pop(order_id, None)
+
+    def unstored(self, order_id: str, now: datetime) -> None:
+        """Take note that the stream did not take an order."""
+        self.breakers.unstored(order_id, now)
 
     def reserved(self) -> frozenset[str]:
         """Return the ids of the orders that are about to be stored."""
@@ -123,6 +135,9 @@ class Ledger:
         ended = self._ended[outcome.order_id] = end_of(outcome)
         if ended.succeeded:
             self._settled.update(dict.fromkeys(ended.removed, outcome.order_id))
+        about = None if live is None else live.order.room_for
+        if new:
+            self.breakers.ended(outcome, "" if about is None else about.namespace)
         if live is not None:
             self.pauses.ended(live.order, ended)
         self._lately.append(ended)
@@ -201,11 +216,13 @@ class Ledger:
     def limit(self, asking: Asker, plan: Plan | GangPlan, snapshot: Snapshot, now: datetime) -> NotNow | None:
         """Return why a plan may not be carried out now, and note that its preemptor waits; None where it may.
 
-        The limit is that of the policy in force; what is pledged counts.
+        It may probe whether orders are carried out. The limit is that of the policy in force; what is pledged
+        counts.
         """
         if not plan.needs_order:
             return None
-        return self.over_limit(asking, snapshot, now, pledged=True)
+        reached = self.over_limit(asking, snapshot, now, pledged=True)
+        return reached or self.breakers.held(asking.namespace, now)
 
     def over_limit(
         self, asking: Asker, snapshot: Snapshot, now: datetime, *, pledged: bool = False
@@ -256,7 +273,9 @@ class Ledger:
 
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
-            del self._live[order_id]
+            live = self._live.pop(order_id)
+            if order_id not in self._reserved:
+                self.breakers.unanswered(live.order, live.until)
             self._reserved.discard(order_id)
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
             order_id = next(iter(self._ended))

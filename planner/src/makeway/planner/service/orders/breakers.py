@@ -1,0 +1,145 @@
+"""Whether orders are carried out: what their outcomes, and the lack of them, say of NATS and of the evictors.
+
+An order that comes to nothing through no fault of its pods costs its preemptor a nomination. After two in a
+row no plan is made that would need another one; then one probes now and then, less often each time that it
+comes to nothing too. Evictors refuse orders of all namespaces or of one. Pure state, with the time passed in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.planner.service.orders.not_now import NotNow
+
+NOT_STORED: Final = "OrdersNotStored"
+NO_EVICTOR: Final = "NoEvictor"
+"""Reasons for which no plan can be carried out: a scheduler may help itself."""
+
+BREAKER_OPEN: Final = "EvictorsBreakerOpen"
+"""Reason of a refusal: evictors refuse what they would have to carry out."""
+
+_MESSAGES: Final = {
+    NOT_STORED: "eviction orders cannot be stored",
+    NO_EVICTOR: "no evictor answers",
+    BREAKER_OPEN: "the evictors' breaker is open",
+}
+
+IN_A_ROW: Final = 2
+FIRST: Final = timedelta(seconds=5)
+LONGEST: Final = timedelta(minutes=1)
+"""After how many orders it opens, and for how long at first and at the most."""
+
+TURN: Final = timedelta(seconds=2)
+"""How long a plan may take to become the order that probes."""
+
+MOST_NAMESPACES: Final = 1000
+"""Namespaces of which refused orders are counted; for one more the eldest is forgotten."""
+
+_LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(slots=True)
+class _Breaker:
+    """`why` it is open, empty where it is closed; `probe`: the order that probes."""
+
+    failed: Counter[str] = field(default_factory=Counter)
+    why: str = ""
+    lasts: timedelta = FIRST
+    until: datetime = _LONG_AGO
+    probe: str = ""
+
+    def held(self, now: datetime) -> tuple[str, datetime] | None:
+        """Return why no order may begin, and when one may; else take the turn to probe where it is open."""
+        if not self.why:
+            return None
+        if now < self.until:
+            return self.why, self.until if not self.probe else min(self.until, now + self.lasts)
+        self.until, self.probe = now + TURN, ""
+        return None
+
+    def futile(self, order_id: str, why: str, at: datetime) -> None:
+        self.failed[why] += 1
+        if not self.why and self.failed[why] < IN_A_ROW:
+            return
+        if self.why and self.probe != order_id:
+            return  # one from before it opened
+        self.lasts = min(2 * self.lasts, LONGEST) if self.why else FIRST
+        self.why, self.probe, self.until = why, "", at + self.lasts
+
+    def works(self, why: str) -> None:
+        self.failed[why] = 0
+        if self.why == why:
+            self.why, self.probe = "", ""
+
+    def undecided(self, order_id: str, at: datetime) -> None:
+        """The order that probed has ended, and says nothing: another one may."""
+        if self.probe == order_id:
+            self.probe, self.until = "", at
+
+
+class Breakers:
+    """One for all orders, and one for each namespace whose orders evictors refuse. O(1) a call."""
+
+    def __init__(self) -> None:
+        self._all = _Breaker()
+        self._by_namespace: OrderedDict[str, _Breaker] = OrderedDict()
+
+    def held(self, namespace: str, now: datetime) -> NotNow | None:
+        """Return why no order may be begun for a preemptor of a namespace; None where one may."""
+        found, where = self._all.held(now), ""
+        if found is None and (own := self._by_namespace.get(namespace)) is not None:
+            found, where = own.held(now), f" for namespace {namespace}"
+        if found is None:
+            return None
+        why, until = found
+        return NotNow(why, f"{_MESSAGES[why]}{where}; an order is tried now and then", until)
+
+    def begun(self, order: EvictionOrder) -> None:
+        """Take note of an order that is about to be stored: where a breaker is open, it probes."""
+        about = order.room_for
+        own = None if about is None else self._by_namespace.get(about.namespace)
+        for one in (self._all, own):
+            if one is not None and one.why:
+                one.probe, one.until = order.order_id, order.not_after
+
+    def stored(self) -> None:
+        """Take note that the stream takes orders."""
+        self._all.works(NOT_STORED)
+
+    def unstored(self, order_id: str, at: datetime) -> None:
+        """Take note that it did not take one."""
+        self._all.futile(order_id, NOT_STORED, at)
+
+    def unanswered(self, order: EvictionOrder, at: datetime) -> None:
+        """Take note of an order that has had no outcome in its time."""
+        self._all.futile(order.order_id, NO_EVICTOR, at)
+
+    def ended(self, outcome: Outcome, namespace: str) -> None:
+        """Take note of an outcome, and the namespace of its order's preemptor.
+
+        Only what evictors decide after they have looked at their breaker counts as carried out: a pod's
+        author can have an order cancelled or fail at any time, and must not keep pods of others waiting.
+        """
+        id_, at = outcome.order_id, outcome.finished_at
+        self._all.works(NO_EVICTOR)
+        if outcome.reason == "breaker-open":
+            self._all.futile(id_, BREAKER_OPEN, at)
+        elif outcome.reason == "breaker-open-namespace":
+            self._all.works(BREAKER_OPEN)
+            self._of(namespace).futile(id_, BREAKER_OPEN, at)
+        elif outcome.result == "succeeded":
+            self._all.works(BREAKER_OPEN)
+            self._by_namespace.pop(namespace, None)
+        self._all.undecided(id_, at)
+        if (own := self._by_namespace.get(namespace)) is not None:
+            own.undecided(id_, at)
+
+    def _of(self, namespace: str) -> _Breaker:
+        found = self._by_namespace.setdefault(namespace, _Breaker())
+        if len(self._by_namespace) > MOST_NAMESPACES:
+            self._by_namespace.popitem(last=False)
+        return found

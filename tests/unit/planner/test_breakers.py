@@ -1,0 +1,176 @@
+"""Orders that are not carried out through no fault of their pods hold plans back; now and then one probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor
+from makeway.planner.service.orders.breakers import (
+    BREAKER_OPEN,
+    FIRST,
+    LONGEST,
+    MOST_NAMESPACES,
+    NO_EVICTOR,
+    NOT_STORED,
+    TURN,
+    Breakers,
+)
+from makeway.planner.service.orders.ledger import Ledger
+from unit.planner.building import NOW, make_order, make_outcome
+from unit.planner.test_pledges import pod, two_nodes
+
+
+def order(order_id: str, namespace: str = "shop") -> EvictionOrder:
+    about = Preemptor(namespace=namespace, name="p", uid="p", priority=1, scheduler_name="s")
+    return make_order(order_id, preemptor=about, node="n1")
+
+
+def outcome(
+    order_id: str, result: str = "refused", reason: str = "breaker-open", at: datetime = NOW
+) -> Outcome:
+    return make_outcome(order_id, result=result, reason=reason, finished_at=at)
+
+
+FAILED, SUCCEEDED = outcome("x", "failed", "x"), outcome("y", "succeeded", "")
+
+
+def reason(breakers: Breakers, namespace: str = "shop", seconds: float = 0) -> str:
+    found = breakers.held(namespace, NOW + timedelta(seconds=seconds))
+    return "" if found is None else found.reason
+
+
+def test_it_opens_after_two_in_a_row_and_one_plan_probes_less_often_each_time() -> None:
+    breakers, at = Breakers(), NOW
+    breakers.unanswered(order("o1"), at)
+    assert breakers.held("shop", at) is None
+    breakers.unanswered(order("o2"), at)
+    breakers.unanswered(order("o3"), at)  # from before it opened
+
+    for lasts in (FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST, LONGEST, LONGEST):
+        held = breakers.held("shop", at)
+        assert held is not None
+        assert (held.reason, held.retry_at) == (NO_EVICTOR, at + lasts)
+        at += lasts
+        assert breakers.held("shop", at) is None, "its turn"
+        assert breakers.held("shop", at) is not None, "one at a time"
+        breakers.begun(order("probe"))
+        breakers.unanswered(order("probe"), at)
+
+
+def test_a_plan_that_becomes_no_order_leaves_the_turn_to_the_next() -> None:
+    breakers = Breakers()
+    for id_ in ("o1", "o2"):
+        breakers.unstored(id_, NOW)
+
+    assert [reason(breakers, seconds=at) for at in (5, 6, 5 + TURN.total_seconds())] == ["", NOT_STORED, ""]
+
+
+@pytest.mark.parametrize(
+    ("fail", "mend", "closed"),
+    [
+        (lambda b, id_: b.unstored(id_, NOW), lambda b: b.stored(), True),
+        (lambda b, id_: b.unanswered(order(id_), NOW), lambda b: b.stored(), False),
+        (
+            lambda b, id_: b.unanswered(order(id_), NOW),
+            lambda b: b.ended(outcome("x", "failed", "x"), ""),
+            True,
+        ),
+        (
+            lambda b, id_: b.ended(outcome(id_), "shop"),
+            lambda b: b.ended(outcome("x", "failed", "x"), ""),
+            False,
+        ),
+        (
+            lambda b, id_: b.ended(outcome(id_), "shop"),
+            lambda b: b.ended(outcome("x", "succeeded", ""), ""),
+            True,
+        ),
+    ],
+)
+def test_it_closes_once_what_failed_works(
+    fail: Callable[[Breakers, str], None], mend: Callable[[Breakers], None], closed: bool
+) -> None:
+    breakers = Breakers()
+    fail(breakers, "o1")
+    fail(breakers, "o2")
+    assert reason(breakers)
+
+    mend(breakers)
+
+    assert (reason(breakers) == "") == closed
+
+
+def test_what_evictors_refuse_for_one_namespace_holds_back_no_other() -> None:
+    breakers = Breakers()
+    for id_ in ("o1", "o2"):
+        breakers.ended(outcome(id_, reason="breaker-open-namespace"), "shop")
+
+    assert (reason(breakers), reason(breakers, "bank")) == (BREAKER_OPEN, "")
+    breakers.begun(order("probe"))
+    breakers.ended(outcome("probe", "cancelled", "preemptor-gone"), "shop")
+    assert reason(breakers) == "", "the probe says nothing: another one may"
+    breakers.ended(outcome("o3", "succeeded", ""), "shop")
+    assert reason(breakers) == ""
+
+
+def test_orders_of_different_ends_in_turn_open_nothing() -> None:
+    breakers = Breakers()
+    breakers.unstored("o1", NOW)
+    breakers.unanswered(order("o2"), NOW)
+    for number in range(4):
+        breakers.ended(outcome(f"r{number}"), "shop")
+        breakers.ended(outcome(f"s{number}", "succeeded", ""), "shop")
+
+    assert reason(breakers) == ""
+
+
+def test_namespaces_are_remembered_up_to_a_bound() -> None:
+    breakers = Breakers()
+    for number in range(MOST_NAMESPACES + 1):
+        for id_ in ("o1", "o2"):
+            breakers.ended(outcome(id_, reason="breaker-open-namespace"), f"ns-{number}")
+
+    assert (reason(breakers, "ns-0"), reason(breakers, "ns-1")) == ("", BREAKER_OPEN)
+
+
+def test_the_ledger_counts_orders_without_an_outcome_and_not_those_that_were_not_stored() -> None:
+    ledger = Ledger()
+    for id_ in ("o1", "o2"):
+        ledger.reserve(order(id_))
+    assert ledger.live_beside("x", "x", NOW + timedelta(minutes=2)) == ""
+    assert reason(ledger.breakers) == ""
+
+    for id_ in ("o3", "o4"):
+        ledger.ordered(order(id_))
+    assert ledger.live_beside("x", "x", NOW + timedelta(minutes=2)) == ""
+    assert reason(ledger.breakers, seconds=62) == NO_EVICTOR
+    ledger.ended(outcome("o5", "failed", "x"))
+    assert reason(ledger.breakers, seconds=62) == ""
+
+
+@pytest.mark.parametrize(
+    ("fail", "status", "told"),
+    [
+        (lambda b, now: b.unstored("o", now), "notSynced", NOT_STORED),
+        (
+            lambda b, now: b.ended(make_outcome("o", reason="breaker-open", finished_at=now), ""),
+            "refused",
+            BREAKER_OPEN,
+        ),
+    ],
+)
+async def test_a_plan_that_would_not_be_carried_out_is_told_as_none_or_refused(
+    fail: Callable[..., None], status: str, told: str
+) -> None:
+    bench = two_nodes()
+    for _ in range(2):
+        fail(bench.ledger.breakers, datetime.now(UTC))
+
+    reply = await bench.ask(pod=pod("p"), commits=True)
+
+    assert reply.refusal is not None
+    assert (reply.status, reply.refusal.reason) == (status, told)
+    assert (await bench.ask(pod=pod("p"), mode="observe")).candidates
