@@ -37,14 +37,9 @@ _SECONDS = 60.0
 _REQUEST_BYTES = 1 << 20
 
 
-async def run_forked(
-    arguments: Sequence[str], environment: Mapping[str, str], connect_seconds: float | None = None
-) -> tuple[int, str, str]:
-    """Run the command; return its exit code and what it wrote to standard output and standard error.
-
-    `connect_seconds`: how long it tries to reach NATS, in place of the command's own time.
-    """
-    request = {"arguments": list(arguments), "environment": dict(environment), "connect": connect_seconds}
+async def run_forked(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run the command; return its exit code and what it wrote to standard output and standard error."""
+    request = {"arguments": list(arguments), "environment": dict(environment)}
     return await asyncio.to_thread(_ask, json.dumps(request).encode())
 
 
@@ -117,9 +112,6 @@ def _become_command(connection: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv[1:] = asked["arguments"]
-    if asked["connect"] is not None:
-        session = importlib.import_module("makeway.cli.connect.session")
-        session._CONNECT_SECONDS = asked["connect"]  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -22,20 +22,15 @@ from forked_command import ENVIRONMENT, run_forked
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
-from makeway.cli.connect.nats import Endpoint, installed, reachable
+from makeway.cli.connect.nats import Endpoint, installed, must_answer, reachable
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
 from nats_operator import Identity
 
-NOWHERE = ("nats://127.0.0.1:1", "nats://127.0.0.1:9")
-"""Where no NATS is."""
-
 
 async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    """Run the command; of a NATS that is nowhere it says so after half a second in place of five."""
-    absent = any(argument.endswith(NOWHERE) for argument in arguments)
-    soon = 0.5 if absent else None
-    code, out, err = await run_forked(arguments, {**ENVIRONMENT, **environment}, soon)
+    """Run the command."""
+    code, out, err = await run_forked(arguments, {**ENVIRONMENT, **environment})
     assert "Traceback" not in err
     return code, out, err
 
@@ -306,6 +301,30 @@ async def test_an_address_that_is_no_service_is_taken_as_it_is() -> None:
     for url in ("nats://10.0.0.1:4222", "nats://nats.example.com:4222,nats://other:4222", "localhost"):
         async with reachable(url, None, None) as given:
             assert given == Endpoint(url)
+
+
+@pytest.mark.parametrize(
+    ("urls", "error", "why"),
+    [
+        ("nats://127.0.0.1:1", BusUnavailable, "cannot connect to NATS at 127.0.0.1:1: connection refused"),
+        (
+            "nats://u:secret@127.0.0.1:1,nats://127.0.0.1:9",
+            BusUnavailable,
+            "at 127.0.0.1:1, 127.0.0.1:9: con",
+        ),
+        ("nats://u:secret@127.0.0.1:99999", ValueError, "the URL of NATS cannot be used: Port out of range"),
+    ],
+)
+async def test_a_server_that_takes_no_connection_is_not_tried_again(
+    urls: str, error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why) as raised:
+        await must_answer(urls)
+    assert "secret" not in str(raised.value)
+
+
+async def test_one_server_of_several_that_takes_connections_will_do(nats_server: NatsServer) -> None:
+    await must_answer(f"nats://127.0.0.1:1,{nats_server.url}")
 
 
 def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

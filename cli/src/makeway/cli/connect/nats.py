@@ -32,7 +32,7 @@ from makeway.runtime.tls import load_certificate
 CONFIGMAP: Final = "makeway-installation"
 
 _PORT: Final = 4222
-_REACH_SECONDS: Final = 2.0
+_REACH_SECONDS: Final = 1.5
 _FORWARD_SECONDS: Final = 10.0
 _SERVICE: Final = re.compile(r"(?P<service>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)(\.svc(\..+)?)?")
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
@@ -289,12 +289,37 @@ def _is_address(host: str) -> bool:
     return host.replace(".", "").isdecimal()
 
 
+async def must_answer(urls: str) -> None:
+    """Return if one of these servers takes connections: a command does not wait for one that is away.
+
+    Of what is no address it says nothing; whoever connects does.
+
+    Raises:
+        BusUnavailable: none does within 1.5 s.
+        ValueError: a port is none.
+    """
+    servers = [urlsplit(one.strip()) for one in urls.split(",")]
+    try:
+        servers = [one for one in servers if one.hostname and (one.port or _PORT)]
+    except ValueError as error:
+        raise ValueError(f"the URL of NATS cannot be used: {error}") from error
+    refused = [why for why in await asyncio.gather(*map(_refused, servers)) if why]
+    if refused and len(refused) == len(servers):
+        hosts = ", ".join(f"{one.hostname}:{one.port or _PORT}" for one in servers)
+        raise BusUnavailable(f"cannot connect to NATS at {hosts}: {refused[0]}")
+
+
 async def _answers(url: SplitResult) -> bool:
     """Whether something takes connections there."""
+    return not await _refused(url)
+
+
+async def _refused(url: SplitResult) -> str:
+    """Return why nothing takes connections there; empty where something does."""
     try:
         async with asyncio.timeout(_REACH_SECONDS):
             _, writer = await asyncio.open_connection(url.hostname, url.port or _PORT)
-    except OSError:
-        return False
+    except OSError as error:
+        return reason_of(error)
     writer.close()
-    return True
+    return ""

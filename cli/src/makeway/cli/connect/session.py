@@ -195,6 +195,7 @@ class Installation:
 
     async def _open(self, way: Endpoint, address: NatsAddress) -> Bus:
         try:
+            await connect_nats.must_answer(way.url)
             return await Bus.connect(
                 way.url,
                 name=f"{self.name}/{identity()}",
