@@ -260,7 +260,9 @@ async def test_a_planner_that_is_away_is_exit_code_3(bus: Bus, nats_server: Nats
     code, out, err = await makeway("queues", "--nats-url", nats_server.url)
 
     assert (code, out) == (3, "")
-    assert err.startswith("makeway: no planner answers")
+    assert err.startswith(
+        "makeway: no planner answers: ask the planner about queues: none listens on this NATS;"
+    )
 
 
 async def test_a_prefix_that_cannot_be_one_is_wrong_usage() -> None:

@@ -252,9 +252,12 @@ class Bus(Records):
 
     async def _request(self, whom: str, subject: str, request: bytes, timeout_seconds: float) -> bytes:
         with translated(f"ask {whom}"):
-            answer = await self.connection.client.request(
-                subject, request, timeout=timeout_seconds, headers=tracing.headers() or None
-            )
+            try:
+                answer = await self.connection.client.request(
+                    subject, request, timeout=timeout_seconds, headers=tracing.headers() or None
+                )
+            except nats.errors.NoRespondersError as error:
+                raise BusUnavailable(f"ask {whom}: none listens on this NATS") from error
         return answer.data
 
     # ---------------------------------------------------------------------------------- streams

@@ -57,5 +57,7 @@ async def _ask(installation: Installation, queue: str) -> QueueReport:
         try:
             answer = await bus.request_queues(msgspec.json.encode(QueueQuery(queue=queue)), _TIMEOUT_SECONDS)
         except BusUnavailable as error:
-            raise BusUnavailable(f"no planner answers: {error}") from error
+            raise BusUnavailable(
+                f"no planner answers: {error}; makeway check says which parts run"
+            ) from error
     return msgspec.json.decode(answer, type=QueueReport)
