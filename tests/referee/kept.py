@@ -19,8 +19,6 @@ from makeway.bus.messages import EvictionOrder
 from makeway.planner.offline.replaying import AnyDecided, Replay
 from makeway.planner.plan import reply
 from makeway.planner.plan.decision import QuotaInputs, record_of
-from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.recording import entries
 
 KEPT = Path(__file__).parent / "kept.xz"
 RECORDED_REPLY = "recorded"
@@ -69,27 +67,9 @@ def answered(replay: Replay, decided: AnyDecided) -> Answer:
     """Decide again, and write the reply. Raises as `Replay.again`."""
     if isinstance(decided, QuotaInputs):
         return Answer(replay.again(decided), {})
-    if isinstance(decided, entries.GroupDecided):
-        group = replay.decision(decided)
-        assert not isinstance(group.result, Plan)
-        written = reply.group_reply_of(
-            group.result,
-            request_id=group.request.request_id,
-            planner=RECORDED_REPLY,
-            decision_id=group.decision_id,
-            policy_revision=replay.snapshot.exemptions.revision,
-        )
-        return Answer(record_of(group), _plain(written))
-    pod = replay.decision(decided)
-    assert isinstance(pod.result, Plan | PlanRefusal)
-    written_for_pod = reply.reply_of(
-        pod.result,
-        request_id=pod.request.request_id,
-        planner=RECORDED_REPLY,
-        decision_id=pod.decision_id,
-        policy_revision=pod.policy_revision,
-    )
-    return Answer(record_of(pod), _plain(written_for_pod))
+    decision = replay.decision(decided)
+    written = msgspec.structs.replace(reply.reply_of(decision), planner=RECORDED_REPLY)
+    return Answer(record_of(decision), _plain(written))
 
 
 def _plain(message: msgspec.Struct) -> Reply:

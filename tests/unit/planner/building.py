@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Placement, Preemptor, Victim
-from makeway.bus.plan import NodeSelection
+from makeway.bus.messages import API_VERSION, EvictionOrder, Fence, Outcome, Placement, Preemptor, Victim
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.objects import Metadata, PodDisruptionBudget, PriorityClass
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import NOT_SCHEDULED, PodFacts
 from makeway.core.policy.toleration import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from makeway.planner.plan.decision import Decision
+from makeway.planner.plan.reply import reply_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.snapshot.changes import Enforce, PutBudget, PutNode, PutPod, PutPriorityClass
@@ -279,3 +281,21 @@ def victims(proposal: PlanCandidate) -> set[str]:
 
 def choices(result: Plan) -> list[tuple[str, set[str]]]:
     return [(proposal.node, victims(proposal)) for proposal in result.candidates]
+
+
+def replied(result: Plan | PlanRefusal, question: Question) -> PlanReply:
+    """Return what a bridge is answered."""
+    request = PlanRequest(
+        api_version=API_VERSION,
+        request_id="r",
+        cluster_uid="c",
+        mode="observe",
+        timeout_milliseconds=0,
+        max_candidates=1,
+        profile=Profile(name=""),
+        pod=msgspec.Raw(b"{}"),
+        nodes=question.nodes,
+    )
+    reply = reply_of(Decision("d", "p", NOW, request, question, result, "", 0.0))
+    assert isinstance(reply, PlanReply)
+    return reply

@@ -10,14 +10,13 @@ import pytest
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.planner import plan as plan_once
-from makeway.planner.plan.reply import reply_of
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import Adopt, KnowPodGroups, PutPod, PutPodGroup, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
-from unit.planner.building import HIGH, LOW, NOW, XL, M, S, ask, make_node, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, NOW, XL, M, S, ask, make_node, make_pod, make_snapshot, replied
 from unit.planner.building import planned as plan_of
 from unit.planner.building import refused as refusal_of
 from unit.planner.caching import plan
@@ -72,7 +71,7 @@ def test_no_running_pod_of_a_full_queue_goes_where_a_terminating_one_elsewhere_m
     )
     assert refusal.retry_at == NOW + timedelta(seconds=80)
     assert ("Queue", "", "root.p") in refusal.depends_on
-    reply = reply_of(refusal, request_id="r", planner="p", decision_id="d", policy_revision="")
+    reply = replied(refusal, on_n2())
     assert (reply.status, reply.sample) == ("refused", None)
 
 

@@ -13,14 +13,13 @@ from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.planner import plan as plan_once
-from makeway.planner.plan.reply import reply_of
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
 from makeway.planner.plan.terminating import AwaitedRooms
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner import test_plan_groups as groups
-from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, NOW, XL, ask, choices, make_pod, make_snapshot, replied
 from unit.planner.building import planned as plan_of
 from unit.planner.building import refused as refusal_of
 
@@ -140,8 +139,7 @@ def test_a_victim_of_a_live_order_that_is_terminating_costs_nothing_and_needs_no
 
 
 def test_a_reply_says_until_when_a_terminating_pod_is_waited_for() -> None:
-    plan = plan_of(two_nodes(ends=20), ask(PREEMPTOR))
-    reply = reply_of(plan, request_id="r", planner="p", decision_id="d", policy_revision="")
+    reply = replied(plan_of(two_nodes(ends=20), ask(PREEMPTOR)), ask(PREEMPTOR))
 
     [one] = reply.candidates[0].awaited
     assert (one.order_id, one.namespace, one.name) == ("", "default", "leaving")

@@ -5,54 +5,79 @@ from __future__ import annotations
 from typing import TypeVar
 
 from makeway.bus import plan as wire
-from makeway.bus.group_plan import GroupPlan, GroupPlanReply, GroupVictim
+from makeway.bus.commit import Offer, offered
+from makeway.bus.group_plan import GroupPlan, GroupPlanReply, GroupPlanRequest, GroupVictim
 from makeway.bus.messages import API_VERSION
 from makeway.bus.plan import PlanReply
-from makeway.planner.plan.decision import awaited_of, domains_of, placements_of, price_of, refusal_of
+from makeway.planner.plan.decision import (
+    Decision,
+    awaited_of,
+    domains_of,
+    placements_of,
+    price_of,
+    refusal_of,
+)
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.plan.result import Plan, PlanCandidate
 
 _R = TypeVar("_R", bound=PlanReply | GroupPlanReply)
 
 
-def reply_of(
-    result: Plan | PlanRefusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
-) -> PlanReply:
-    """Write the reply to a planned request about a pod."""
+def reply_of(decision: Decision, offer: str = "") -> PlanReply | GroupPlanReply:
+    """Write the reply to a planned request. `offer`: what a commit may name, sealed."""
+    result, request, refusal = decision.result, decision.request, decision.refusal
+    told = refusal_of(refusal) if refusal else None
+    if isinstance(request, GroupPlanRequest):
+        group_plan = result if isinstance(result, GangPlan) else None
+        return GroupPlanReply(
+            api_version=API_VERSION,
+            request_id=request.request_id,
+            planner=decision.planner,
+            status="refused" if refusal else "candidates",
+            snapshot_revision=result.scope.revision,
+            policy_revision=decision.policy_revision,
+            decision_id=decision.decision_id,
+            plan=_group_plan(group_plan) if group_plan else None,
+            refusal=told,
+            left_to_verification=result.left_out,
+            offer=offer,
+        )
     plan = result if isinstance(result, Plan) else None
-    refusal = result if isinstance(result, PlanRefusal) else None
     return PlanReply(
         api_version=API_VERSION,
-        request_id=request_id,
-        planner=planner,
-        status="candidates" if plan else "refused",
+        request_id=request.request_id,
+        planner=decision.planner,
+        status="refused" if refusal else "candidates",
         snapshot_revision=result.scope.revision,
-        policy_revision=policy_revision,
-        decision_id=decision_id,
+        policy_revision=decision.policy_revision,
+        decision_id=decision.decision_id,
         candidates=tuple(_candidate(one) for one in plan.candidates) if plan else (),
         unmodelled=tuple(_candidate(one) for one in plan.unmodelled) if plan else (),
         unmodelled_total=plan.unmodelled_total if plan else 0,
-        refusal=refusal_of(refusal) if refusal else None,
+        refusal=told,
         sample=_candidate(refusal.sample) if refusal and refusal.sample else None,
+        offer=offer,
     )
 
 
-def group_reply_of(
-    result: GangPlan | PlanRefusal, *, request_id: str, planner: str, decision_id: str, policy_revision: str
-) -> GroupPlanReply:
-    """Write the reply to a planned request about a group."""
-    plan = result if isinstance(result, GangPlan) else None
-    return GroupPlanReply(
-        api_version=API_VERSION,
-        request_id=request_id,
-        planner=planner,
-        status="candidates" if plan else "refused",
-        snapshot_revision=result.scope.revision,
-        policy_revision=policy_revision,
-        decision_id=decision_id,
-        plan=_group_plan(plan) if plan else None,
-        refusal=refusal_of(result) if isinstance(result, PlanRefusal) else None,
-        left_to_verification=result.left_out,
+def offer_of(decision: Decision, cluster_uid: str) -> Offer:
+    """Write down what a commit may name: what is removable on each node, or a group's victims wherever."""
+    question, plan = decision.asked, decision.result
+    gang = plan if isinstance(plan, GangPlan) else None
+    nodes = (*plan.candidates, *plan.unmodelled) if isinstance(plan, Plan) else ()
+    bound = gang is None and bool(question.daemonset_node)
+    return Offer(
+        decision_id=decision.decision_id,
+        cluster_uid=cluster_uid,
+        preemptor_uid=decision.preemptor.uid,
+        at=decision.at,
+        pods=offered(
+            [(node.node, one.pod.uid) for node in nodes for one in node.removable]
+            + [("", one.pod.uid) for one in (gang.victims if gang else ())]
+        ),
+        closing={one.pod.uid: one.closes for one in (gang.victims if gang else ()) if one.closes is not None},
+        daemonset_node=question.daemonset_node if bound else "",
+        unfit_since=question.unfit_since if bound else None,
     )
 
 

@@ -23,7 +23,7 @@ from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.gang.planner import NOT_SEEN
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.reply import unplanned
+from makeway.planner.plan.reply import offer_of, reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
@@ -31,7 +31,7 @@ from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
-from makeway.planner.service.searches import A, Q, R, Search, W
+from makeway.planner.service.searches import A, Q, R, Search
 from makeway.planner.snapshot.state import Snapshot
 
 _LOOK_AGAIN_SECONDS: Final = 0.01
@@ -43,7 +43,7 @@ LONGEST_WAIT_SECONDS: Final = 2.0
 _log = structlog.get_logger()
 
 
-class Planner(Generic[R, Q, A, W]):
+class Planner(Generic[R, Q, A]):
     """Answers the requests of one form, on the event loop, which alone changes the snapshot in between.
 
     `requests`: the checks that every request goes through, shared with those of the other form.
@@ -54,7 +54,7 @@ class Planner(Generic[R, Q, A, W]):
     def __init__(
         self,
         requests: PlanRequests,
-        search: Search[R, Q, A, W],
+        search: Search[R, Q, A],
         *,
         snapshot: Snapshot,
         ledger: Ledger,
@@ -92,7 +92,7 @@ class Planner(Generic[R, Q, A, W]):
         await self._search.replying()
         return codec.encode(reply)
 
-    async def _answer(self, request: R, sender: str, now: datetime) -> W:
+    async def _answer(self, request: R, sender: str, now: datetime) -> PlanReply | GroupPlanReply:
         began = time.perf_counter()
         left = await self._requests.check(request, sender, now)
         async with self._search.turn():
@@ -129,7 +129,9 @@ class Planner(Generic[R, Q, A, W]):
         left_out = ledger.left_out(asker.uid, now)
         return asker, self._search.around(question, in_flight, places, left_out)
 
-    async def _plan(self, request: R, asker: Asker, question: Q, now: datetime, began: float) -> W:
+    async def _plan(
+        self, request: R, asker: Asker, question: Q, now: datetime, began: float
+    ) -> PlanReply | GroupPlanReply:
         """Answer a question."""
         search, planning_since = self._search, time.perf_counter()
         result: A | PlanRefusal = await self._requests.run(search.plan(question, now), request, began)
@@ -156,12 +158,11 @@ class Planner(Generic[R, Q, A, W]):
             looked_at_again=looked_at_again,
             held_back=held_back,
         )
-        reply = search.answer(decision, result, request.request_id)
+        offer = ""
         if request.mode == "enforce":
             pledge = None
             if not isinstance(result, PlanRefusal):
-                offer = search.offer(self._facts.cluster_uid, decision, result)
-                reply = msgspec.structs.replace(reply, offer=self._requests.sealed(offer))
+                offer = self._requests.sealed(offer_of(decision, self._facts.cluster_uid))
                 pledge = search.pledge(asker, question, result, decision)
             self._ledger.pledges.pledge(asker.uid, pledge)
         self._decisions.put(decision)
@@ -169,7 +170,7 @@ class Planner(Generic[R, Q, A, W]):
             self._observe(decision)
         search.count(result, seconds)
         self._tell(decision)
-        return reply
+        return reply_of(decision, offer)
 
     def _unless_not_now(
         self, request: R, asker: Asker, question: Q, plan: A, now: datetime
@@ -237,5 +238,5 @@ def _refusal(plan: Plan | GangPlan, why: NotNow) -> PlanRefusal:
     )
 
 
-PodPlanner: TypeAlias = Planner[PlanRequest, Question, Plan, PlanReply]
-GroupPlanner: TypeAlias = Planner[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanReply]
+PodPlanner: TypeAlias = Planner[PlanRequest, Question, Plan]
+GroupPlanner: TypeAlias = Planner[GroupPlanRequest, GangQuestion, GangPlan]

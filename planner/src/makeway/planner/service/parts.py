@@ -46,7 +46,7 @@ from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
-from makeway.planner.service.searches import A, GroupSearch, PodSearch, Q, R, Search, W
+from makeway.planner.service.searches import A, GroupSearch, PodSearch, Q, R, Search
 from makeway.planner.service.status import PlannerStatus
 from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
@@ -319,7 +319,7 @@ def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
     seen.in_flight.lost = committer.restore
     snapshot, ledger, metrics = seen.snapshot, seen.ledger, seen.metrics
 
-    def planner(search: Search[R, Q, A, W]) -> Planner[R, Q, A, W]:
+    def planner(search: Search[R, Q, A]) -> Planner[R, Q, A]:
         return Planner(
             requests,
             search,

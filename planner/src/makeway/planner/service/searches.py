@@ -12,7 +12,6 @@ from typing import Generic, TypeVar
 
 from prometheus_client import Counter
 
-from makeway.bus.commit import Offer, offered
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanReply, PlanRequest
@@ -23,7 +22,6 @@ from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
-from makeway.planner.plan.reply import group_reply_of, reply_of
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answering
@@ -39,14 +37,13 @@ from makeway.runtime.failpoints import failpoint
 R = TypeVar("R", bound=PlanRequest | GroupPlanRequest)
 Q = TypeVar("Q", bound=Question | GangQuestion)
 A = TypeVar("A", bound=Plan | GangPlan)
-W = TypeVar("W", bound=PlanReply | GroupPlanReply)
 
 
-class Search(ABC, Generic[R, Q, A, W]):
+class Search(ABC, Generic[R, Q, A]):
     """One planner's search of one form. Its cache is its own: plans of the other go on while one pauses."""
 
     request: type[R]
-    reply: type[W]
+    reply: type[PlanReply] | type[GroupPlanReply]
     attempts: Counter
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger, metrics: PlannerMetrics) -> None:
@@ -91,14 +88,6 @@ class Search(ABC, Generic[R, Q, A, W]):
         return plan
 
     @abstractmethod
-    def answer(self, decision: Decision, result: A | PlanRefusal, request_id: str) -> W:
-        """Return the reply to a request that was planned."""
-
-    @abstractmethod
-    def offer(self, cluster_uid: str, decision: Decision, plan: A) -> Offer:
-        """Return what a commit may name."""
-
-    @abstractmethod
     def pledge(self, asker: Asker, question: Q, plan: A, decision: Decision) -> Pledge | None:
         """Return what a plan takes until its commit comes; None where only the bridge can say."""
 
@@ -107,7 +96,7 @@ class Search(ABC, Generic[R, Q, A, W]):
         """Count an answer."""
 
 
-class PodSearch(Search[PlanRequest, Question, Plan, PlanReply]):
+class PodSearch(Search[PlanRequest, Question, Plan]):
     """The search for a pod. It holds the loop for some 10 ms at most.
 
     `hold_back` leaves out of a plan what goes on with a preemption loop, and what waits for a node.
@@ -164,33 +153,6 @@ class PodSearch(Search[PlanRequest, Question, Plan, PlanReply]):
         tried = self._ledger.pauses.tried(asker, self._snapshot, question.nominations)
         return self._hold_back(question, elsewhere(plan, tried), now)
 
-    def answer(self, decision: Decision, result: Plan | PlanRefusal, request_id: str) -> PlanReply:
-        """Return candidates, or the refusal."""
-        return reply_of(
-            result,
-            request_id=request_id,
-            planner=decision.planner,
-            decision_id=decision.decision_id,
-            policy_revision=decision.policy_revision,
-        )
-
-    def offer(self, cluster_uid: str, decision: Decision, plan: Plan) -> Offer:
-        """Offer what is removable on each node."""
-        question = decision.asked
-        return Offer(
-            decision_id=decision.decision_id,
-            cluster_uid=cluster_uid,
-            preemptor_uid=question.preemptor.uid,
-            at=decision.at,
-            pods=offered(
-                (candidate.node, one.pod.uid)
-                for candidate in (*plan.candidates, *plan.unmodelled)
-                for one in candidate.removable
-            ),
-            daemonset_node=question.daemonset_node,
-            unfit_since=question.unfit_since if question.daemonset_node else None,
-        )
-
     def pledge(self, asker: Asker, question: Question, plan: Plan, decision: Decision) -> Pledge | None:
         """Return what the best candidate takes."""
         return pledge_of(question.preemptor, plan, decision.decision_id, decision.at)
@@ -206,7 +168,7 @@ class PodSearch(Search[PlanRequest, Question, Plan, PlanReply]):
         self._metrics.plan_seconds.labels(label).observe(seconds)
 
 
-class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanReply]):
+class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan]):
     """The search for a pod group: one at a time, with a pause after some 20 ms."""
 
     request = GroupPlanRequest
@@ -254,27 +216,6 @@ class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan, GroupPlanRepl
     def plan(self, question: GangQuestion, now: datetime) -> Iterator[GangPlan | PlanRefusal | None]:
         """Plan for the least price: see `makeway.planner.plan.gang.planner`."""
         return planning_gang(self._snapshot, question, now, self._cache)
-
-    def answer(self, decision: Decision, result: GangPlan | PlanRefusal, request_id: str) -> GroupPlanReply:
-        """Return the one plan, or the refusal."""
-        return group_reply_of(
-            result,
-            request_id=request_id,
-            planner=decision.planner,
-            decision_id=decision.decision_id,
-            policy_revision=decision.policy_revision,
-        )
-
-    def offer(self, cluster_uid: str, decision: Decision, plan: GangPlan) -> Offer:
-        """Offer the victims, on whichever node."""
-        return Offer(
-            decision_id=decision.decision_id,
-            cluster_uid=cluster_uid,
-            preemptor_uid=decision.preemptor.uid,
-            at=decision.at,
-            pods=offered(("", one.pod.uid) for one in plan.victims),
-            closing={one.pod.uid: one.closes for one in plan.victims if one.closes is not None},
-        )
 
     def pledge(
         self, asker: Asker, question: GangQuestion, plan: GangPlan, decision: Decision
