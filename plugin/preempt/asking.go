@@ -2,7 +2,6 @@ package preempt
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,43 +19,19 @@ import (
 
 // plan asks for so many candidates, without the nodes that failed; the result says why there is none.
 func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *preemptResult) {
-	ended := func(end preemptResult) (*wire.PlanReply, *preemptResult) { return nil, &end }
 	reply, err := a.answer(ctx, ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: candidates, Full: a.full})
-	switch {
-	case errors.Is(err, ask.ErrLate):
-		return nil, notYet(a.pod)
-	case err != nil:
-		return ended(a.unreachable(a.engine.planner.Pods, orders.RefOf(a.pod), err))
-	case reply.Status == wire.StatusNotSynced && ask.Unaskable(reply.Refusal):
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return ended(preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + wire.Beginning(reply.Refusal.Message, wire.MostOfMessage)})
-	case reply.Status == wire.StatusNotSynced:
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		message := "the planner does not say why"
-		if refusal := reply.Refusal; refusal != nil {
-			message = wire.Beginning(refusal.Message, wire.MostOfMessage)
-		}
-		return ended(preemptResult{kind: endNotSynced, message: "no plan: " + message})
-	case len(reply.Candidates)+len(reply.Unmodelled) == 0:
-		return ended(a.refusal(ctx, reply))
-	case reply.Offer == "" && a.mode == wire.ModeEnforce:
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return nil, olderPlanner()
+	if err != nil {
+		return nil, a.unreachable(a.engine.planner.Pods, err)
+	}
+	planned := len(reply.Candidates)+len(reply.Unmodelled) > 0
+	if end := a.unplanned(reply.Status, reply.Refusal, planned, reply.Offer); end != nil {
+		return nil, end
+	}
+	if !planned {
+		end := a.refusal(ctx, reply)
+		return nil, &end
 	}
 	return reply, nil
-}
-
-// olderPlanner ends a cycle whose plan no commit can follow.
-func olderPlanner() *preemptResult {
-	return &preemptResult{kind: endUnaskable, message: "no plan: the planner is older than this scheduler's plugin, and stores no orders for it"}
-}
-
-// observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
-func (a *attempt) observe() preemptResult {
-	a.engine.memory.Retries.ModeHeld(orders.RefOf(a.pod), a.engine.memory.Retries.Now())
-	q := ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Full: a.full}
-	goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = a.query(ctx, q, false) })
-	return preemptResult{kind: endObserved, message: "mode observe"}
 }
 
 // answer returns the planner's reply, to the prefetched question where it is the same.
@@ -108,25 +83,6 @@ func (e *engine) view(except types.UID) (known ask.View, err error) {
 	known.Nominations, known.Assumed = e.placements.Lists(e.inflight.Nominated(), except)
 	known.Seen = e.planner.Seen.All()
 	return known, nil
-}
-
-// unreachable ends an attempt without a plan; the pod, or the group by one of its members, is tried again, since no event of
-// the cluster tells when the planner is back.
-func (pl *MakeWay) unreachable(breaker *ask.Breaker, pod wire.PodRef, err error) preemptResult {
-	_, probeAt := breaker.Current()
-	switch {
-	case errors.Is(err, ask.ErrTooLarge):
-		pl.engine.memory.Retries.PlanUnavailable(pod, time.Time{})
-		return preemptResult{kind: endTooLarge, message: "no plan: " + err.Error()}
-	case errors.Is(err, ask.ErrUnreadable):
-		pl.engine.memory.Retries.PlanUnavailable(pod, time.Time{})
-		return preemptResult{kind: endUnaskable, message: err.Error()}
-	case errors.Is(err, ask.ErrBreakerOpen):
-		pl.engine.memory.Retries.TryAt(pod, probeAt)
-	default:
-		pl.engine.memory.Retries.PlanUnavailable(pod, probeAt)
-	}
-	return preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 
 // prefetchKey is where a cycle's state keeps the question that was prefetched.

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"makeway.dev/makeway/plugin/memory"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -45,17 +44,14 @@ func (e *engine) delayedUntil(pod *v1.Pod) (until time.Time, why string) {
 	return until, fmt.Sprintf("PriorityClass %s has %s %s", name, memory.PreemptionDelay, class.Annotations[memory.PreemptionDelay])
 }
 
-// delayed ends an attempt of a pod whose class lets it wait before it preempts, in mode enforce; nil where it may preempt now. The
-// pod is tried again when the delay is over, or when its class changes.
-func (pl *MakeWay) delayed(pod *v1.Pod, mode string) *preemptResult {
-	if mode != wire.ModeEnforce {
-		return nil
-	}
-	looked := pl.engine.memory.Retries.Now()
-	until, why := pl.engine.delayedUntil(pod)
+// delayed ends an attempt of a pod whose class lets it wait before it preempts; nil where it may preempt now. The pod is tried again
+// when the delay is over, or when its class changes.
+func (p *preemptor) delayed() *preemptResult {
+	pod, looked := p.pods[0], p.engine.memory.Retries.Now()
+	until, why := p.engine.delayedUntil(pod)
 	if until.IsZero() {
 		return nil
 	}
-	pl.engine.memory.Retries.Refuse(orders.RefOf(pod), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: pod.Spec.PriorityClassName}})
+	p.engine.memory.Retries.Refuse(p.one(), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: pod.Spec.PriorityClassName}})
 	return &preemptResult{kind: endDelayed, message: fmt.Sprintf("preemption is delayed until %s: %s", until.UTC().Format(time.RFC3339), why)}
 }

@@ -13,13 +13,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/queues"
-	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -38,21 +35,15 @@ const reasonPlacesNotFound = "PlacesNotFound"
 
 // groupAttempt is one group's preemption in one cycle.
 type groupAttempt struct {
-	*MakeWay
+	*preemptor
 	cycle     minor.GroupCycle
 	group     minor.Group
 	priority  int32
 	mustPlace int
-	mode      string
 	classes   []*ask.Class
 	leftOut   []map[string]bool // by class: nodes where the scheduler's filters refused a member
-	asked     memory.Moment
 	inquirer  *inquirer[wire.GroupPlanReply]
-	span      tracing.Span
 }
-
-// one is the member by which the group is tried again: to activate it activates all.
-func (a *groupAttempt) one() wire.PodRef { return orders.RefOf(a.group.Waiting[0]) }
 
 // preemptForGroup decides about one pod group that does not fit, as PostFilter does about a pod. What each ending means is in
 // status.go. With Success it returns the nodes that members are nominated to.
@@ -81,8 +72,10 @@ func (pl *MakeWay) preemptForGroup(ctx context.Context, cycle minor.GroupCycle) 
 		return nil, nil
 	}
 	without = pl.withoutPlan(group.Namespace, priorityOf(group))
-	a := &groupAttempt{MakeWay: pl, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group), mode: pl.mode(group.Waiting[0])}
+	p := &preemptor{MakeWay: pl, uid: group.UID, pods: group.Waiting, mode: pl.mode(group.Waiting[0])}
+	a := &groupAttempt{preemptor: p, cycle: cycle, group: group, priority: priorityOf(group), mustPlace: mustPlaceOf(group)}
 	end, nodes = a.preempt(ctx)
+	a.clearUnfounded(end)
 	a.attempted(end)
 	again = end.kind == endUnfinished && pl.engine.memory.Retries.Unplanned(group.Waiting[0].UID) < plansBeforeOthers
 	return nodes, nil // end says it
@@ -95,8 +88,8 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 		return *end, nodes
 	}
 
-	// 2) Recall what earlier attempts have left behind.
-	if end := a.recall(); end != nil {
+	// 2) Ensure that neither its PriorityClass lets it wait for nodes first, nor orders are held back.
+	if end := a.held(); end != nil {
 		return *end, nil
 	}
 
@@ -112,7 +105,7 @@ func (a *groupAttempt) preempt(ctx context.Context) (result preemptResult, nodes
 	defer func() { endAttempt(a.span, result, a.inquirer != nil && a.inquirer.kept) }()
 
 	if a.mode == wire.ModeObserve {
-		return a.observe(), nil
+		return *observe(a.preemptor, a.exchange), nil
 	}
 
 	a.inquirer = waitFor(a.engine, planner.LateGroups, planner.Groups, a.group.UID, a.one(), groupPlanOf(a.classes, a.mode),
@@ -136,13 +129,11 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	looked := e.memory.Retries.Now()
 	switch {
 	case a.mode == wire.ModeOff:
-		e.memory.Retries.ModeHeld(a.one(), looked)
-		return &preemptResult{kind: endOff, message: "mode off"}, nil
+		return a.modeHeld(looked, endOff, "mode off"), nil
 	case e.control.HoldsGroups():
 		return &preemptResult{kind: endGroupHeld, message: "groups.preemptors of the policy is hold: nothing is evicted for pod groups"}, nil
 	case a.group.Composite:
-		e.memory.Retries.ModeHeld(a.one(), looked)
-		return &preemptResult{kind: endPodGroup, message: "composite pod groups have no plan"}, nil
+		return a.modeHeld(looked, endPodGroup, "composite pod groups have no plan"), nil
 	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}
@@ -153,7 +144,7 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case orders.RefusedLeaving:
 		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
 	}
-	return a.waitsForOthersVictims()
+	return a.waitsForOthersVictims(func(string) bool { return true }), a.nominated()
 }
 
 // stillThere reports whether the cycle's snapshot has a pod, on whichever node. The snapshot is walked once, when first asked.
@@ -182,57 +173,28 @@ func (a *groupAttempt) ordered() map[types.NamespacedName]string {
 	return nodes
 }
 
-// waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a pod of lower priority that was
-// preempted is terminating on a node that a member is nominated to. Unlike upstream it ends, since its kubelet may be dead.
-func (a *groupAttempt) waitsForOthersVictims() (*preemptResult, map[types.NamespacedName]string) {
-	nodes, now := a.handle.SnapshotSharedLister().NodeInfos(), a.engine.clock.Now()
-	nominated, looked := map[types.NamespacedName]string{}, map[string]bool{}
-	var until time.Time
-	for _, pod := range a.group.Waiting {
-		name := pod.Status.NominatedNodeName
-		if name == "" {
-			continue
-		}
-		nominated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = name
-		node, err := nodes.Get(name)
-		if err != nil || looked[name] {
-			continue
-		}
-		looked[name] = true
-		if deadline := verify.PreemptedUntil(pod, node, now); deadline.After(until) {
-			until = deadline
+// nominated are the nominations that the API shows.
+func (a *groupAttempt) nominated() map[types.NamespacedName]string {
+	nodes := map[types.NamespacedName]string{}
+	for _, pod := range a.pods {
+		if node := pod.Status.NominatedNodeName; node != "" {
+			nodes[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = node
 		}
 	}
-	if until.IsZero() {
-		return nil, nil
-	}
-	a.engine.memory.Retries.Postpone(a.one(), until)
-	return &preemptResult{kind: endLeaving, message: "pods preempted on the members' nodes are still terminating"}, nominated
-}
-
-// recall returns why the group waits, by what earlier cycles, orders and answers have left behind; nil where a plan may be asked for.
-func (a *groupAttempt) recall() *preemptResult {
-	member := a.group.Waiting[0]
-	if end := a.delayed(member, a.mode); end != nil || a.mode != wire.ModeEnforce {
-		return end
-	}
-	return a.ordersShut(member)
+	return nodes
 }
 
 // classify puts the members into classes, each with the nodes that removing pods may help.
 func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 	var err error
-	if a.classes, err = ask.Classes(a.group.Waiting, queues.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endTooLarge, message: err.Error()}
+	if a.classes, err = ask.Classes(a.pods, queues.QueueLabels(), a.engine.cluster.claims.Reach); err != nil {
+		return a.later(endTooLarge, err.Error())
 	}
 	if len(a.group.Topology) > wire.MostTopologyKeys {
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endTooLarge, message: fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys)}
+		return a.later(endTooLarge, fmt.Sprintf("the group names %d topology keys, at most %d are planned for", len(a.group.Topology), wire.MostTopologyKeys))
 	}
 	if err := a.findNodes(ctx, a.cycle, a.classes); err != nil {
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endError, message: err.Error()}
+		return a.later(endError, err.Error())
 	}
 	nodes := a.handle.SnapshotSharedLister().NodeInfos()
 	failed := a.engine.verified.failures.Of(a.engine.clock.Now(), string(a.group.UID), func(node string) (int64, bool) { return generationOf(nodes, node) })
@@ -255,21 +217,15 @@ func (a *groupAttempt) classify(ctx context.Context) *preemptResult {
 
 // find returns a plan by which the scheduler's own algorithm placed the group; the result says why there is none.
 func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.GroupPlanReply, *preemptResult) {
-	ended := func(end preemptResult) (*verify.GroupPlacement, *wire.GroupPlanReply, *preemptResult) {
-		return nil, nil, &end
-	}
 	for asked := 1; ; asked++ {
 		var reply *wire.GroupPlanReply
 		var err error
 		reply, a.asked, err = a.inquirer.answer(ctx, nil, a.exchange)
-		switch {
-		case errors.Is(err, ask.ErrLate):
-			return nil, nil, notYet(a.group.Waiting[0])
-		case err != nil:
-			return ended(a.unreachable(a.engine.planner.Groups, a.one(), err))
+		if err != nil {
+			return nil, nil, a.unreachable(a.engine.planner.Groups, err)
 		}
 		if end := a.unusable(reply); end != nil {
-			return ended(*end)
+			return nil, nil, end
 		}
 		verified, err := a.verify(ctx, reply.Plan)
 		if err == nil {
@@ -277,15 +233,13 @@ func (a *groupAttempt) find(ctx context.Context) (*verify.GroupPlacement, *wire.
 		}
 		var why *verify.Misfit
 		if !errors.As(err, &why) {
-			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endError, message: wire.Beginning(err.Error(), wire.MostOfMessage)})
+			return nil, nil, a.later(endError, wire.Beginning(err.Error(), wire.MostOfMessage))
 		}
 		if why.Node != "" {
 			a.leaveOut(why)
 		}
 		if why.Node == "" || asked == groupPlans || !mayAsk(ctx, a.args.GroupPlanTimeout.Duration) {
-			a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-			return ended(preemptResult{kind: endUnfinished, message: "the plan failed verification: " + wire.Beginning(why.Message, wire.MostOfMessage)})
+			return nil, nil, a.later(endUnfinished, "the plan failed verification: "+wire.Beginning(why.Message, wire.MostOfMessage))
 		}
 	}
 }
@@ -296,21 +250,12 @@ func (a *groupAttempt) verify(ctx context.Context, plan *wire.GroupPlan) (*verif
 	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
 	v := verify.GroupVerifier{
 		Handle: a.handle, Cycle: a.cycle, Group: a.group, Priority: a.priority, MustPlace: a.mustPlace, Now: a.engine.clock.Now(),
-		Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.group.Waiting, a.engine.gate.HasMax),
+		Remover: a.engine.inflight.Remover, Limited: slices.ContainsFunc(a.pods, a.engine.gate.HasMax),
 	}
 	for _, class := range a.classes {
 		v.Classes = append(v.Classes, class.Pods)
 	}
 	return v.Verify(ctx, plan)
-}
-
-// observe asks the planner and does not wait, as attempt.observe does.
-func (a *groupAttempt) observe() preemptResult {
-	a.engine.memory.Retries.ModeHeld(a.one(), a.engine.memory.Retries.Now())
-	if exchange, err := a.exchange(); err == nil {
-		goroutines.GoRecovered(a.span.In(a.engine.life), "observe", func(ctx context.Context) { _, _ = exchange(ctx) })
-	}
-	return preemptResult{kind: endObserved, message: "mode observe"}
 }
 
 // leaveOut leaves a node out of this cycle's next plan, and of those to come until it changes.
@@ -325,85 +270,65 @@ func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 
 // unusable ends an attempt by an answer that has no plan to verify; nil where it has.
 func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
-	refusal := reply.Refusal
-	if refusal == nil {
-		refusal = &wire.Refusal{Message: "the planner does not say why"}
+	planned, refusal := reply.Status != wire.StatusRefused && reply.Plan != nil, reply.Refusal
+	if end := a.unplanned(reply.Status, refusal, planned, reply.Offer); end != nil || planned {
+		return end
 	}
-	message := wire.Beginning(refusal.Message, wire.MostOfMessage)
+	if refusal == nil {
+		refusal = &wire.Refusal{}
+	}
+	message := messageOf(reply.Refusal)
 	switch {
-	case reply.Status == wire.StatusNotSynced && ask.Unaskable(refusal):
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endUnaskable, message: "the planner cannot read the question: " + message}
-	case reply.Status == wire.StatusNotSynced:
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endNotSynced, message: "no plan: " + message}
-	case reply.Status == wire.StatusRefused && refusal.Reason == reasonPlacesNotFound:
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endUnfinished, message: message}
-	case reply.Status == wire.StatusRefused && len(a.leftOut[0]) > 0:
+	case refusal.Reason == reasonPlacesNotFound:
+		return a.later(endUnfinished, message)
+	case len(a.leftOut[0]) > 0:
 		// The planner refuses without nodes that it was not asked about: other victims there might do, and no event tells when
 		// they may be tried again.
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return &preemptResult{kind: endUnfinished, message: fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut[0]), message)}
-	case reply.Status == wire.StatusRefused || reply.Plan == nil:
-		var retryAt time.Time
-		if refusal.RetryAt != nil {
-			retryAt = refusal.RetryAt.Time
-		}
-		a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
-		return &preemptResult{kind: endRefused, message: message}
-	case reply.Offer == "":
-		a.engine.memory.Retries.PlanUnavailable(a.one(), time.Time{})
-		return olderPlanner()
+		return a.later(endUnfinished, fmt.Sprintf("without nodes where a plan failed verification (%d): %s", len(a.leftOut[0]), message))
 	}
-	return nil
+	var retryAt time.Time
+	if refusal.RetryAt != nil {
+		retryAt = refusal.RetryAt.Time
+	}
+	a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, refusal.DependsOn[:min(len(refusal.DependsOn), maxDependencies)])
+	return &preemptResult{kind: endRefused, message: message}
 }
 
-// nominate marks the group as preempting, before its members come back to the queue, and leaves the rest to a goroutine. Where
-// nothing has to go the nominations alone place the group: the scheduler looked at members one by one, and the plan at all.
+// nominate marks the group as preempting, before its members come back to the queue. Where nothing has to go the nominations alone
+// place the group: the scheduler looked at members one by one, and the plan at all.
 func (a *groupAttempt) nominate(verified *verify.GroupPlacement, reply *wire.GroupPlanReply) preemptResult {
-	e, now := a.engine, a.engine.clock.Now()
-	for _, pod := range a.group.Waiting {
-		e.memory.Retries.Ordered(pod.UID)
-	}
-	a.inquirer.late.Forget(a.group.UID)
-	e.verified.failures.Forget(string(a.group.UID))
-	if verified.NeedsNothing() {
+	e := a.engine
+	a.inquirer.late.Forget(a.uid)
+	e.verified.failures.Forget(string(a.uid))
+	switch {
+	case verified.NeedsNothing():
+		for _, pod := range a.pods {
+			e.memory.Retries.Ordered(pod.UID)
+		}
 		a.span.End(nil, "result", endNominated)
 		return preemptResult{kind: endNominated, message: fmt.Sprintf("%d members have room as planned, and no pod has to be evicted", len(verified.Places))}
-	}
-	if len(verified.Victims)+len(verified.Awaited) == 0 {
-		until := verify.LastOverdueAt(verified.Terminating)
-		e.memory.Retries.Postpone(a.one(), until)
-		return preemptResult{kind: endAwaiting, message: roomOnItsWay(verified.Terminating, fmt.Sprintf("for %d members", len(verified.Places)), until)}
+	case len(verified.Victims)+len(verified.Awaited) == 0:
+		return a.awaits(verified.Terminating, "", fmt.Sprintf("for %d members", len(verified.Places)))
 	}
 	chosen := &verify.Candidate{Victims: verified.Victims, Awaited: verified.Awaited}
 	for _, pod := range verified.Terminating {
 		chosen.Awaited = append(chosen.Awaited, verify.Awaited{Pod: pod})
 	}
-	order := &pendingOrder{
-		id: wire.NewOrderID(now), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer,
-		pod:    a.group.Waiting[0],
-		chosen: chosen,
-		span:   a.span,
+	a.begin(&pendingOrder{
+		id: wire.NewOrderID(e.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: chosen,
 		group: &wire.OrderedGroup{
 			Namespace: a.group.Namespace, Name: a.group.Name, UID: string(a.group.UID), Priority: a.priority,
-			SchedulerName: a.group.Waiting[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
+			SchedulerName: a.pods[0].Spec.SchedulerName, MustPlace: int64(a.mustPlace), MinCount: int64(a.group.MinCount),
 		},
 		places: verified.Places,
-	}
-	e.memory.OrderBegins(a.group.Namespace, order.id)
-	e.inflight.Begin(order.entry(now))
-	victimsPerOrder.Observe(float64(len(verified.Victims)))
-	failpoints.At(failpoints.Nominated)
-	e.startCommit(order)
+	})
 	return preemptResult{kind: endNominated, message: fmt.Sprintf("found a placement for %d members, preempting %d pods", len(verified.Places), len(verified.Victims))}
 }
 
 // nominations are the nodes of the members that were placed. Those without a place are nominated nowhere any more.
 func (a *groupAttempt) nominations(verified *verify.GroupPlacement) map[types.NamespacedName]string {
-	nodes := make(map[types.NamespacedName]string, len(a.group.Waiting))
-	for _, pod := range a.group.Waiting {
+	nodes := make(map[types.NamespacedName]string, len(a.pods))
+	for _, pod := range a.pods {
 		if pod.Status.NominatedNodeName != "" {
 			nodes[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = ""
 		}
@@ -414,22 +339,10 @@ func (a *groupAttempt) nominations(verified *verify.GroupPlacement) map[types.Na
 	return nodes
 }
 
-// attempted notes how the group's cycle ended, as engine.attempted does for a pod.
-func (a *groupAttempt) attempted(end preemptResult) {
-	e := a.engine
-	e.inflight.Cycled(a.group.UID)
-	var stale []*v1.Pod
-	for _, pod := range a.group.Waiting {
-		if end.kind != endNominated {
-			e.gate.Tried(pod.UID)
-			e.memory.Retries.Tried(pod.UID)
-		}
-		if pod.Status.NominatedNodeName != "" && (end.kind == endRefused || end.kind == endHopeless) {
-			stale = append(stale, pod)
-		}
+// clearUnfounded takes nominations back in the API that a refused group's members still have.
+func (a *groupAttempt) clearUnfounded(end preemptResult) {
+	stale := slices.DeleteFunc(slices.Clone(a.pods), func(pod *v1.Pod) bool { return pod.Status.NominatedNodeName == "" })
+	if len(stale) > 0 && (end.kind == endRefused || end.kind == endHopeless) {
+		goroutines.GoRecovered(a.engine.life, "clear", func(ctx context.Context) { a.engine.clearNominations(ctx, stale) })
 	}
-	if len(stale) > 0 {
-		goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) { e.clearNominations(ctx, stale) })
-	}
-	e.pending(a.one()) // it may have gone meanwhile
 }

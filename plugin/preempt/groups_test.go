@@ -482,7 +482,8 @@ func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	elsewhere := pod("g3", "", high, medium).Obj()
 	minortest.JoinGroup(elsewhere, "gang")
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
-	a := &groupAttempt{MakeWay: w.plugin, cycle: c, group: c.group, mustPlace: 3, mode: wire.ModeEnforce, leftOut: make([]map[string]bool, 3)}
+	p := &preemptor{MakeWay: w.plugin, uid: c.group.UID, pods: c.group.Waiting, mode: wire.ModeEnforce}
+	a := &groupAttempt{preemptor: p, cycle: c, group: c.group, mustPlace: 3, leftOut: make([]map[string]bool, 3)}
 	var err error
 	if a.classes, err = ask.Classes(c.group.Waiting, queues.QueueLabels(), byName); err != nil || len(a.classes) != 3 {
 		t.Fatal(len(a.classes), err)

@@ -12,11 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
-	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -46,52 +43,53 @@ func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1
 		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
 	})
 	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
-	end = pl.preempt(ctx, state, pod, statuses, keptOut)
+	p := &preemptor{MakeWay: pl, uid: pod.UID, pods: []*v1.Pod{pod}, mode: pl.mode(pod)}
+	end = p.preemptForPod(ctx, state, statuses, keptOut)
 	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
 		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
 	}
-	pl.engine.attempted(pod, end)
+	p.attempted(end)
 	return nil, nil // end says it
 }
 
-// preempt decides about one pod that does not fit. It asks the planner and verifies within
+// preemptForPod decides about one pod that does not fit. It asks the planner and verifies within
 // bounds of time, and writes nothing: the order is committed outside the cycle.
-func (pl *MakeWay) preempt(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader, keptOut bool) (result preemptResult) {
+func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, statuses fwk.NodeToStatusReader, keptOut bool) (result preemptResult) {
 	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
-	pod = pl.engine.current(orders.RefOf(pod))
+	pod := p.engine.current(p.one())
 	if pod == nil {
 		return preemptResult{kind: endError, message: "the pod is gone"}
 	}
-	nodes := pl.handle.SnapshotSharedLister().NodeInfos()
+	p.pods[0] = pod
+	nodes := p.handle.SnapshotSharedLister().NodeInfos()
 
 	// 1) Ensure the pod may preempt: it has no order in flight, and no victims are leaving for it.
-	if end := pl.ineligible(pod, statuses, nodes); end != nil {
+	if end := p.ineligiblePod(pod, statuses, nodes); end != nil {
 		return *end
 	}
 
 	// 2) Find the nodes where preemption may help.
-	potential, end := pl.nodesWherePreemptionMayHelp(statuses, nodes)
+	potential, end := p.nodesWherePreemptionMayHelp(statuses, nodes)
 	if end != nil {
 		return *end
 	}
 
-	// 3) Ensure that its PriorityClass does not let it wait for a node first.
-	mode := pl.mode(pod)
-	if end := pl.delayed(pod, mode); end != nil {
+	// 3) Ensure that neither its PriorityClass lets it wait for a node first, nor orders are held back.
+	if end := p.held(); end != nil {
 		return *end
 	}
 
-	// 4) Recall what earlier attempts have left behind: whether the pod waits, and what its plan leaves out.
-	known := pl.recall(pod, mode, potential, nodes)
-	if known.wait != nil {
-		return *known.wait
+	// 4) Recall what earlier attempts have left behind.
+	planner := p.engine.planner
+	planner.History.Needed(pod, potential)
+	attempt := &attempt{
+		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: prefetchOf(state),
+		potential: potential, failed: p.failedBefore(pod, nodes), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
 	}
 
 	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
-	attempt := &attempt{MakeWay: pl, state: state, pod: pod, mode: mode, nodes: nodes, keptOut: keptOut, recalled: known, asking: asking{prefetch: prefetchOf(state)}}
-	planner := pl.engine.planner
-	attempt.inquirer = waitFor(pl.engine, planner.LatePods, planner.Pods, pod.UID, orders.RefOf(pod), planOf(pod, mode), sinceBegan(state), pl.args.PlanTimeout.Duration)
-	ctx, attempt.span = pl.attemptSpan(ctx, attempt.prefetch, pod)
+	attempt.inquirer = waitFor(p.engine, planner.LatePods, planner.Pods, pod.UID, p.one(), planOf(pod, p.mode), sinceBegan(state), p.args.PlanTimeout.Duration)
+	ctx, attempt.span = p.attemptSpan(ctx, attempt.prefetch, pod)
 	attempt.inquirer.span = attempt.span
 	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()
 	candidates, reply, end := attempt.find(ctx)
@@ -135,24 +133,18 @@ func (pl *MakeWay) firstCandidates() int { return min(firstCandidates, pl.args.M
 
 // attempt is one pod's preemption in one cycle.
 type attempt struct {
-	*MakeWay
-	state    fwk.CycleState
-	pod      *v1.Pod
-	mode     string // in force for the pod
-	nodes    fwk.NodeInfoLister
-	keptOut  bool // by its queue
-	recalled      // its failed nodes grow by those of this cycle
-	asking
-	class  string // see ownClass
-	sieved bool
-}
-
-// asking is where an attempt's questions are.
-type asking struct {
-	asked    memory.Moment // when the last was asked
-	prefetch *ask.Prefetch // what was asked before the filters ran; nil: nothing, or it was looked at
-	inquirer *inquirer[wire.PlanReply]
-	span     tracing.Span
+	*preemptor
+	state     fwk.CycleState
+	pod       *v1.Pod
+	nodes     fwk.NodeInfoLister
+	keptOut   bool                      // by its queue
+	potential ask.Potential             // the nodes where preemption may help
+	failed    map[string]verify.Failure // nodes that failed verification, in cycles before and in this one
+	full      bool                      // the columns are set aside: a refusal was wrong
+	prefetch  *ask.Prefetch             // what was asked before the filters ran; nil: nothing, or it was looked at
+	inquirer  *inquirer[wire.PlanReply]
+	class     string // see ownClass
+	sieved    bool
 }
 
 // find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
@@ -173,7 +165,9 @@ func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *
 	case a.left().Count == 0:
 		return ended(a.unverifiable())
 	case a.mode == wire.ModeObserve:
-		return ended(a.observe())
+		return ended(*observe(a.preemptor, func() (ask.Exchange[wire.PlanReply], error) {
+			return a.question(ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Full: a.full}, false)
+		}))
 	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()):
 		return ended(a.unfinished(false))
 	}
@@ -258,57 +252,21 @@ func namesOf(failed map[string]verify.Failure) map[string]bool {
 	return names
 }
 
-// nominate marks the pod as preempting, before PostFilter returns and so before any other cycle, and
-// leaves the rest to a goroutine. Where terminating pods alone make the room there is nothing to order: the pod is nominated,
-// and nothing holds it. The scheduler's own events wake it as they leave, and it is tried again when they are overdue.
+// nominate marks the pod as preempting, before PostFilter returns. Where terminating pods alone make the room there is nothing to order.
 func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemptResult {
-	now := a.engine.clock.Now()
+	a.engine.memory.Reverted.Forget(a.pod.UID)
 	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
-		until := verify.LastOverdueAt(leaving)
-		a.engine.memory.Reverted.Forget(a.pod.UID)
-		a.engine.memory.Retries.Postpone(orders.RefOf(a.pod), until)
-		return preemptResult{kind: endAwaiting, node: best.Node, message: roomOnItsWay(leaving, "on node "+best.Node, until)}
+		return a.awaits(leaving, best.Node, "on node "+best.Node)
 	}
-	order := &pendingOrder{
-		id:         wire.NewOrderID(now),
-		requestID:  reply.RequestID,
-		decisionID: reply.DecisionID,
-		offer:      reply.Offer,
-		pod:        a.pod,
-		chosen:     best,
-		span:       a.span,
+	a.inquirer.late.Forget(a.pod.UID)
+	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
+	a.begin(&pendingOrder{
+		id: wire.NewOrderID(a.engine.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: best,
 		places: []wire.OrderMember{{
 			Namespace: a.pod.Namespace, Name: a.pod.Name, UID: string(a.pod.UID), Node: best.Node, NodeUID: string(best.NodeUID),
 		}},
-	}
-	a.inquirer.late.Forget(a.pod.UID)
-	a.engine.memory.Retries.Ordered(a.pod.UID)
-	a.engine.memory.Reverted.Forget(a.pod.UID)
-	a.engine.memory.OrderBegins(a.pod.Namespace, order.id)
-	a.engine.inflight.Begin(order.entry(now))
-	victimsPerOrder.Observe(float64(len(best.Victims)))
-	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
-	failpoints.At(failpoints.Nominated)
-	a.engine.startCommit(order)
+	})
 	return preemptResult{kind: endNominated, node: best.Node}
-}
-
-// roomOnItsWay says what a pod or group waits for that no pod has to be evicted for.
-func roomOnItsWay(leaving []*v1.Pod, where string, until time.Time) string {
-	return fmt.Sprintf("no pod is evicted: room %s is on its way, from %d terminating pods; where they are still there at %s, other room is looked for",
-		where, len(leaving), until.UTC().Format(time.RFC3339))
-}
-
-// attempted notes how a pod's cycle ended, so that its turn among the pods that wait for orders to end goes to
-// the next, and the room in its queue that it was activated for too. What the cycle noted of a pod that was bound or deleted meanwhile
-// came after the informer had told of that.
-func (e *engine) attempted(pod *v1.Pod, end preemptResult) {
-	e.inflight.Cycled(pod.UID)
-	if end.kind != endNominated { // else the order holds the place from now on
-		e.gate.Tried(pod.UID)
-		e.memory.Retries.Tried(pod.UID)
-	}
-	e.pending(orders.RefOf(pod))
 }
 
 // mode is the one in force for a preemptor.

@@ -119,7 +119,9 @@ func TestAPodThatHasANodeIsLeftToOthers(t *testing.T) {
 	resized := p.DeepCopy()
 	resized.Spec.NodeName = "n1"
 
-	end := w.plugin.ineligible(resized, framework.NewDefaultNodeToStatus(), w.plugin.handle.SnapshotSharedLister().NodeInfos())
+	q := &preemptor{MakeWay: w.plugin, uid: p.UID, pods: []*v1.Pod{resized}, mode: wire.ModeEnforce}
+
+	end := q.ineligiblePod(resized, framework.NewDefaultNodeToStatus(), w.plugin.handle.SnapshotSharedLister().NodeInfos())
 
 	if end == nil || end.kind != endPlaced {
 		t.Fatalf("ended as %+v", end)

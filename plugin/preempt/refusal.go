@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"makeway.dev/makeway/plugin/memory"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -24,7 +23,7 @@ const verifyPause = time.Second
 // were judged by the scheduler's filters.
 func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptResult {
 	if a.contradicts(ctx, reply) {
-		a.engine.memory.Retries.TryAt(orders.RefOf(a.pod), a.engine.clock.Now().Add(verifyPause))
+		a.engine.memory.Retries.TryAt(a.one(), a.engine.clock.Now().Add(verifyPause))
 		return preemptResult{kind: endUnfinished, message: "the pod passes the scheduler's filters on a node that the planner ruled out; every node is verified next"}
 	}
 	a.settle()
@@ -48,7 +47,7 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 	if a.keptOut {
 		dependsOn = append(slices.Clone(dependsOn), wire.Dependency{Kind: memory.KindNode})
 	}
-	a.engine.memory.Retries.Refuse(orders.RefOf(a.pod), a.asked, retryAt, dependsOn)
+	a.engine.memory.Retries.Refuse(a.one(), a.asked, retryAt, dependsOn)
 	klog.Background().V(2).Info("preemption_refused", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID,
 		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "reason", refusal.Reason)
 	return preemptResult{kind: endRefused, message: message}
@@ -59,9 +58,8 @@ func (a *attempt) refusal(ctx context.Context, reply *wire.PlanReply) preemptRes
 // event tells when they agree.
 func (a *attempt) unverifiable() preemptResult {
 	a.settle()
-	a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-	return preemptResult{kind: endUnverifiable, message: fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
-		a.potential.Count, verify.Summary(a.failed))}
+	return *a.later(endUnverifiable, fmt.Sprintf("preemption would not help on any of %d nodes that were verified with the scheduler's filters: %s",
+		a.potential.Count, verify.Summary(a.failed)))
 }
 
 // settle has a later try of the class start anew.
@@ -79,9 +77,9 @@ func (a *attempt) unfinished(begun bool) preemptResult {
 		goesOn = soonest
 	}
 	if begun {
-		a.engine.memory.Retries.TryAt(orders.RefOf(a.pod), goesOn)
+		a.engine.memory.Retries.TryAt(a.one(), goesOn)
 	} else {
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), goesOn)
+		a.engine.memory.Retries.PlanUnavailable(a.one(), goesOn)
 	}
 	if len(a.failed) > 0 {
 		a.engine.verified.failures.KeepUntil(a.ownClass(), goesOn)

@@ -11,7 +11,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -134,8 +133,7 @@ func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (
 	}
 	rejected, err := verify.AskFilters(extenders, a.pod, candidates, a.nodes)
 	if err != nil {
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return nil, &preemptResult{kind: endUnverifiable, message: err.Error()}
+		return nil, a.later(endUnverifiable, err.Error())
 	}
 	a.remember(rejected)
 	kept = slices.DeleteFunc(slices.Clone(candidates), func(c *verify.Candidate) bool {
@@ -166,8 +164,7 @@ func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.C
 	case err != nil:
 		return nil, &preemptResult{kind: endError, message: err.Error()}
 	case len(kept) == 0:
-		a.engine.memory.Retries.PlanUnavailable(orders.RefOf(a.pod), time.Time{})
-		return nil, &preemptResult{kind: endUnverifiable, message: fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates))}
+		return nil, a.later(endUnverifiable, fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates)))
 	}
 	a.rank(kept)
 	return kept, nil
