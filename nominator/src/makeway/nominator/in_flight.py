@@ -48,6 +48,13 @@ class OrderInFlight:
         """UID of the preemptor."""
         return self.order.preemptor.uid if self.order.preemptor is not None else ""
 
+    @property
+    def is_lost_to_others(self) -> bool:
+        """Whether its nomination is gone, and no evictor took it back since the order failed."""
+        rollback = self.outcome.rollback if self.outcome is not None else None
+        reverted = rollback is not None and rollback.nomination_reverted
+        return self.lost not in ("", "yielded") and not reverted
+
 
 class OrdersInFlight:
     """By preemptor, of which each has one at the most."""

@@ -173,8 +173,6 @@ class Nominator:
     def _waiting(self, now: datetime) -> list[tuple[PendingPod, Attempts]]:
         """Return the pods to make room for, the most important and then the oldest first."""
         external = self._classes.external
-        if not external:
-            return []
         self._attempts.keep(self._pods.by_uid)
         waiting = (
             pod
@@ -184,10 +182,7 @@ class Nominator:
         return self._attempts.in_turn(waiting, now)
 
     def _full(self) -> bool:
-        """Report whether as many orders wait for their outcome as one nominator looks after.
-
-        The policy's limit is the planner's to keep: its answer is a refusal.
-        """
+        """Report whether as many orders wait for their outcome as one nominator looks after."""
         most = MOST_IN_FLIGHT if self._unanswered < UNANSWERED else 1
         return self.in_flight.without_outcome() >= most
 
@@ -222,7 +217,7 @@ class Nominator:
             if reply.pauses:
                 attempts.pause(datetime.now(UTC))
             if reply.reason:
-                self._log_refusal(pod, reply.reason, reply.message)
+                _log_refusal(pod, reply.reason, reply.message)
             return None
         now = datetime.now(UTC)
         if reply.refusal is not None or not reply.candidates:
@@ -243,12 +238,7 @@ class Nominator:
         if refusal is not None and refusal.retry_at is not None:
             attempts.again_at(max(now, refusal.retry_at))
         if refusal is not None:
-            self._log_refusal(pod, refusal.reason, refusal.message, reply.decision_id)
-
-    def _log_refusal(self, pod: PendingPod, reason: str, message: str, decision_id: str = "") -> None:
-        _log.info(
-            "no_plan", pod=str(pod), pod_uid=pod.uid, reason=reason, message=message, decision_id=decision_id
-        )
+            _log_refusal(pod, refusal.reason, refusal.message, reply.decision_id)
 
     async def _order(
         self,
@@ -266,7 +256,7 @@ class Nominator:
             self._metrics.orders.labels("changed").inc()
             attempts.pause(now)
             why = why or f"node {candidate.node} does not exist any more"
-            self._log_refusal(pod, "PlanChanged", why, reply.decision_id)
+            _log_refusal(pod, "PlanChanged", why, reply.decision_id)
             return None
         commit = decide.commit_of(
             self._writer,
@@ -346,7 +336,16 @@ class Nominator:
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
-        self._count_loss(one, now)
+        if one.is_lost_to_others:
+            self._losses.add(now)
+            self._metrics.lost.labels(one.lost).inc()
+            _log.warning(
+                "nomination_lost",
+                order_id=one.order.order_id,
+                pod_uid=one.uid,
+                node=one.order.node,
+                how=one.lost,
+            )
         self._pause(one.uid)
         _log.info("order_over", order_id=one.order.order_id, pod_uid=one.uid, result=result)
         pod = self._pods.by_uid.get(one.uid)
@@ -355,17 +354,8 @@ class Nominator:
         else:
             self._nominations.expect(one.uid, now)
 
-    def _count_loss(self, one: OrderInFlight, now: datetime) -> None:
-        """Count a nomination that is gone, unless an evictor took it back because its order failed."""
-        rollback = one.outcome.rollback if one.outcome is not None else None
-        if one.lost in ("", "yielded") or (rollback is not None and rollback.nomination_reverted):
-            return
-        self._losses.add(now)
-        self._metrics.lost.labels(one.lost).inc()
-        _log.warning(
-            "nomination_lost",
-            order_id=one.order.order_id,
-            pod_uid=one.uid,
-            node=one.order.node,
-            how=one.lost,
-        )
+
+def _log_refusal(pod: PendingPod, reason: str, message: str, decision_id: str = "") -> None:
+    _log.info(
+        "no_plan", pod=str(pod), pod_uid=pod.uid, reason=reason, message=message, decision_id=decision_id
+    )
