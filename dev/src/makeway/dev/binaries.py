@@ -11,7 +11,7 @@ from pathlib import Path
 
 from makeway.dev.minors import Minor, chosen
 from makeway.dev.options import KWOK as KWOK_COMPONENT
-from makeway.dev.options import NATS, SCHEDULER, SHADOW
+from makeway.dev.options import NATS, SCHEDULER, SHADOW, ClusterOptions
 from makeway.dev.paths import (
     CHART_TOOLS_MODULE,
     CONTROL_PLANE_MODULE,
@@ -162,15 +162,18 @@ def needed(
     failpoints: bool = False,
     test_plugins: bool = False,
     partitions: bool = False,
+    small: bool = False,
 ) -> tuple[Binary, ...]:
     """Name the binaries of a cluster with these components, in the order they are built.
 
     `plugin`: without it, and without `test_plugins`, the scheduler is kube-scheduler; a shadow is
     makeway-scheduler in any case. `failpoints`: it is the one that tests can kill at named points.
-    `test_plugins`: it is the one with further plugins. `partitions`: whether lines are cut.
+    `test_plugins`: it is the one with further plugins. `partitions`: whether lines are cut. `small`: as of
+    ClusterOptions.
     """
     chosen = set(components)
-    usual = (binary for binary in ALL if _ONLY_WITH.get(binary) in {None, *chosen})
+    left_out = {KWOK, KUBECTL} if small else set()
+    usual = (one for one in ALL if _ONLY_WITH.get(one) in {None, *chosen} and one not in left_out)
     scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if failpoints else MAKEWAY_SCHEDULER
     shadows: tuple[Binary, ...] = ()
     if test_plugins:
@@ -179,6 +182,18 @@ def needed(
         scheduler, shadows = KUBE_SCHEDULER, (scheduler,)
     extra = (*((TOXIPROXY,) if partitions else ()), *(shadows if SHADOW in chosen else ()))
     return (*(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual), *extra)
+
+
+def needed_by(options: ClusterOptions) -> tuple[Binary, ...]:
+    """Name the binaries of a cluster with these options, in the order they are built."""
+    return needed(
+        options.components,
+        plugin=options.plugin,
+        failpoints=options.failpoints,
+        test_plugins=options.test_plugins,
+        partitions=options.partitions,
+        small=options.small,
+    )
 
 
 def cache_key(binary: Binary) -> str:

@@ -11,6 +11,7 @@ from makeway.dev import (
     binaries,
     control_plane,
     fault_proxy,
+    kubelets,
     kwok,
     nats,
     partitions,
@@ -66,14 +67,7 @@ class DevCluster:
         Raises:
             DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
         """
-        wanted = binaries.needed(
-            self.options.components,
-            plugin=self.options.plugin,
-            failpoints=self.options.failpoints,
-            test_plugins=self.options.test_plugins,
-            partitions=self.options.partitions,
-        )
-        built = ensure(wanted, self._progress)
+        built = ensure(binaries.needed_by(self.options), self._progress)
         atexit.register(self.stop)
         try:
             self._start(built)
@@ -97,7 +91,7 @@ class DevCluster:
         self._run(what, control_plane.etcd(site), control_plane.kube_apiserver(site, api), *bus)
         controllers = [control_plane.kube_controller_manager(site)]
         if KWOK in wanted:
-            controllers.append(kwok.program(site))
+            controllers.append(kubelets.program(site) if self.options.small else kwok.program(site))
         coming = [self._processes.start(program) for program in controllers]
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)

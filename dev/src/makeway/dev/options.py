@@ -41,6 +41,9 @@ class ClusterOptions:
     plugin: bool = True
     """Whether the scheduler runs the MakeWay plugin; without, and without test plugins, it is
     kube-scheduler's own binary."""
+    small: bool = False
+    """Whether a stand-in of our own plays the kubelets in KWOK's place, and kubectl is left out: with less to
+    build, what the demo needs. See makeway.dev.kubelets."""
     fallback: bool = True
     """Whether DefaultPreemption follows MakeWay and the scheduler may delete pods."""
     nominated_sort: bool = False

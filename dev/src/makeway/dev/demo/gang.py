@@ -17,6 +17,7 @@ OPTIONS = ClusterOptions(
     ),
     admission_policies=True,
     fallback=False,
+    small=True,
 )
 """The gate with which kube-scheduler places a group as one, and the API that groups are of. Where a plan is
 late, the group waits for it: the evictor alone evicts."""

@@ -38,7 +38,7 @@ def collection_path(manifest: Manifest) -> str:
 
 
 def node(name: str) -> Manifest:
-    """A node of 4 CPUs and 8 GiB, which KWOK plays."""
+    """A node of 4 CPUs and 8 GiB, which is played."""
     size = {"cpu": "4", "memory": "8Gi", "pods": "20"}
     return {
         "apiVersion": "v1",

@@ -23,7 +23,7 @@ class Scenario:
     shows: str
     asks: str
     play: Callable[[Stage], Awaitable[None]]
-    options: ClusterOptions = field(default_factory=ClusterOptions)
+    options: ClusterOptions = field(default_factory=lambda: ClusterOptions(small=True))
     minor: str = ""
     because: str = ""
 
@@ -45,7 +45,11 @@ SCENARIOS = {
         "why -n demo payment",
         external.play,
         ClusterOptions(
-            components=frozenset({*USUAL, NOMINATOR}), plugin=False, fallback=False, admission_policies=True
+            components=frozenset({*USUAL, NOMINATOR}),
+            plugin=False,
+            fallback=False,
+            admission_policies=True,
+            small=True,
         ),
     ),
     "gang": Scenario(

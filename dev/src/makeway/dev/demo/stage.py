@@ -18,14 +18,14 @@ from makeway.dev.demo.timeline import PodSeen, Timeline
 from makeway.runtime.kube import Api, ApiError
 
 SETTLE_SECONDS = 60.0
-"""How long controllers and KWOK may take to have pods running."""
+"""How long controllers and kubelets may take to have pods running."""
 
 ANSWER_SECONDS = 30.0
 """How long a preemption may take, from the pod's creation to its binding."""
 
 EVICTOR = "system:serviceaccount:makeway-system:makeway-evictor"
 KUBELET = "makeway-dev-kwok"
-"""Users of the audit log. KWOK plays the kubelet, which ends a pod that is already leaving."""
+"""Users of the audit log. What plays the kubelets ends a pod that is already leaving."""
 
 
 @dataclass(frozen=True)

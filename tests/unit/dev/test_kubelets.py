@@ -1,0 +1,69 @@
+"""The stand-in for kubelets: what it makes of a node and of a pod."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from makeway.core.k8s.times import api_time
+from makeway.dev.binaries import KUBECTL, KWOK, needed
+from makeway.dev.kubelets import leaves_in, node_patch, pod_patch
+from makeway.dev.kwok import AFTER_GRACE, AS_KUBELET, NEVER, TERMINATION
+from makeway.dev.options import USUAL
+
+pytestmark = pytest.mark.tools
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+def pod(*, node: str = "n1", how: str = "", phase: str = "Pending", leaving: bool = False) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "p", "annotations": {TERMINATION: how} if how else None}
+    if leaving:
+        metadata["deletionTimestamp"] = api_time(NOW + timedelta(seconds=5))
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "none"}]}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def test_a_node_becomes_ready_once_and_says_so_again_before_it_counts_as_lost() -> None:
+    patch = node_patch({"metadata": {"name": "n"}}, NOW)
+
+    assert patch is not None
+    node = {"status": patch["status"]}
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "True")
+    assert node_patch(node, NOW + timedelta(seconds=29)) is None
+    later = node_patch(node, NOW + timedelta(seconds=31))
+    assert later is not None
+    assert later["status"]["conditions"][0]["lastTransitionTime"] == condition["lastTransitionTime"]
+
+
+def test_a_bound_pod_runs_and_is_ready_and_one_without_a_node_is_left_alone() -> None:
+    patch = pod_patch(pod(), NOW)
+
+    assert patch is not None
+    status = patch["status"]
+    assert status["phase"] == "Running"
+    assert {one["type"] for one in status["conditions"]} >= {"Ready", "ContainersReady"}
+    assert [one["ready"] for one in status["containerStatuses"]] == [True]
+    assert pod_patch(pod(node=""), NOW) is None
+    assert pod_patch(pod(phase="Running"), NOW) is None
+    assert pod_patch(pod(phase="Failed"), NOW) is None
+
+
+def test_a_deleted_pod_leaves_at_once_or_as_it_says() -> None:
+    assert leaves_in(pod(), NOW) is None
+    assert leaves_in(pod(leaving=True), NOW) == 0
+    assert leaves_in(pod(leaving=True, how=AFTER_GRACE), NOW) == 5
+    assert leaves_in(pod(leaving=True, how=NEVER), NOW) is None
+    assert leaves_in(pod(leaving=True, how=AS_KUBELET), NOW) == 0
+    assert pod_patch(pod(leaving=True, how=AS_KUBELET, phase="Running"), NOW) == {
+        "status": {"phase": "Failed"}
+    }
+    assert pod_patch(pod(leaving=True, phase="Running"), NOW) is None
+
+
+def test_a_small_cluster_needs_neither_kwok_nor_kubectl() -> None:
+    assert {KWOK, KUBECTL} <= set(needed(USUAL))
+    assert not {KWOK, KUBECTL} & set(needed(USUAL, small=True))
