@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -44,7 +45,8 @@ def demo(
         if keep or waits:
             console.print(f"\nThe cluster is up. In another terminal:\n{next_commands(chosen)}", markup=False)
         if waits:
-            console.input("Enter ends it. ")
+            with suppress(EOFError):
+                console.input("Enter ends it. ")
 
     try:
         run(chosen, narrator, ConsoleProgress(console), keep=keep, at_end=at_end)
