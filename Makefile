@@ -350,7 +350,7 @@ demo: setup ## A scenario on a real control plane, with a readable outcome (SCEN
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
 .PHONY: recording
-recording: setup ## Draw docs/demo.svg from a real run of the demo
+recording: setup ## Draw docs/demo.svg and demo-still.svg from a real run of the demo
 	$(BIN)/makeway dev build
 	$(BIN)/python -m makeway.dev.recording $(SCENARIO) docs/demo.svg
 

@@ -20,6 +20,7 @@ from makeway.dev.recording import (
     drawn,
     record,
     shown_at,
+    still,
 )
 
 pytestmark = pytest.mark.tools
@@ -65,6 +66,16 @@ def test_the_end_is_shown_for_a_while() -> None:
     svg = drawn([TimedLine(0, "a"), TimedLine(1, "b")])
 
     assert f"{1 + REST_SECONDS:.1f}s step-end infinite" in svg
+
+
+def test_the_still_picture_has_every_line_and_no_motion() -> None:
+    svg = still([TimedLine(number, str(number)) for number in range(ROWS + 2)])
+
+    assert lines_of(svg) == [str(number) for number in range(ROWS + 2)]
+    assert "animation" not in svg
+    assert lines_of((CHECKOUT / "docs/demo-still.svg").read_text()) == lines_of(
+        (CHECKOUT / "docs/demo.svg").read_text()
+    )
 
 
 def test_a_program_that_fails_is_not_drawn() -> None:

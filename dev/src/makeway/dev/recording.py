@@ -1,4 +1,4 @@
-"""Run the demo and draw what it prints as an animated SVG: `make recording` writes docs/demo.svg.
+"""Run the demo and draw what it prints, moving and still: `make recording` writes docs/demo.svg and a still.
 
 The lines, their order and their colours are the program's. Bursts are slowed down and pauses cut, so that a
 person can follow; the times of what happened stand in the lines themselves.
@@ -88,14 +88,15 @@ def shown_at(lines: Sequence[TimedLine]) -> list[float]:
     return shown
 
 
-def drawn(lines: Sequence[TimedLine]) -> str:
-    """Return the SVG: a terminal of ROWS lines that scrolls as they come, for ever. Pure. O(characters).
+def still(lines: Sequence[TimedLine]) -> str:
+    """Return the SVG of all lines, for who wants no motion. Pure. O(characters)."""
+    return _framed(lines, len(lines), [])
 
-    Where motion is not wanted (`prefers-reduced-motion`) it shows the end.
-    """
+
+def drawn(lines: Sequence[TimedLine]) -> str:
+    """Return the SVG: a terminal of ROWS lines that scrolls as they come, for ever. Pure. O(characters)."""
     shown = shown_at(lines)
     whole = shown[-1] + REST_SECONDS
-    width, height = COLUMNS * _CHARACTER + 2 * _MARGIN, ROWS * _LINE + 2 * _MARGIN
     end = max(len(lines) - ROWS, 0) * _LINE
     rules, scroll = [], ["0%{transform:none}"]
     for number, at in enumerate(shown):
@@ -104,18 +105,28 @@ def drawn(lines: Sequence[TimedLine]) -> str:
         rules.append(f"#l{number}{{animation:l{number} {whole:.1f}s step-end infinite}}")
         if number >= ROWS:
             scroll.append(f"{percent}{{transform:translateY(-{(number - ROWS + 1) * _LINE:g}px)}}")
+    return _framed(
+        lines,
+        ROWS,
+        [
+            f"#all{{transform:translateY(-{end:g}px);animation:all {whole:.1f}s step-end infinite}}",
+            f"@keyframes all{{{''.join(scroll)}100%{{transform:translateY(-{end:g}px)}}}}",
+            *rules,
+        ],
+    )
+
+
+def _framed(lines: Sequence[TimedLine], rows: int, rules: Sequence[str]) -> str:
+    width, height = COLUMNS * _CHARACTER + 2 * _MARGIN, rows * _LINE + 2 * _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img">',
         "<title>make demo: the output of one run, pauses cut</title>",
         "<style>",
         f"text{{font:13px {_FONTS};fill:{_hex(MONOKAI.foreground_color)};white-space:pre}}",
-        f"#all{{transform:translateY(-{end:g}px);animation:all {whole:.1f}s step-end infinite}}",
-        f"@keyframes all{{{''.join(scroll)}100%{{transform:translateY(-{end:g}px)}}}}",
         *rules,
-        "@media (prefers-reduced-motion){*{animation:none !important}}",
         "</style>",
         f'<rect width="100%" height="100%" rx="8" fill="{_hex(MONOKAI.background_color)}"/>',
-        f'<svg x="{_MARGIN:g}" y="{_MARGIN:g}" width="{COLUMNS * _CHARACTER:g}" height="{ROWS * _LINE:g}">',
+        f'<svg x="{_MARGIN:g}" y="{_MARGIN:g}" width="{COLUMNS * _CHARACTER:g}" height="{rows * _LINE:g}">',
         '<g id="all">',
         *(_text(number, line.text) for number, line in enumerate(lines)),
         "</g></svg></svg>",
@@ -159,6 +170,8 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = record((str(Path(sys.executable).with_name("makeway")), "demo", arguments.scenario))
     arguments.target.write_text(drawn(lines))
+    # A picture in a page does not see by itself that no motion is wanted: the page chooses.
+    arguments.target.with_stem(f"{arguments.target.stem}-still").write_text(still(lines))
     print(f"wrote {arguments.target}: {len(lines)} lines of {lines[-1].at:.0f} s")
 
 
