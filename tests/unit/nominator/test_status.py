@@ -6,37 +6,31 @@ from unittest.mock import Mock
 
 from prometheus_client import CollectorRegistry
 
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.control import ControlState
 from makeway.cli.mode.components import confirmation
 from makeway.core.policy.brake import Brake
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.nominator.status import NominatorStatus
+from makeway.nominator.status import nominator_status
 from makeway.nominator.streams import ControlFollower
 
 CLUSTER = "c"
 
 
-def status(control: ControlFollower) -> NominatorStatus:
-    return NominatorStatus(
-        "n",
-        CLUSTER,
-        control,
-        leading=lambda: True,
-        trouble=str,
-        brake=Brake,
-        signatures=lambda: "require",
+def status(control: ControlFollower) -> ComponentStatus:
+    return nominator_status(
+        "n", CLUSTER, control, leading=True, trouble="", brake=Brake(), signatures="require"
     )
 
 
 def test_it_confirms_a_policy_once_the_planner_has_told_of_it() -> None:
     control = ControlFollower(Mock(), CLUSTER, "enforce", NominatorMetrics(CollectorRegistry()))
-    asked = status(control)
 
-    before = confirmation(asked.now(), revision="sha256:new", mode="enforce")
+    before = confirmation(status(control), revision="sha256:new", mode="enforce")
     control.state = ControlState(
         revision=7, mode="enforce", cluster_uid=CLUSTER, policy_revision="sha256:new"
     )
-    after = confirmation(asked.now(), revision="sha256:new", mode="enforce")
+    after = confirmation(status(control), revision="sha256:new", mode="enforce")
 
     assert (before.confirmed, before.why) == (False, "has no policy yet")
     assert (after.confirmed, after.why) == (True, "")

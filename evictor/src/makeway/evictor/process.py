@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 import structlog
 from prometheus_client import REGISTRY
 
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.signing.keys import SigningKind
@@ -40,7 +41,7 @@ from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import SystemClock
-from makeway.evictor.status import EvictorStatus
+from makeway.evictor.status import evictor_status
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.config import Config, ConfigKind
@@ -203,19 +204,19 @@ async def run(
                 "keys": opened.keys.unhealthy(),
             }
 
-        status = EvictorStatus(
-            identity,
-            cluster_uid,
-            mode_guard,
-            policy_revision=lambda: policy.revision,
-            trouble=lambda: "; ".join(
-                trouble for trouble in (*checks().values(), queues_source.unhealthy()) if trouble
-            ),
-            caps=lambda: caps.describe(clock.now()),
-            breaker=breaker.describe,
-            signatures=bus.signatures.describe,
-        )
-        answering = await opened.starting.reach(partial(bus.components.answer, status.now))
+        def status() -> ComponentStatus:
+            return evictor_status(
+                identity,
+                cluster_uid,
+                mode_guard,
+                policy_revision=policy.revision,
+                trouble="; ".join(filter(None, (*checks().values(), queues_source.unhealthy()))),
+                caps=caps.describe(clock.now()),
+                breaker=breaker.describe(),
+                signatures=bus.signatures.describe(),
+            )
+
+        answering = await opened.starting.reach(partial(bus.components.answer, status))
         closing.push_async_callback(answering.unsubscribe)
         opened.starting.checks = checks
         _log.info(

@@ -10,6 +10,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from makeway.bus.codec import source
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
 from makeway.bus.messages import Fence
 from makeway.core.k8s.event import EventType, Regarding
@@ -23,7 +24,7 @@ from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
 from makeway.nominator.shadow import ShadowScheduler
-from makeway.nominator.status import NominatorStatus
+from makeway.nominator.status import nominator_status
 from makeway.nominator.streams import ControlFollower, OutcomeFollower
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
@@ -153,16 +154,18 @@ async def run(
                 "keys": opened.keys.unhealthy(),
             }
 
-        status = NominatorStatus(
-            identity,
-            cluster_uid,
-            control,
-            leading=lambda: leadership.leading,
-            trouble=lambda: "; ".join(filter(None, [*checks().values(), nominator.trouble()])),
-            brake=lambda: brake.current,
-            signatures=bus.signatures.describe,
-        )
-        answering = await opened.starting.reach(partial(bus.components.answer, status.now))
+        def status() -> ComponentStatus:
+            return nominator_status(
+                identity,
+                cluster_uid,
+                control,
+                leading=leadership.leading,
+                trouble="; ".join(filter(None, [*checks().values(), nominator.trouble()])),
+                brake=brake.current,
+                signatures=bus.signatures.describe(),
+            )
+
+        answering = await opened.starting.reach(partial(bus.components.answer, status))
         closing.push_async_callback(answering.unsubscribe)
         opened.starting.checks = checks
         _log.info(
