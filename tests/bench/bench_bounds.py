@@ -23,6 +23,7 @@ from makeway.core.k8s.affinity import Term
 from makeway.core.k8s.selector import Requirement, Selector
 from makeway.core.k8s.spread import Spread
 from makeway.planner.plan.constraints.pods import Constraints
+from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.planner import planning
 from makeway.planner.plan.request import Question
 from makeway.planner.quota.decide import answering
@@ -322,12 +323,18 @@ def test_quota_of_one_leaf_of_150_000_pods(benchmark: BenchmarkFixture) -> None:
     snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
     gc.freeze()
-    leaf, chunks, chosen = built.at("root.a"), list[float](), list[int]()
+    chunks, chosen = list[float](), list[int]()
+    inputs = QuotaInputs(
+        decision_id="d",
+        at=NOW,
+        queue="root.a",
+        maximum=dict(built.at("root.a").maximum),
+        mode="enforce",
+        leaving=frozenset(),
+    )
 
     def plan_quota() -> None:
-        steps = answering(
-            snapshot, built, leaf, maximum=leaf.maximum, leaving=(), running=frozenset(), mode="enforce"
-        )
+        steps = answering(snapshot, built, inputs)
         while True:
             began = time.perf_counter()
             try:

@@ -11,6 +11,7 @@ from makeway.core.queues.amounts import over
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import run_to_end
+from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import answering
 from makeway.planner.snapshot.changes import Adopt, Enforce
@@ -267,10 +268,15 @@ def test_a_quota_evicts_nothing_of_a_namespace_that_its_queue_does_not_hold() ->
     )
     limited = built.at("root.p")
 
-    steps = answering(
-        snapshot, built, limited, maximum=limited.maximum, leaving=(), running=set(), mode="enforce"
+    inputs = QuotaInputs(
+        decision_id="d",
+        at=NOW,
+        queue="root.p",
+        maximum=dict(limited.maximum),
+        mode="enforce",
+        leaving=frozenset(),
     )
-    found = run_to_end(steps)
+    found = run_to_end(answering(snapshot, built, inputs))
 
     assert {one.namespace for one in found.victims} == {"default"}
     assert [one.reason for one in found.plan.blocked] == [EXEMPT_NAMESPACE]

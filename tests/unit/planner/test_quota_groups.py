@@ -92,17 +92,7 @@ def answer(
     asked = inputs(snapshot, leaving=leaving, refused=refused)
     built = snapshot.queues.tree
     assert built is not None
-    steps = answering(
-        snapshot,
-        built,
-        built.at(asked.queue),
-        maximum=asked.maximum,
-        leaving=asked.leaving,
-        running=asked.running,
-        mode=asked.mode,
-        refused=asked.refused,
-    )
-    return run_to_end(steps)
+    return run_to_end(answering(snapshot, built, asked))
 
 
 def who(found: QuotaAnswer) -> list[str]:

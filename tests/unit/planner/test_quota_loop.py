@@ -26,7 +26,7 @@ from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, QuotaInputs
-from makeway.planner.quota.decide import QuotaAnswer, replay_in_chunks
+from makeway.planner.quota.decide import QuotaAnswer, answering
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
@@ -361,7 +361,7 @@ async def rushed(
     """Plan in chunks of two pods, at each pause of which something happens; return what was ordered."""
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
-        steps = replay_in_chunks(snapshot, tree, inputs)
+        steps = answering(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)
@@ -372,7 +372,7 @@ async def rushed(
             yield
 
     monkeypatch.setattr(quota_victims, "CHUNK", 2)
-    monkeypatch.setattr("makeway.planner.quota.loop.replay_in_chunks", interrupted)
+    monkeypatch.setattr("makeway.planner.quota.loop.answering", interrupted)
     bus = Evicting(snapshot)
     loop = loop_of(snapshot, bus, Ledger(), decisions=decisions)
     leading = asyncio.create_task(loop.lead(fence))
@@ -497,7 +497,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
 
     def interrupted(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
         nonlocal pauses
-        steps = replay_in_chunks(snapshot, tree, inputs)
+        steps = answering(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)
@@ -510,7 +510,7 @@ async def test_a_plan_of_which_a_budget_let_only_a_part_be_ordered_is_no_success
             yield
 
     monkeypatch.setattr(quota_victims, "CHUNK", 2)
-    monkeypatch.setattr("makeway.planner.quota.loop.replay_in_chunks", interrupted)
+    monkeypatch.setattr("makeway.planner.quota.loop.answering", interrupted)
     bus = Evicting(snapshot)
     result = (await ended(snapshot, bus, "root.a"))["root.a"].result
 

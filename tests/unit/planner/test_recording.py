@@ -130,7 +130,7 @@ def decide_quota(snapshot: JournaledSnapshot, tree: QueueTree, number: int) -> D
         refused={"b": "default/b: 403"},
         stuck={"c": "default/c: 503"},
     )
-    found = run_to_end(quota_plan.replay_in_chunks(snapshot, tree, inputs))
+    found = run_to_end(quota_plan.answering(snapshot, tree, inputs))
     record = quota_plan.record_of(inputs, found, snapshot, cluster_uid="c", planner="p")
     return snapshot.journal.quota_decided(record, inputs)
 

@@ -15,7 +15,9 @@ from makeway.core.policy.rates import rates_of, time_needed
 from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import run_to_end
+from makeway.planner.offline.describing import OFFLINE
 from makeway.planner.offline.results import QuotaVictim, SimulatedQuota
+from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of
 from makeway.planner.snapshot.state import Snapshot
 
@@ -36,17 +38,15 @@ def lowered(snapshot: Snapshot, before: QueueTree | None, now: datetime) -> Iter
     leaving: set[str] = set()
     for moment in sorted(due):
         for path in timers.fired(tree, moment):
-            queue = tree.at(path)
-            steps = answering(
-                snapshot,
-                tree,
-                queue,
-                maximum=queue.maximum,
-                leaving=leaving,
-                running=frozenset(),
+            inputs = QuotaInputs(
+                decision_id=OFFLINE,
+                at=moment,
+                queue=path,
+                maximum=dict(tree.at(path).maximum),
                 mode=mode,
+                leaving=frozenset(leaving),
             )
-            found = run_to_end(steps)
+            found = run_to_end(answering(snapshot, tree, inputs))
             leaving |= {victim.uid for victim in found.victims}
             yield _described(snapshot, found, moment - now, mode)
 

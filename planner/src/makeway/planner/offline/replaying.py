@@ -131,7 +131,7 @@ class Replay:
         tree = self.snapshot.queues.tree
         if tree is None or tree.find(decided.queue) is None:
             raise RecordingError(f"the recording has no queue {decided.queue}")
-        found = run_to_end(quota_plan.replay_in_chunks(self.snapshot, tree, decided))
+        found = run_to_end(quota_plan.answering(self.snapshot, tree, decided))
         return quota_plan.record_of(
             decided, found, self.snapshot, cluster_uid=self._cluster_uid, planner=REPLAY
         )

@@ -155,9 +155,9 @@ class QuotaInputs(RecordingEntry, frozen=True, tag=16, gc=False):
     maximum: dict[str, int]
     mode: Mode
     leaving: frozenset[str]
-    running: frozenset[str]
-    refused: dict[str, str]
-    stuck: dict[str, str]
+    running: frozenset[str] = frozenset()
+    refused: dict[str, str] = msgspec.field(default_factory=dict)
+    stuck: dict[str, str] = msgspec.field(default_factory=dict)
     began_need: dict[str, int] = msgspec.field(default_factory=dict)
     gates: frozenset[str] | None = None
 

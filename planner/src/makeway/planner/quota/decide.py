@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from makeway.bus.decisions import DecisionRecord, Obstacle, QueueShare, QuotaDecision
@@ -13,10 +12,10 @@ from makeway.bus.messages import Victim
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import MODES, Mode, more_restrictive
 from makeway.core.policy.rates import rates_of
-from makeway.core.queues.amounts import NO_AMOUNTS, Amounts, over
+from makeway.core.queues.amounts import over
 from makeway.core.queues.quota import QuotaObstacle, QuotaPlan, planning_quota
 from makeway.core.queues.quota_exemption import EXEMPT_NAMESPACE, QUOTA
-from makeway.core.queues.tree import Queue, QueueTree
+from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import CHUNK, Steps, Veto, run_to_end, selecting
 from makeway.core.text import counted
 from makeway.core.unit import Unit
@@ -47,8 +46,6 @@ MOST_RECORDED: Final = 1000
 _SHOWN: Final = 3
 """Pods whose cause is told."""
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class QuotaAnswer:
@@ -77,34 +74,19 @@ def mode_of(policy: Policy, own: Mode) -> Mode:
     return more_restrictive(own, max((policy.mode, *policy.modes().values()), key=MODES.index))
 
 
-def answering(
-    snapshot: Snapshot,
-    tree: QueueTree,
-    queue: Queue,
-    *,
-    maximum: Amounts,
-    leaving: Collection[str],
-    running: Set[str],
-    mode: Mode,
-    refused: Mapping[str, str] = _NONE,
-    stuck: Mapping[str, str] = _NONE,
-    began_need: Amounts = NO_AMOUNTS,
-    gates: Set[str] | None = None,
-) -> Steps[QuotaAnswer]:
+def answering(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
     """Decide which pods go so that a queue comes down to a maximum; pause after every few thousand pods.
 
     The snapshot may change meanwhile. What queues held and which pods were in them is taken at the beginning;
     a caller that acts on the answer asks `still_needed` first.
 
-    `refused`, `stuck`: why pods could not be evicted, by UID. Neither are taken, but where too little can be
-    had without them, those that are stuck may be.
-
-    `leaving`: UIDs that orders remove, or have just removed; pods that are being deleted count as leaving
-    in any case. `running`: queues that another process runs for. `mode`: as `mode_of` returns it; namespaces
-    with a more restrictive one keep their pods. `began_need`: as `planning_quota` has it. `gates`: the names
-    of the scheduler profiles that have the queue gate; pods of others stay, since what their owners make anew
-    would run at once. None: it is not asked. O(queues + pods below · (log + depth)).
+    Of `inputs`: neither `refused` nor `stuck` are taken, but where too little can be had without them, those
+    that are stuck may be; pods that are being deleted count as leaving in any case; namespaces with a more
+    restrictive `mode` keep their pods; pods of schedulers that are not among `gates` stay, since what their
+    owners make anew would run at once. Raises KeyError where the queue is not in the tree. O(queues + pods
+    below · (log + depth)).
     """
+    queue, leaving, mode, gates = tree.at(inputs.queue), inputs.leaving, inputs.mode, inputs.gates
     usage, members = snapshot.queues.without(leaving)
     surplus = snapshot.queues.surplus(leaving)
 
@@ -115,16 +97,16 @@ def answering(
             usage,
             queue,
             members,
-            maximum=maximum,
-            began_need=began_need,
-            running=running,
+            maximum=inputs.maximum,
+            began_need=inputs.began_need,
+            running=inputs.running,
             veto=_veto(snapshot, leaving, mode, left_out, gates=gates, ungated=ungated),
             surplus=surplus,
         )
         return _with_schedulers(_with_causes(plan, left_out), ungated)
 
-    refused = {uid: why for uid, why in refused.items() if uid in snapshot.pods}
-    stuck = {uid: why for uid, why in stuck.items() if uid in snapshot.pods}
+    refused = {uid: why for uid, why in inputs.refused.items() if uid in snapshot.pods}
+    stuck = {uid: why for uid, why in inputs.stuck.items() if uid in snapshot.pods}
     plan = yield from without({**refused, **stuck})
     if plan.short and stuck:
         plan = yield from without(refused)
@@ -230,26 +212,6 @@ def _veto(
         return ""
 
     return veto
-
-
-def replay_in_chunks(snapshot: Snapshot, tree: QueueTree, inputs: QuotaInputs) -> Steps[QuotaAnswer]:
-    """Decide with what a recording has of a decision, as `answering` does.
-
-    Raises KeyError where the queue is not in the tree.
-    """
-    return answering(
-        snapshot,
-        tree,
-        tree.at(inputs.queue),
-        maximum=inputs.maximum,
-        leaving=inputs.leaving,
-        running=inputs.running,
-        mode=inputs.mode,
-        refused=inputs.refused,
-        stuck=inputs.stuck,
-        began_need=inputs.began_need,
-        gates=inputs.gates,
-    )
 
 
 def record_of(

@@ -38,9 +38,9 @@ from makeway.planner.quota.decide import (
     NAMESPACE_MODE,
     NO_QUEUE_GATE,
     QuotaAnswer,
+    answering,
     first_part,
     record_of,
-    replay_in_chunks,
     still_needed,
 )
 from makeway.planner.quota.processes import (
@@ -366,7 +366,7 @@ class QuotaLoop:
         """
         snapshot = self._snapshot
         began, policy = snapshot.revision, snapshot.exemptions.revision
-        steps = replay_in_chunks(snapshot, tree, inputs)
+        steps = answering(snapshot, tree, inputs)
         while True:
             try:
                 next(steps)
