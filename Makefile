@@ -239,7 +239,7 @@ chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, a
 bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
 	$(BIN)/pytest -q tests/bench/bench_*.py --benchmark-columns=min,median,max,stddev --benchmark-group-by=func $(ARGS)
 	PYTHONPATH=tests $(BIN)/python -m bench.initial_list
-	$(PLUGIN) go test ./preempt ./queues -run '^$$' -bench . -benchtime 300ms
+	$(PLUGIN) go test ./plugin ./queues -run '^$$' -bench . -benchtime 300ms
 
 .PHONY: bench-gangs
 bench-gangs: setup ## The first plan for a gang at 110 pods a node, in pieces, against its goals (ARGS="--nodes 5000 --rounds 5")
@@ -249,7 +249,7 @@ bench-gangs: setup ## The first plan for a gang at 110 pods a node, in pieces, a
 bench-plots: setup ## Draw docs/growth.svg from fresh measurements: what a plan costs, by the number of nodes
 	mkdir -p build
 	$(BIN)/pytest -q tests/bench/bench_plan.py tests/bench/bench_request.py --benchmark-json=build/plans.json
-	$(PLUGIN) go test ./preempt -run '^$$' -bench PostFilter > ../build/postfilter.txt
+	$(PLUGIN) go test ./plugin -run '^$$' -bench PostFilter > ../build/postfilter.txt
 	PYTHONPATH=tests $(BIN)/python -m bench.growth build/plans.json build/postfilter.txt docs/growth.svg
 
 .PHONY: bench-evictor

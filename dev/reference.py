@@ -200,7 +200,7 @@ def arguments_page() -> str:
     references = (("LeaseReference", "lease."), ("ConfigMapReference", "queuesConfigMap."))
     shared = (("Shared", ""), ("NATS", ""), *references)
     sections = (
-        ("MakeWay", "preempt/args.go", (("MakeWayArgs", ""),), ""),
+        ("MakeWay", "plugin/args.go", (("MakeWayArgs", ""),), ""),
         ("MakeWayQueues", "queues/args.go", (("MakeWayQueuesArgs", ""),), ""),
         ("Both", "internal/pluginargs/pluginargs.go", shared, "In the arguments of both plugins.\n\n"),
     )

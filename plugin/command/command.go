@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 	"makeway.dev/makeway/plugin/queues"
 )
 
@@ -26,12 +26,12 @@ import (
 func New(further ...app.Option) *cobra.Command {
 	var built ask.ProfileArgs // known once the flags are
 	makeWay := func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		return preempt.NewWith(ctx, object, handle, built)
+		return makeway.NewWith(ctx, object, handle, built)
 	}
 	ours := []app.Option{
-		app.WithPlugin(preempt.Name, makeWay),
+		app.WithPlugin(makeway.Name, makeWay),
 		app.WithPlugin(queues.Name, queues.New),
-		app.WithPlugin(preempt.NominatedSortName, preempt.NewNominatedSort),
+		app.WithPlugin(makeway.NominatedSortName, makeway.NewNominatedSort),
 	}
 	plugins := append(ours, further...)
 	command := app.NewSchedulerCommand(plugins...)
@@ -56,5 +56,5 @@ func profileArgs(command *cobra.Command) (ask.ProfileArgs, error) {
 	if err != nil {
 		return nil, nil
 	}
-	return ask.ProfileArgsOf(configuration, preempt.Name, queues.Name)
+	return ask.ProfileArgsOf(configuration, makeway.Name, queues.Name)
 }

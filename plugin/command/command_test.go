@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 	"makeway.dev/makeway/plugin/queues"
 )
 
@@ -77,7 +77,7 @@ extenders:
 
 // built is a scheduler as the command builds it with the flags: the arguments that MakeWay is handed, MakeWay of each profile,
 // and the profiles as their frameworks were built.
-func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[string]*preempt.MakeWay, profiles []config.KubeSchedulerProfile) {
+func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[string]*makeway.MakeWay, profiles []config.KubeSchedulerProfile) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -95,10 +95,10 @@ func built(t *testing.T, flags ...string) (known ask.ProfileArgs, plugins map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugins = map[string]*preempt.MakeWay{}
-	completed, _, err := app.Setup(ctx, opts, app.WithPlugin(queues.Name, queues.New), app.WithPlugin(preempt.Name, func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		plugin, err := preempt.NewWith(ctx, object, handle, known)
-		if made, ok := plugin.(*preempt.MakeWay); ok {
+	plugins = map[string]*makeway.MakeWay{}
+	completed, _, err := app.Setup(ctx, opts, app.WithPlugin(queues.Name, queues.New), app.WithPlugin(makeway.Name, func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		plugin, err := makeway.NewWith(ctx, object, handle, known)
+		if made, ok := plugin.(*makeway.MakeWay); ok {
 			plugins[handle.ProfileName()] = made
 		}
 		return plugin, err

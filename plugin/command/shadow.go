@@ -15,7 +15,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 	makewayshadow "makeway.dev/makeway/plugin/shadow"
 )
 
@@ -69,7 +69,7 @@ func shadow(ctx context.Context, opts *options.Options, built ask.ProfileArgs, p
 			return err
 		}
 		refresh := func() error { return sched.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot) }
-		connect, subjects, err := preempt.Connection(arguments(&completed.ComponentConfig))
+		connect, subjects, err := makeway.Connection(arguments(&completed.ComponentConfig))
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func shadow(ctx context.Context, opts *options.Options, built ask.ProfileArgs, p
 // preemptsNothing refuses the plugin itself: it would hold pods and write orders.
 func preemptsNothing(plugins *kubeschedulerconfig.Plugins) error {
 	for _, plugin := range plugins.PostFilter.Enabled {
-		if plugin.Name == preempt.Name {
+		if plugin.Name == makeway.Name {
 			return fmt.Errorf("plugin %s: a shadow preempts nothing itself: enable it in no extension point; its pluginConfig is read", plugin.Name)
 		}
 	}
@@ -91,7 +91,7 @@ func preemptsNothing(plugins *kubeschedulerconfig.Plugins) error {
 // arguments are those of the plugin MakeWay in the first profile.
 func arguments(configuration *kubeschedulerconfig.KubeSchedulerConfiguration) runtime.Object {
 	for _, plugin := range configuration.Profiles[0].PluginConfig {
-		if plugin.Name == preempt.Name {
+		if plugin.Name == makeway.Name {
 			return plugin.Args
 		}
 	}

@@ -294,7 +294,7 @@ func TestTheExportedTableIsTheTable(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != string(want) {
-		t.Errorf("%s is not the table: run go generate ./preempt (%v)", path, err)
+		t.Errorf("%s is not the table: run go generate ./orders (%v)", path, err)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestTheDiagramsShowTheTable(t *testing.T) {
 			continue
 		}
 		if !*update {
-			t.Errorf("%s does not show the table: run go generate ./preempt", path)
+			t.Errorf("%s does not show the table: run go generate ./orders", path)
 		} else if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 """How costs grow with the cluster, drawn from what `make bench` measured: `make bench-plots`.
 
     .venv/bin/pytest tests/bench/bench_*.py --benchmark-json=plans.json
-    cd plugin && go test ./preempt -run '^$' -bench PostFilter > postfilter.txt
+    cd plugin && go test ./plugin -run '^$' -bench PostFilter > postfilter.txt
     PYTHONPATH=tests .venv/bin/python -m bench.growth plans.json postfilter.txt docs/growth.svg
 
 Both axes are logarithmic, so that a cost in proportion to the nodes rises as steeply as the dotted line.

@@ -22,7 +22,7 @@ import (
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 )
 
 // What the driver tells by the environment.
@@ -55,10 +55,10 @@ func BenchmarkPerfScheduling(b *testing.B) {
 		b.Fatal(err)
 	}
 	registry := frameworkruntime.Registry{
-		preempt.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		makeway.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedMakeWay(ctx, args, handle, recorder)
 		},
-		preempt.NominatedSortName: preempt.NewNominatedSort,
+		makeway.NominatedSortName: makeway.NewNominatedSort,
 		timedDefault: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			return newTimedDefault(ctx, handle, recorder)
 		},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 )
 
 // timedDefault is DefaultPreemption under a name that the in-tree registry does not have.
@@ -28,7 +28,7 @@ var upstreamSample = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 1
 // PodGroupPostFilter. What MakeWay does in
 // PreFilter, where it may ask ahead, counts as its PostFilter's.
 type timedMakeWay struct {
-	*preempt.MakeWay
+	*makeway.MakeWay
 	*stopwatch
 	before time.Duration // the last PreFilter, of the same pod: scheduling cycles come one after the other
 }
@@ -39,15 +39,15 @@ type timedDefaultPreemption struct {
 }
 
 func newTimedMakeWay(ctx context.Context, args runtime.Object, handle fwk.Handle, recorder *recorder) (fwk.Plugin, error) {
-	plugin, err := preempt.New(ctx, args, handle)
+	plugin, err := makeway.New(ctx, args, handle)
 	if err != nil {
 		return nil, err
 	}
-	makeway, ok := plugin.(*preempt.MakeWay)
+	made, ok := plugin.(*makeway.MakeWay)
 	if !ok {
 		return nil, fmt.Errorf("the plugin is a %T", plugin)
 	}
-	return &timedMakeWay{MakeWay: makeway, stopwatch: &stopwatch{handle, recorder}}, recorder.follow(handle)
+	return &timedMakeWay{MakeWay: made, stopwatch: &stopwatch{handle, recorder}}, recorder.follow(handle)
 }
 
 func newTimedDefault(ctx context.Context, handle fwk.Handle, recorder *recorder) (fwk.Plugin, error) {

@@ -20,7 +20,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/preempt"
+	makeway "makeway.dev/makeway/plugin/plugin"
 )
 
 // WithMakeWay returns the options of a scheduler with MakeWay before DefaultPreemption, as far as its profiles have that.
@@ -36,7 +36,7 @@ func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []
 		replace(&profiles[i], natsURLOf(t, testCtx.KubeConfig))
 	}
 	// The scheduler's command does this, which the tests do without.
-	built, err := ask.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: profiles}, preempt.Name)
+	built, err := ask.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: profiles}, makeway.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func WithMakeWay(t *testing.T, testCtx *TestContext, opts []scheduler.Option) []
 	if registry == nil {
 		registry = frameworkruntime.Registry{}
 	}
-	registry[preempt.Name] = func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		return preempt.NewWith(ctx, object, handle, built)
+	registry[makeway.Name] = func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return makeway.NewWith(ctx, object, handle, built)
 	}
 	return append(slices.Clone(opts), scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 }
@@ -63,11 +63,11 @@ func replace(profile *config.KubeSchedulerProfile, natsURL string) {
 		if at < 0 {
 			continue
 		}
-		set.Enabled = slices.Insert(set.Enabled, at, config.Plugin{Name: preempt.Name})
+		set.Enabled = slices.Insert(set.Enabled, at, config.Plugin{Name: makeway.Name})
 	}
 	args := fmt.Sprintf(`{"natsURL": %q, "lease": {"name": ""}}`, natsURL)
 	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
-		Name: preempt.Name,
+		Name: makeway.Name,
 		Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON},
 	})
 }

@@ -1,0 +1,327 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/failpoints"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/streams"
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// pendingOrder is a nomination, of a pod or of a group's members, whose order is not in the stream yet.
+type pendingOrder struct {
+	id         string
+	requestID  string
+	decisionID string
+	offer      string  // what the plan allows a commit to name
+	pod        *v1.Pod // of a group: one member, by which all are activated
+	chosen     *verify.Candidate
+	group      *wire.OrderedGroup // nil: the order is for the pod
+	places     []wire.OrderMember
+	span       tracing.Span // of the whole preemption; its outcome ends it
+}
+
+// entry is the order as the inflight state sees it. The gate opens by itself where it never becomes known that the order is stored.
+func (o *pendingOrder) entry(now time.Time) *orders.Order {
+	e := &orders.Order{
+		OrderID:   o.id,
+		Preemptor: o.preemptor(),
+		Node:      o.chosen.Node,
+		Awaited:   map[types.UID]string{},
+		Remaining: map[types.UID]time.Time{},
+		CreatedAt: now,
+		OpensAt:   now.Add(orders.StoredWithin(len(o.places)) + orders.AnsweredWithin + orders.GateSlack),
+		Span:      o.span,
+	}
+	if o.group != nil {
+		e.EnterGroup(o.group, o.places)
+	}
+	for _, v := range o.chosen.Victims {
+		e.Victims = append(e.Victims, v.Pod.UID)
+		if !v.Apart {
+			e.Remaining[v.Pod.UID] = time.Time{}
+		}
+	}
+	for _, a := range o.chosen.Awaited {
+		e.Awaits(a.Pod.UID, a.OrderID)
+	}
+	return e
+}
+
+// preemptor is the pod, or the PodGroup, that room is made for.
+func (o *pendingOrder) preemptor() wire.PodRef {
+	if o.group != nil {
+		return wire.PodRef{Namespace: o.group.Namespace, Name: o.group.Name, UID: o.group.UID}
+	}
+	return orders.RefOf(o.pod)
+}
+
+// kind, object and uid name the preemptor in the log.
+func (o *pendingOrder) kind() string {
+	if o.group != nil {
+		return wire.KindGroup
+	}
+	return wire.KindPod
+}
+
+func (o *pendingOrder) object() klog.ObjectRef {
+	return klog.KRef(o.preemptor().Namespace, o.preemptor().Name)
+}
+
+func (o *pendingOrder) uid() string { return o.preemptor().UID }
+
+// by names the preemptor in the Event of a victim, by UID alone: tenants do not learn each other's names.
+func (o *pendingOrder) by() string {
+	if o.group != nil {
+		return "pod group " + o.uid()
+	}
+	return "pod " + o.uid()
+}
+
+// handOver bounds how long a scheduling cycle waits for its commit to be on its way.
+const handOver = 5 * time.Millisecond
+
+// startCommit commits an order outside the scheduling cycle. The goroutine lives on after the cycle and
+// ends with the engine's context. The commit is on its way to the planner when startCommit returns, unless that takes long.
+func (e *engine) startCommit(order *pendingOrder) {
+	onItsWay := make(chan struct{})
+	written := sync.OnceFunc(func() { close(onItsWay) })
+	defer func() {
+		select {
+		case <-onItsWay:
+		case <-time.After(handOver):
+		}
+	}()
+	order.span.Tell("order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID, "node", order.chosen.Node, "victims", len(order.chosen.Victims))
+	goroutines.GoRecovered(order.span.In(e.life), "commit", func(ctx context.Context) {
+		defer written()
+		start := e.clock.Now()
+		// Here and not where it happens: a write to the log can cost a scheduling cycle its turn on the processor.
+		logger := klog.FromContext(ctx)
+		logger.Info("preemptor_nominated", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
+		err := e.commit(ctx, order, written)
+		executed(operationCommit, err, e.clock.Since(start))
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		var unstored *streams.NotStoredError
+		if errors.As(err, &unstored) {
+			e.memory.Namespaces.Undecided(order.id)
+			e.futile(ctx, order.id, memory.NotStored)
+		} else {
+			e.memory.OrderUndecided(order.id)
+		}
+		if errors.Is(err, orders.ErrPodGone) {
+			e.inflight.Abandon(order.id)
+			logger.Info("order_dropped", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "reason", err.Error())
+			return
+		}
+		logger.Error(err, "order_not_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id)
+		var lives *streams.OrderLivesError
+		if errors.As(err, &lives) {
+			e.supersededBy(ctx, order, lives.Stored)
+			return
+		}
+		wait := time.Duration(0)
+		var void *voidError
+		if errors.As(err, &void) {
+			wait = orders.RevertWait
+		}
+		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(orders.Activation) {})
+	})
+}
+
+// supersededBy gives up an order for one that is alive in the stream: that one is adopted, and the
+// nomination that it does not know of is deleted in memory. The pod's next cycle is refused for it.
+func (e *engine) supersededBy(ctx context.Context, order *pendingOrder, stored natsbus.Record) {
+	preemptor, places, _ := e.inflight.NominationsOf(order.id)
+	e.inflight.Supersede(order.id)
+	e.takeOrder(ctx, stored)
+	w := orders.Activation{Pod: preemptor, OrderID: order.id, Node: order.chosen.Node, Revert: true, Reason: "another order for this pod is in the stream"}
+	if order.group != nil {
+		w.Members = places
+	}
+	e.applyActivation(ctx, w)
+}
+
+// Reasons of voids that the plugin tells apart.
+const (
+	voidNothing         = "nothing-to-order" // the pods whose room is wanted leave anyway
+	voidSuperseded      = "superseded"       // another message of the subject was first
+	voidPreemptorGone   = "preemptor-gone"
+	voidPreemptorBound  = "preemptor-bound"
+	voidNotAcknowledged = "not-acknowledged" // by the stream
+	voidNotTaken        = "publish-refused"  // by the stream
+)
+
+// voidError says that the planner has stored no order, and never will under this id.
+type voidError struct{ wire.Void }
+
+func (v *voidError) Error() string { return v.Reason + ": " + v.Message }
+
+// commit has the planner store an order, and takes in what it answers. An error says that the order is not stored, as far as can be known.
+func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()) error {
+	question, inMemory, err := e.commitOf(ctx, order)
+	if err != nil {
+		return err
+	}
+	failpoints.At(failpoints.BeforePublish)
+	asking, span := e.planner.Tracer.Begin(ctx, "commit")
+	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	reply, err := e.committer.Ask(asking, subject, e.store.Subjects.Commit, question, func() error { return e.inflight.Asking(order.id) }, written)
+	span.End(err)
+	if err != nil {
+		return err
+	}
+	failpoints.At(failpoints.AfterPublish)
+	if reply.Order == nil {
+		return e.voided(ctx, order, *reply.Void, inMemory)
+	}
+	if e.memory.Orders.Stored() {
+		e.ordersCarried(ctx)
+	}
+	stored := reply.Order
+	e.inflight.Stored(stored, stored.NotAfter.Add(orders.GateSlack))
+	// Pods are stopped in memory only now: while no order can be stored, each try would throw them back for nothing.
+	// The order does not wait for those for which it is too late: the next cycle plans for them.
+	for _, v := range e.preemptAllInMemory(ctx, order, inMemory) {
+		e.inflight.Stays(order.id, v.Pod.UID)
+	}
+	failpoints.At(failpoints.AfterCommit)
+	klog.FromContext(ctx).Info("order_committed", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "request_id", order.requestID, "decision_id", order.decisionID,
+		"victims", len(stored.Victims), "awaited", len(stored.Awaited), "nominations_to_clear", len(stored.NominationsToClear))
+	// The outcome may have been read before the order was known to be stored.
+	if outcome := e.inflight.Outcome(order.id); outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+	return nil
+}
+
+// commitOf is the question to store an order. Victims that wait in Permit or are being bound are named apart, to be stopped in memory. One
+// whose placement was taken back meanwhile is left out: it is pending again.
+func (e *engine) commitOf(ctx context.Context, order *pendingOrder) (commit *wire.CommitRequest, inMemory []verify.Victim, err error) {
+	clusterUID, err := e.control.ClusterUID()
+	if err != nil {
+		return nil, nil, err
+	}
+	reading, cancel := context.WithTimeout(ctx, streams.CallTimeout)
+	defer cancel()
+	fence, err := e.leadership.Fence.Get(reading, e.store.Subjects.EpochsBucket())
+	if err != nil {
+		return nil, nil, streams.Unstored(fmt.Errorf("fencing epoch: %w", err))
+	}
+	commit = &wire.CommitRequest{
+		APIVersion: wire.APIVersion,
+		OrderID:    order.id,
+		ClusterUID: clusterUID,
+		Bridge:     wire.Source("scheduler", e.identity),
+		Fence:      fence,
+		Offer:      order.offer,
+		Placements: order.places,
+		Group:      order.group,
+		StoreBy:    wire.At(e.clock.Now().Add(orders.StoredWithin(len(order.places)))),
+
+		LastsSeconds: int64(e.args.NotAfter.Seconds()),
+	}
+	for _, v := range order.chosen.Victims {
+		switch {
+		case e.placements.Pending(v.Pod.UID):
+		case e.isInMemory(v.Pod):
+			inMemory = append(inMemory, v)
+			commit.InMemory = append(commit.InMemory, string(v.Pod.UID))
+		default:
+			commit.Victims = append(commit.Victims, string(v.Pod.UID))
+		}
+	}
+	for _, a := range order.chosen.Awaited {
+		if !e.placements.Pending(a.Pod.UID) {
+			commit.Awaited = append(commit.Awaited, a.OnTheWire())
+		}
+	}
+	return commit, inMemory, nil
+}
+
+// isInMemory reports whether a pod waits in Permit or PreBind.
+func (e *engine) isInMemory(pod *v1.Pod) bool {
+	return e.handle.GetWaitingPod(pod.UID) != nil || minor.InPreBind(e.handle, pod.UID)
+}
+
+// voided takes in that no order is stored: nil where none is needed, else an error. What the planner has stored in its place is read, for the
+// preemptor's next order to be stored behind.
+func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void, inMemory []verify.Victim) error {
+	call, cancel := context.WithTimeout(ctx, streams.CallTimeout)
+	defer cancel()
+	subject := e.store.Subjects.Order(order.kind(), order.uid())
+	last, found, err := e.store.Records.Last(call, e.store.Subjects.OrdersStream, subject)
+	found = found && err == nil
+	if found && e.inflight.HasOrder(order.id) {
+		e.committer.Read(subject, last.Sequence)
+	}
+	switch void.Reason {
+	case voidNothing:
+		if stay := e.preemptAllInMemory(ctx, order, inMemory); len(stay) > 0 {
+			return &voidError{wire.Void{Reason: "victim-bound", Message: "a victim was being bound, and could not be stopped in memory"}}
+		}
+		e.memory.OrderUndecided(order.id)
+		e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
+		e.succeeded(order.id, nil)
+		return nil
+	case voidSuperseded:
+		if found {
+			return &streams.OrderLivesError{Stored: last}
+		}
+	case voidPreemptorGone, voidPreemptorBound:
+		if e.pending(orders.RefOf(order.pod)) == nil {
+			return orders.ErrPodGone
+		}
+	case voidNotAcknowledged, voidNotTaken:
+		return streams.Unstored(&voidError{void})
+	}
+	return &voidError{void}
+}
+
+// preemptAllInMemory stops victims that have not been bound, and returns those for which it is too late.
+func (e *engine) preemptAllInMemory(ctx context.Context, order *pendingOrder, victims []verify.Victim) (stay []verify.Victim) {
+	for _, v := range victims {
+		if !e.preemptInMemory(ctx, order, v.Pod) && !e.placements.Pending(v.Pod.UID) {
+			stay = append(stay, v)
+		}
+	}
+	return stay
+}
+
+// preemptInMemory stops a victim that has not been bound. Preempt, not Reject: a rejected pod would
+// count as unschedulable and wait for an event.
+func (e *engine) preemptInMemory(ctx context.Context, order *pendingOrder, victim *v1.Pod) bool {
+	where := ""
+	if waiting := e.handle.GetWaitingPod(victim.UID); waiting != nil {
+		if minor.PreemptWaiting(waiting, Name, "preempted by a pod of higher priority") {
+			where = "Permit"
+		}
+	} else if minor.CancelInPreBind(e.handle, victim.UID, "preempted by "+Name) {
+		where = "PreBind"
+	}
+	if where == "" {
+		return false
+	}
+	klog.FromContext(ctx).Info("victim_preempted_in_memory", "kind", order.kind(), "pod", order.object(), "pod_uid", order.uid(), "node", order.chosen.Node, "order_id", order.id, "victim", klog.KObj(victim), "victim_uid", victim.UID, "phase", where)
+	minor.Recorder(e.handle, klog.FromContext(ctx)).Eventf(victim, nil, v1.EventTypeNormal, "Preempted", "Preempting",
+		"Preempted by %s on node %s (in kube-scheduler memory).", order.by(), victim.Spec.NodeName)
+	return true
+}

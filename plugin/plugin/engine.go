@@ -1,0 +1,326 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/control"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/informing"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/internal/perscheduler"
+	"makeway.dev/makeway/plugin/internal/pluginargs"
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/queues"
+	"makeway.dev/makeway/plugin/streams"
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// engine is what the profiles of one scheduler share: the connection to NATS, the breaker, the orders
+// in flight, the placements, the queue gate, the pods to be tried again. Its goroutines end with the context of New.
+type engine struct {
+	process
+	book
+	profiles profiles
+	cluster  cluster
+	planner  *ask.Client
+	verified verified
+	memory   *memory.Memory
+	control  *control.Control
+	gate     *queues.Line
+}
+
+// process is what the engine runs in.
+type process struct {
+	args     *MakeWayArgs
+	handle   fwk.Handle // the first profile's; queue, nominator and waiting pods are the same for all
+	clock    clock.WithTicker
+	identity string
+	denied   func() string // by NATS
+	// life ends every goroutine of the engine; commits outlive the scheduling cycle that starts them.
+	life context.Context
+}
+
+// book is what the engine knows of orders, and how it asks for them.
+type book struct {
+	inflight   *orders.InFlight
+	placements *orders.Placements
+	store      *streams.Store
+	committer  *streams.Committer
+	leadership *streams.Leadership
+}
+
+// profiles is what is known of each profile.
+type profiles struct {
+	ownMode atomic.Pointer[string] // of the one that may do most
+}
+
+// cluster is the scheduler's informers.
+type cluster struct {
+	pods          corelisters.PodLister
+	nodes         corelisters.NodeLister
+	classes       schedulinglisters.PriorityClassLister
+	classesSynced cache.InformerSynced
+	claims        *ask.Claims
+	gangSize      func(namespace, name string) (there, needed int)
+	started       time.Time
+}
+
+// verified is what verification has left behind.
+type verified struct {
+	failures *verify.Failures
+	budget   *verify.Budget
+	samples  *verify.Samples
+}
+
+var engines perscheduler.Registry[*engine]
+
+// engineFor returns the scheduler's engine, made and started where this is its first profile.
+func engineFor(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (*engine, error) {
+	e, existed, err := engines.Of(ctx, handle.SharedInformerFactory(), func() (*engine, error) { return startEngine(ctx, args, handle) })
+	if err != nil {
+		return nil, err
+	}
+	if existed {
+		if field := e.args.sharedDiffers(args); field != "" {
+			return nil, pluginargs.Differs("MakeWayArgs", field, handle.ProfileName(), e.handle.ProfileName())
+		}
+		e.addProfile(args.Mode)
+	}
+	return e, nil
+}
+
+// startEngine makes the engine of a scheduler, with its connection to NATS, and starts it.
+func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *engine, err error) {
+	identity := natsbus.NewIdentity()
+	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity))
+	e = newEngine(args, handle, queues.LineOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
+	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.start(ctx); err != nil {
+		return nil, err
+	}
+	goroutines.KeepRunning(ctx, "status", func(ctx context.Context) {
+		bus.Serve(ctx, e.store.Subjects.Status, "", func([]byte) ([]byte, error) { return wire.Encode(e.status()) })
+	})
+	return e, nil
+}
+
+// newEngine puts the parts together. It starts nothing. Metrics are registered here, since that may not
+// happen while a goroutine of an engine sets one.
+func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock clock.WithTicker, bus streams.Bus, records streams.Records, identity string) *engine {
+	telemetry.Register()
+	core := handle.SharedInformerFactory().Core().V1()
+	inflight, subjects := orders.NewInFlight(), args.Subjects()
+	signatures := streams.NewSignatures(args.Signatures, types.NamespacedName(args.KeysConfigMap), handle.ClientSet())
+	fence := &streams.Fence{Lease: types.NamespacedName(args.Lease), Profile: handle.ProfileName(), Client: handle.ClientSet(), Records: records}
+	e := &engine{
+		process: process{args: args, handle: handle, clock: clock, identity: identity, denied: bus.Denied},
+		book: book{
+			inflight: inflight, placements: orders.NewPlacements(), committer: streams.NewCommitter(bus, clock),
+			store:      &streams.Store{Records: records, Subjects: subjects, Signatures: signatures, InFlight: inflight, Clock: clock},
+			leadership: &streams.Leadership{Fence: fence, Clock: clock},
+		},
+		cluster: cluster{
+			pods: core.Pods().Lister(), nodes: core.Nodes().Lister(),
+			claims:   &ask.Claims{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister()},
+			gangSize: func(namespace, name string) (there, needed int) { return minor.GangSize(handle, namespace, name) },
+		},
+		planner: &ask.Client{
+			Bus: bus, Subjects: subjects, Changed: inflight.Notify, // the metrics of the breakers are set there
+			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
+		},
+		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
+	}
+	e.control = control.New(control.Options{
+		Client: handle.ClientSet(), Clock: clock,
+		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
+		Stream:     control.Stream{Records: records, Subjects: subjects, Signatures: signatures},
+		Namespaces: core.Namespaces().Lister(), ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
+	})
+	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
+	e.addProfile(args.Mode)
+	e.gate, e.inflight.Holds = queues, queues
+	queues.Ask(ordersOf{e})
+	return e
+}
+
+// start registers informer handlers and starts the goroutines.
+func (e *engine) start(ctx context.Context) error {
+	e.life, e.cluster.started = ctx, e.clock.Now()
+	core := e.handle.SharedInformerFactory().Core().V1()
+	pods, err := informing.Watch(ctx, core.Pods().Informer(), func(_, pod *v1.Pod) { e.podChanged(pod) }, e.podDeleted)
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	nodes, err := informing.Watch(ctx, core.Nodes().Informer(), e.nodeChanged, e.nodeDeleted)
+	if err != nil {
+		return fmt.Errorf("watch nodes: %w", err)
+	}
+	groups, err := minor.WatchGroups(ctx, e.handle.SharedInformerFactory(), e.groupDeleted)
+	if err != nil {
+		return fmt.Errorf("watch pod groups: %w", err)
+	}
+	if err := e.watchDependencies(ctx); err != nil {
+		return err
+	}
+	if err := e.control.Watch(ctx); err != nil {
+		return err
+	}
+	namespaces := core.Namespaces().Informer().HasSynced
+	goroutines.GoRecovered(ctx, "follow", func(ctx context.Context) {
+		// Until pods and nodes are known, an adopted order cannot be told from one whose pods or node are
+		// gone; until namespaces are, nor one cluster's messages from another's. The scheduler has also
+		// given its queue to the handle by then.
+		if !cache.WaitForCacheSync(ctx.Done(), pods, nodes, namespaces, groups) {
+			return
+		}
+		e.control.Start(ctx)
+		goroutines.KeepRunning(ctx, "commit", e.raiseEpoch)
+		goroutines.KeepRunning(ctx, "waker", e.runActivator)
+		goroutines.KeepRunning(ctx, "retry", e.runRetries)
+		goroutines.KeepRunning(ctx, "reconcile", e.runReconcile)
+		e.follow(ctx)
+	})
+	return nil
+}
+
+// podChanged and podDeleted take pod events in. They call nothing of the scheduler.
+func (e *engine) podChanged(pod *v1.Pod) {
+	e.planner.Seen.Take(ask.ResourcePods, pod)
+	e.placements.Observe(pod)
+	if pod.Spec.NodeName != "" {
+		e.forget(pod.UID)
+		return
+	}
+	e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+}
+
+func (e *engine) podDeleted(pod *v1.Pod) {
+	e.planner.Seen.Take(ask.ResourcePods, pod)
+	e.placements.Removed(pod.UID)
+	e.inflight.Deleted(pod.UID, e.clock.Now())
+	e.forget(pod.UID)
+}
+
+// forget drops what is known of a pod as a preemptor: it is bound or gone.
+func (e *engine) forget(uid types.UID) {
+	e.inflight.Forget(uid)
+	e.planner.LatePods.Forget(uid)
+	e.planner.LateGroups.Forget(uid)
+	e.committer.Forget(e.store.Subjects.Order(wire.KindPod, string(uid)))
+	e.memory.Forget(uid)
+	e.verified.samples.Forget(uid)
+}
+
+// nodeChanged takes in that a node was added or changed. Pods that no filter of the scheduler rejected, since their
+// queue kept them out before, hear of it from no other source.
+func (e *engine) nodeChanged(before, node *v1.Node) {
+	e.planner.Seen.Take(ask.ResourceNodes, node)
+	if before == nil || len(framework.NodeSchedulingPropertiesChange(node, before)) > 0 {
+		e.memory.Retries.NodesChanged()
+	}
+}
+
+// nodeDeleted takes in that a node was deleted.
+func (e *engine) nodeDeleted(node *v1.Node) {
+	e.planner.Seen.Take(ask.ResourceNodes, node)
+	e.inflight.NodeDeleted(node.Name)
+}
+
+// futile takes in that an order is not carried out.
+func (e *engine) futile(ctx context.Context, orderID string, why memory.Futility) {
+	futileTotal.WithLabelValues(string(why)).Inc()
+	e.memory.Orders.Futile(orderID, why)
+	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
+		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
+	}
+	e.inflight.Notify() // the metric is set there
+}
+
+// ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
+func (e *engine) ordersCarried(ctx context.Context) {
+	e.memory.Retries.OrdersCarried()
+	e.inflight.Notify()
+	klog.FromContext(ctx).Info("orders_carried_out_again")
+}
+
+// activate moves pods, those that are not nil, to the active queue, past any back-off. Members of a group are moved in one call:
+// of several, those after the first would have the group come to a cycle once more.
+func (e *engine) activate(ctx context.Context, pods ...*v1.Pod) {
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		if pod == nil {
+			continue
+		}
+		e.gate.AllowCycle(pod.UID)
+		for _, mate := range e.mates(pod) {
+			e.gate.AllowCycle(mate.UID)
+		}
+		e.inflight.Activated(pod.UID, e.clock.Now())
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	if len(byName) > 0 {
+		e.handle.Activate(klog.FromContext(ctx), byName)
+	}
+}
+
+// current is the pod as the informer has it, nil where it is gone.
+func (e *engine) current(ref wire.PodRef) *v1.Pod {
+	if pod, err := e.cluster.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && string(pod.UID) == ref.UID {
+		return pod
+	}
+	return nil
+}
+
+// pending is the pod as the informer has it, where it waits for a node. Where it is bound or gone it is nil, and what is
+// kept of the pod as a preemptor is dropped: that may have been noted after the informer had told
+// of it. It must not be called under any lock.
+func (e *engine) pending(ref wire.PodRef) *v1.Pod {
+	pod := e.current(ref)
+	if pod != nil && pod.Spec.NodeName == "" {
+		return pod
+	}
+	e.forget(types.UID(ref.UID))
+	return nil
+}
+
+// podOf is the pod as the informer has it, or its name and UID alone, which is all the queue needs.
+func (e *engine) podOf(ref wire.PodRef) *v1.Pod {
+	if pod := e.current(ref); pod != nil {
+		return pod
+	}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(ref.UID)}}
+}
+
+// controlChanged has what waited for a change of modes or policy looked at again.
+func (e *engine) controlChanged(policy bool) {
+	if policy {
+		e.planner.LatePods.Outdate()
+		e.planner.LateGroups.Outdate()
+		e.memory.Retries.PolicyChanged()
+	}
+	e.inflight.Notify()
+}

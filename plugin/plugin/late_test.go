@@ -1,0 +1,274 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// lateWorld is a world whose planner answers when told to, with what then says, and whose cycles wait for a moment.
+func lateWorld(t *testing.T, then func(*wire.PlanRequest) (*wire.PlanReply, error)) (w *world, p *v1.Pod, answer chan struct{}) {
+	t.Helper()
+	w, p, _ = simple(t, setup{leastWait: time.Millisecond}, nil)
+	if then == nil {
+		then = w.bus.plan
+	}
+	answer = make(chan struct{})
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return then(request)
+	}
+	return w, p, answer
+}
+
+// isLate runs a cycle that must end without an answer.
+func (w *world) isLate(pod *v1.Pod) {
+	w.t.Helper()
+	result, status := w.cycle(pod)
+	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "makeway: the planner's answer is awaited" {
+		w.t.Fatalf("result %+v, status %v", result, status)
+	}
+	if !w.plugin.engine.planner.LatePods.Keeps(pod.UID) {
+		w.t.Fatal("its question is not kept")
+	}
+}
+
+func TestAnAnswerThatIsLateIsUsedInThePodsNextCycle(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	w.isLate(p)
+	w.isLate(p) // still
+
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	w.nominated(p, "n1")
+	if asked := len(w.bus.planRequests()); asked != 1 {
+		t.Errorf("asked %d times, want once", asked)
+	}
+	if w.plugin.engine.planner.LatePods.Keeps(p.UID) {
+		t.Error("the answer is kept")
+	}
+}
+
+func TestWhileAnAnswerIsAwaitedThePodsConditionStaysAsItIs(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	defer close(answer)
+	shown := p.DeepCopy()
+	shown.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient cpu. makeway: no node can be freed",
+	}}
+	if _, err := w.client.CoreV1().Pods(p.Namespace).UpdateStatus(w.ctx, shown, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it shows", func() bool {
+		return len(w.plugin.engine.podOf(wire.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}).Status.Conditions) == 1
+	})
+
+	if _, status := w.cycle(p); status.Message() != "makeway: no node can be freed" {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestALateAnswerOfSomethingElseIsNotUsed(t *testing.T) {
+	for name, change := range map[string]func(*world, *v1.Pod){
+		"the policy has changed": func(w *world, _ *v1.Pod) {
+			w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "other" }), at(1))
+		},
+		"the brake was set and released": func(w *world, _ *v1.Pod) {
+			w.plugin.engine.control.SetBrake(w.ctx, nil)
+		},
+		"the pod has changed": func(w *world, p *v1.Pod) {
+			p.Generation++
+			if _, err := w.client.CoreV1().Pods(p.Namespace).Update(w.ctx, p, metav1.UpdateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+			w.eventually("it shows", func() bool {
+				pod, err := w.plugin.engine.cluster.pods.Pods(p.Namespace).Get(p.Name)
+				return err == nil && pod.Generation == p.Generation
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, answer := lateWorld(t, nil)
+			w.isLate(p)
+
+			change(w, p)
+			close(answer)
+
+			w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+			w.plugin.engine.planner.Least = time.Second
+			w.nominated(p, "n1")
+			if asked := len(w.bus.planRequests()); asked != 2 {
+				t.Errorf("asked %d times, want once more", asked)
+			}
+		})
+	}
+}
+
+func TestALateAnswerAboutAPodThatIsGoneIsDropped(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	w.isLate(p)
+
+	w.delete(p)
+	w.eventually("it is dropped", func() bool { return !w.plugin.engine.planner.LatePods.Keeps(p.UID) })
+	close(answer)
+
+	time.Sleep(20 * time.Millisecond)
+	if w.activator.of(p.UID) != 0 {
+		t.Error("a pod that is gone is tried again")
+	}
+}
+
+func TestAPodWhoseAnswerIsLostIsTriedAgainAndAskedAboutAnew(t *testing.T) {
+	w, p, answer := lateWorld(t, silent)
+	w.isLate(p)
+
+	close(answer)
+
+	w.eventually("it is not waited for any more", func() bool { return !w.plugin.engine.planner.LatePods.Keeps(p.UID) })
+	w.eventually("it is tried again in time", func() bool { return w.plugin.engine.memory.Retries.Count() == 1 })
+	if state, _ := w.plugin.engine.planner.Pods.Current(); state != telemetry.Open {
+		t.Errorf("the breaker is in state %d", state)
+	}
+}
+
+func TestASchedulerThatStartsAnewKnowsOfNoLateAnswer(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	w.isLate(p)
+	close(answer)
+
+	after, _, _ := simple(t, setup{}, nil)
+
+	if after.plugin.engine.planner.LatePods.Keeps(p.UID) {
+		t.Error("it is kept")
+	}
+	after.nominated(p, "n1")
+	if asked := len(after.bus.planRequests()); asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+func TestALateAnswerIsKeptForTwoSeconds(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	w.isLate(p)
+	close(answer)
+	w.eventually("it has come", func() bool { return w.activator.of(p.UID) == 1 })
+
+	w.eventually("it is dropped", func() bool { return !w.plugin.engine.planner.LatePods.Keeps(p.UID) })
+}
+
+func TestAPlannerThatIsAwayIsNotWaitedForUntilItAnswersAProbe(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil) // a cycle waits longer than any test
+	back := w.bus.plan
+	w.bus.plan = silent
+	w.cycle(p)
+	answer := make(chan struct{})
+	w.bus.mu.Lock()
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		<-answer
+		return back(request)
+	}
+	w.bus.mu.Unlock()
+	w.eventually("a probe is due", func() bool { return w.plugin.engine.planner.Pods.Attempts(1) == 1 })
+
+	_, status := w.cycle(p) // it would not return before the answer has come
+
+	if status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "it is asked, and not waited for") {
+		t.Errorf("status %v", status)
+	}
+	before := w.activator.of(p.UID)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) > before })
+	w.nominated(p, "n1")
+	if asked := len(w.bus.planRequests()); asked != 2 {
+		t.Errorf("asked %d times, want one probe", asked)
+	}
+}
+
+func TestACycleWaitsAsLongAsItsFiltersTook(t *testing.T) {
+	w, p, _ := simple(t, setup{leastWait: time.Millisecond, filter: true}, nil)
+	back := w.bus.plan
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		time.Sleep(20 * time.Millisecond)
+		return back(request)
+	}
+
+	state := w.begin(p)
+	time.Sleep(2 * time.Second) // in which the filters run
+	if result, status := w.plugin.PostFilter(w.ctx, state, p, rejecting()); nominatedNode(result, status) != "n1" {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+func TestALateAnswerAboutAGangIsUsedInItsNextCycle(t *testing.T) {
+	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 2, gangMember("g1"), gangMember("g2"))
+	answer, then := make(chan struct{}), plans(gangPlan("n1", "n2"))
+	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		<-answer
+		return then(request)
+	}
+	if _, status := w.gang(c); status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "makeway: the planner's answer is awaited" {
+		t.Fatalf("status %v", status)
+	}
+
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of("g1") > 0 })
+
+	if _, status := w.gang(c); !status.IsSuccess() || len(w.bus.asked) != 1 {
+		t.Errorf("status %v, asked %d times", status, len(w.bus.asked))
+	}
+}
+
+func TestALateAnswerAboutAGangOfOtherMembersIsNotUsed(t *testing.T) {
+	w, c := gangWorld(t, setup{leastWait: time.Millisecond}, 2, 1, gangMember("g1"), gangMember("g2"))
+	answer, then := make(chan struct{}), plans(gangPlan("n1"))
+	w.bus.group = func(request *wire.GroupPlanRequest) (*wire.GroupPlanReply, error) {
+		<-answer
+		return then(request)
+	}
+	w.gang(c)
+	c.group.Waiting = c.group.Waiting[:1]
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of("g1") > 0 })
+	w.plugin.engine.planner.Least = time.Second
+
+	if _, status := w.gang(c); !status.IsSuccess() || len(w.bus.asked) != 2 {
+		t.Errorf("status %v, asked %d times", status, len(w.bus.asked))
+	}
+}
+
+func TestALateAnswerThatFailsVerificationIsAskedForAgainAndSaysNothingOfItsNodes(t *testing.T) {
+	w, p, answer := lateWorld(t, nil)
+	plan, asked := w.bus.plan, 0
+	w.bus.plan = func(request *wire.PlanRequest) (*wire.PlanReply, error) {
+		made, err := plan(request)
+		if err != nil {
+			return nil, err
+		}
+		reply := *made
+		if asked++; asked == 1 {
+			reply.Candidates = []wire.Candidate{{Node: reply.Candidates[0].Node}} // the pod does not fit without a victim
+		}
+		return &reply, nil
+	}
+	w.isLate(p)
+	close(answer)
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) == 1 })
+
+	var status *fwk.Status
+	w.eventually("the fresh answer is used", func() bool {
+		_, status = w.cycle(p)
+		return status.Code() != fwk.UnschedulableAndUnresolvable
+	})
+
+	if status.Code() != fwk.Success || asked != 2 {
+		t.Errorf("asked %d times, status %v", asked, status)
+	}
+}

@@ -1,0 +1,187 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/internal/minor/minortest"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *testing.T) {
+	for name, stored := range map[string]bool{"stored": true, "not stored": false} {
+		t.Run(name, func(t *testing.T) {
+			f, now := orders.NewInFlight(), time.Unix(1_000_000, 0)
+			f.Begin(&orders.Order{OrderID: "ord", Preemptor: wire.PodRef{UID: "p"}, Node: "n1", OpensAt: now.Add(time.Minute)})
+			if stored {
+				f.Stored(&wire.EvictionOrder{OrderID: "ord"}, now.Add(time.Minute))
+			}
+
+			activations, _ := f.Due(now.Add(time.Minute))
+
+			if len(activations) != 1 || !activations[0].Revert || activations[0].Unanswered != stored {
+				t.Errorf("%+v", activations)
+			}
+		})
+	}
+}
+
+func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
+	for why, message := range map[memory.Futility]string{memory.NotStarted: "no evictor answers", memory.NotStored: "eviction orders cannot be stored"} {
+		t.Run(string(why), func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			engine := w.plugin.engine
+			for i := range memory.FutileOrders {
+				engine.futile(w.ctx, fmt.Sprint(i), why)
+			}
+
+			result, status := w.cycle(p)
+
+			if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), message) {
+				t.Errorf("result %+v, status %v, want (nil, Unschedulable)", result, status)
+			}
+			if len(w.bus.requests) != 0 || w.gated(p) {
+				t.Errorf("%d plan requests, gated %t", len(w.bus.requests), w.gated(p))
+			}
+			if trouble := engine.trouble(); trouble != message {
+				t.Errorf("trouble %q", trouble)
+			}
+			if w.plugin.mayPrefetch(p) {
+				t.Error("a plan is prefetched")
+			}
+		})
+	}
+}
+
+func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	for i := range memory.FutileOrders {
+		w.plugin.engine.futile(w.ctx, fmt.Sprint(i), memory.NotStarted)
+	}
+	w.cycle(p)
+	now := wire.At(time.Now())
+
+	w.end(&wire.EvictionOrder{OrderID: "ord-of-another", ClusterUID: "cluster", CreatedAt: now, Preemptor: &wire.Preemptor{UID: "another"}}, wire.ResultExpired)
+
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+	w.nominated(p, "n1")
+}
+
+func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
+	for name, broken := range map[string]func(*fakeBus){
+		"no commit is delivered": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
+		"no planner answers":     func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNoResponders } },
+		"the stream takes none": func(b *fakeBus) {
+			b.commit = func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) {
+				return &wire.CommitReply{Void: &wire.Void{Reason: "publish-refused", Message: "no space left"}}, nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			broken(w.bus)
+			w.show(p, "n1")
+			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(orders.RefOf(p)).Status.NominatedNodeName == "n1" })
+
+			for range memory.FutileOrders {
+				w.nominated(p, "n1")
+				w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+			}
+
+			// The API still shows the nomination, which no order stands behind.
+			result, status := w.cycle(p)
+			if status.Code() != fwk.Unschedulable || result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+				t.Errorf("result %+v, status %v, want the nomination cleared and others to act", result, status)
+			}
+			if !strings.Contains(status.Message(), "eviction orders cannot be stored") {
+				t.Errorf("message %q", status.Message())
+			}
+			if result, _ = w.cycle(p); result != nil {
+				t.Errorf("cleared twice: %+v", result)
+			}
+		})
+	}
+}
+
+func TestANominationWithoutAnOrderIsClearedThoughThePlannerIsAway(t *testing.T) {
+	w, p, _ := simple(t, setup{}, nil)
+	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+	w.bus.mu.Lock()
+	w.bus.plan = nil
+	w.bus.mu.Unlock()
+
+	result, status := w.cycle(p)
+
+	if status.Code() != fwk.Unschedulable || result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+}
+
+// twoVictims is a world in which p fits n1 without both waits, which is in Permit, and bound.
+func twoVictims(t *testing.T) (w *world, p, waits *v1.Pod) {
+	t.Helper()
+	p, waits = pod("p", "", high, whole).Obj(), pod("waits", "n1", low, medium).Obj()
+	w = newWorld(t, setup{}, []*v1.Node{node("n1")}, p, waits, pod("bound", "n1", low, large).Obj())
+	w.bus.plan = answers(candidate("n1", "!waits", "!bound"))
+	w.plugin.Reserve(w.ctx, nil, waits, "n1")
+	return w, p, waits
+}
+
+func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
+	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
+	w.nominated(p, "n1")
+	w.show(p, "n1")
+	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+
+	w.framework.GetWaitingPod(waits.UID).Allow("Gate")
+
+	if status := w.framework.WaitOnPermit(w.ctx, waits); !status.IsSuccess() {
+		t.Errorf("it was preempted in memory: %v", status)
+	}
+}
+
+func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(1); len(order.Victims) != 1 || order.Victims[0].UID != "bound" {
+		t.Errorf("victims %+v", order.Victims)
+	}
+	if status := w.framework.WaitOnPermit(w.ctx, waits); status.Code() != fwk.Error {
+		t.Errorf("the waiting pod got %v, want an error, which lets it be tried again", status)
+	}
+}
+
+func TestAPreemptorDoesNotWaitForAVictimThatWasBoundBeforeItCouldBeStoppedInMemory(t *testing.T) {
+	w, p, waits := twoVictims(t)
+	minortest.Prebound(t, w.framework, waits.UID)
+	w.nominated(p, "n1")
+
+	w.show(p, "n1")
+
+	if order := w.order(1); len(order.Victims) != 1 || order.Victims[0].UID != "bound" {
+		t.Errorf("victims %+v", order.Victims)
+	}
+	w.eventually("it is not waited for", func() bool {
+		e := w.entry("p")
+		_, waiting := e.Remaining["waits"]
+		return e.Phase == orders.Committed && !waiting && len(e.Victims) == 1
+	})
+}

@@ -1,0 +1,315 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"makeway.dev/makeway/plugin/internal/failpoints"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/natsbus"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+const (
+	// followSince is how far back the streams are read at the start: longer than any order lives.
+	followSince = maxNotAfter + time.Minute
+	// maxNotAfterAhead is how far ahead an order's notAfter may lie: further, it is no scheduler's.
+	maxNotAfterAhead = maxNotAfter + time.Minute
+)
+
+// Reasons of outcomes that the plugin tells apart.
+const (
+	reasonFutureEpoch = "future-epoch"
+
+	// The evictors' breaker is open, for all or for preemptors of the namespace.
+	reasonBreakerOpen          = "breaker-open"
+	reasonBreakerOpenNamespace = "breaker-open-namespace"
+)
+
+// follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
+// knows the live orders. The two are read independently and in any order.
+func (e *engine) follow(ctx context.Context) {
+	since := e.clock.Now().Add(-followSince)
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
+		e.store.Records.Follow(ctx, e.store.Subjects.OutcomesStream, e.store.Subjects.Outcomes, since, func(r natsbus.Record) { e.takeOutcome(ctx, r) })
+	})
+	goroutines.KeepRunning(ctx, "follow", func(ctx context.Context) {
+		e.store.Records.Follow(ctx, e.store.Subjects.OrdersStream, e.store.Subjects.Orders, since, func(r natsbus.Record) { e.takeOrder(ctx, r) })
+	})
+}
+
+// takeOrder adopts an order that this process did not write, where it is alive and its pod is pending.
+func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
+	order, err := e.store.Signatures.UnwrapOrder(r.Data, r.Subject)
+	if err != nil {
+		r.Ignore(ctx, err)
+		return
+	}
+	uid := order.PreemptorUID()
+	if uid == "" || order.Kind == wire.KindQuota {
+		return
+	}
+	if r.Subject != e.store.SubjectOf(order) {
+		// One live order a preemptor holds by the subject alone; evictors put this one aside.
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an order for " + uid})
+		return
+	}
+	if clusterUID, err := e.control.ClusterUID(); err != nil || clusterUID != order.ClusterUID {
+		return
+	}
+	pod := e.waitingFor(order)
+	if pod != nil || e.placements.Knows(types.UID(uid)) || e.inflight.HasOrder(order.OrderID) {
+		e.committer.Read(r.Subject, r.Sequence)
+	}
+	e.committer.Heard(order)
+	if order.Void != nil || e.inflight.HasOrder(order.OrderID) {
+		return
+	}
+	now := e.clock.Now()
+	if order.NotAfter.After(now.Add(maxNotAfterAhead)) {
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonNotAfter, Detail: "notAfter " + order.NotAfter.Format(time.RFC3339)})
+		return
+	}
+	if pod == nil {
+		return
+	}
+	outcome := e.inflight.Outcome(order.OrderID)
+	opensAt := order.NotAfter.Add(orders.GateSlack)
+	if outcome != nil {
+		if outcome.Result != wire.ResultSucceeded {
+			return
+		}
+		opensAt = orders.LeavingUntil(outcome, orders.Earlier(outcome.FinishedAt.Time, now))
+	}
+	if !e.inflight.Adopt(orders.FromMessage(order, opensAt), now) {
+		return
+	}
+	klog.FromContext(ctx).Info("order_adopted", "kind", order.Kind, "pod", klog.KObj(pod), "pod_uid", uid, "order_id", order.OrderID, "node", order.Node)
+	// Its place in its queue is held from now on, so that the queue gate, which may have held it, activates it no more.
+	e.activate(ctx, e.pending(orders.RefOf(pod)))
+	if outcome == nil {
+		outcome = e.inflight.Outcome(order.OrderID) // it may have come since
+	}
+	if outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+}
+
+// waitingFor is a pod that an order makes room for, of a group one of the members; nil where none waits for a node.
+func (e *engine) waitingFor(order *wire.EvictionOrder) *v1.Pod {
+	for _, place := range orders.FromMessage(order, time.Time{}).Places() {
+		pod := e.current(orders.RefOfPlacement(place))
+		if pod != nil && e.placements.Knows(pod.UID) && pod.Spec.NodeName == "" {
+			return pod
+		}
+	}
+	return nil
+}
+
+// takeOutcome remembers an outcome and applies it.
+func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
+	outcome, err := e.store.Signatures.UnwrapOutcome(r.Data, r.Subject)
+	if err != nil {
+		r.Ignore(ctx, err)
+		return
+	}
+	if r.Subject != e.store.Subjects.Outcome(outcome.OrderID) {
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonWrongSubject, Detail: "an outcome of " + outcome.OrderID})
+		return
+	}
+	if clusterUID, err := e.control.ClusterUID(); err == nil && clusterUID != outcome.ClusterUID {
+		r.Ignore(ctx, &wire.MisplacedError{Reason: wire.ReasonOtherCluster, Detail: "cluster " + outcome.ClusterUID})
+		return
+	}
+	failpoints.At(failpoints.OnOutcome)
+	e.inflight.Remember(outcome)
+	// The stream is read from its past after a start.
+	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
+		if e.memory.Orders.Answered() {
+			e.ordersCarried(ctx)
+		}
+		e.tellsOfBreaker(ctx, outcome)
+	}
+	preemptor, _, _ := e.inflight.NominationsOf(outcome.OrderID)
+	e.applyOutcome(ctx, outcome)
+	e.memory.Retries.OrderEnded(preemptor.Namespace)
+}
+
+// applyOutcome does what an order's end asks for. It may be called more than once for one outcome.
+func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
+	if outcome.Result == wire.ResultSucceeded {
+		e.succeeded(outcome.OrderID, outcome)
+		return
+	}
+	known := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait, func(w orders.Activation) {
+		e.orderFailed(ctx, w, outcome)
+	})
+	if !known {
+		e.memory.OrderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
+	}
+}
+
+// orderFailed notes what an order's failure says of the evictors and the fence, before the order is reverted.
+func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *wire.Outcome) {
+	if w.Own {
+		executed(operationOrder, errors.New(outcome.Result), w.Waited)
+	}
+	if outcome.Reason == reasonFutureEpoch {
+		e.leadership.Fence.Forget(outcome.Epoch)
+	}
+	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
+	e.refusedByBreaker(ctx, w, outcome)
+	e.lookAtPlaces(w)
+}
+
+// lookAtPlaces takes in where the API shows the pods of an order nominated: that may have changed before the order's end was known.
+func (e *engine) lookAtPlaces(w orders.Activation) {
+	for _, place := range w.Places() {
+		ref := orders.RefOfPlacement(place)
+		if pod := e.pending(ref); pod != nil {
+			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+		}
+	}
+}
+
+// succeeded notes that an order's victims are deleted or leaving; outcome is nil where all were dealt with in memory.
+func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
+	now := e.clock.Now()
+	took, own := e.inflight.Succeed(orderID, now, orders.LeavingUntil(outcome, now), func(uid types.UID) bool {
+		return !e.placements.Knows(uid) || e.placements.Pending(uid)
+	})
+	if own && outcome != nil {
+		executed(operationOrder, nil, took)
+	}
+	_, places, _ := e.inflight.NominationsOf(orderID)
+	for _, place := range places {
+		// The nomination may have been taken away, or the node, while the order was carried out.
+		ref := orders.RefOfPlacement(place)
+		if pod := e.current(ref); pod != nil && e.placements.Knows(pod.UID) {
+			e.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
+		}
+		if _, err := e.cluster.nodes.Get(place.Node); apierrors.IsNotFound(err) {
+			e.inflight.NodeDeleted(place.Node)
+		}
+	}
+}
+
+// runActivator does what the state of the orders in flight asks for. It is the only goroutine that opens
+// gates, so each pod is activated once. Activate and the nominator lock the scheduling queue, which holds its
+// lock while it calls PreEnqueue and queueing hints: those must only ever leave a note, for this
+// goroutine to find.
+func (e *engine) runActivator(ctx context.Context) {
+	for {
+		activations, next := e.inflight.Due(e.clock.Now())
+		for _, w := range activations {
+			e.applyActivation(ctx, w)
+		}
+		inFlightGauge.Set(float64(e.inflight.Count()))
+		e.showBreakers()
+
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = e.clock.After(max(next.Sub(e.clock.Now()), time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.inflight.Changed:
+		case <-timer:
+		}
+	}
+}
+
+// showBreakers sets the metrics of the breakers.
+func (e *engine) showBreakers() {
+	pods, _ := e.planner.Pods.Current()
+	breakerGauge.Set(float64(pods))
+	groups, _ := e.planner.Groups.Current()
+	groupBreakerGauge.Set(float64(groups))
+	evictors, _ := e.memory.Orders.State()
+	orderBreakerGauge.Set(float64(evictors))
+}
+
+// applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
+// must not be called under any lock. Nominations of a group that the API still shows are cleared there first, on a goroutine of their
+// own: a cycle in between would begin with them. A standby clears none: by its clock, or by what it has read, the order may seem over
+// that the leader carries on.
+func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
+	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
+	failpoints.At(failpoints.BeforeActivate)
+	if w.Unanswered {
+		e.memory.Namespaces.Undecided(w.OrderID)
+		e.futile(ctx, w.OrderID, memory.NotStarted)
+	}
+	if w.Revert {
+		if shown := e.revert(w); len(shown) > 0 {
+			goroutines.GoRecovered(e.life, "clear", func(ctx context.Context) {
+				defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
+				if e.leadership.Now(ctx) {
+					e.clearNominations(ctx, shown)
+				}
+				e.release(ctx, w)
+			})
+			return
+		}
+	}
+	e.release(ctx, w)
+}
+
+// activateAgain has an activation that panicked done again after a pause.
+func (e *engine) activateAgain(w orders.Activation) {
+	at := e.clock.Now().Add(goroutines.RestartPause)
+	e.inflight.ActivationFailed(w.OrderID, at)
+	for _, place := range w.Places() {
+		e.memory.Retries.TryAt(orders.RefOfPlacement(place), at)
+	}
+}
+
+// release opens the gate of an order that was reverted, and lets its pods be tried again.
+func (e *engine) release(ctx context.Context, w orders.Activation) {
+	logger := klog.FromContext(ctx)
+	if w.Revert {
+		e.inflight.Finish(w.OrderID)
+		logger.Info("preemption_reverted", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason)
+	} else {
+		if w.Waited > 0 {
+			orderToLastVictimGone.Observe(w.Waited.Seconds())
+		}
+		logger.Info("preemptor_released", "pod", klog.KRef(w.Pod.Namespace, w.Pod.Name), "pod_uid", w.Pod.UID, "order_id", w.OrderID, "node", w.Node, "reason", w.Reason, "seconds", w.Waited.Seconds())
+	}
+	if w.Members == nil {
+		e.activate(ctx, e.podOf(w.Pod))
+		return
+	}
+	var members []*v1.Pod
+	for _, place := range w.Members {
+		members = append(members, e.pending(orders.RefOfPlacement(place)))
+	}
+	e.activate(ctx, members...)
+}
+
+// revert deletes the nominations of an order in memory, and returns the members of a group that the API still shows nominated by it:
+// no evictor takes that back there, or none has. For a pod the next cycle does.
+func (e *engine) revert(w orders.Activation) (shown []*v1.Pod) {
+	for _, place := range w.Places() {
+		pod := e.podOf(orders.RefOfPlacement(place))
+		if w.Unstored || pod.Status.NominatedNodeName == place.Node {
+			if w.Members == nil {
+				e.memory.Reverted.Note(pod.UID, place.Node)
+			} else if pod.Status.NominatedNodeName == place.Node {
+				shown = append(shown, pod)
+			}
+			e.pending(orders.RefOf(pod)) // it may have gone meanwhile
+		}
+		e.handle.DeleteNominatedPodIfExists(pod)
+	}
+	return shown
+}

@@ -1,0 +1,125 @@
+// Package plugin is the kube-scheduler plugin MakeWay: it asks the planner what would have to go for a
+// pod to fit, verifies the answer with the scheduler's own filters, nominates the pod, commits an
+// eviction order to a stream, and holds the pod until its victims have left.
+//
+// Enable it at multiPoint, before DefaultPreemption where the profile has that, and at postFilter after DynamicResources. A second
+// plugin, NominatedSort, may order the scheduling queue.
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// Name is the plugin's name in the registry and in configurations.
+const Name = "MakeWay"
+
+// MakeWay is the plugin of one profile. What profiles share is in the engine.
+type MakeWay struct {
+	minor.GroupPlugin
+	args   *MakeWayArgs
+	handle fwk.Handle
+	engine *engine
+
+	groupBegan groupBegan // only the scheduling thread looks at it
+
+	profileArgs  ask.ProfileArgs
+	profileOnce  sync.Once
+	profileValue wire.Profile
+}
+
+var (
+	_ fwk.PostFilterPlugin  = &MakeWay{}
+	_ fwk.PreEnqueuePlugin  = &MakeWay{}
+	_ fwk.PreFilterPlugin   = &MakeWay{}
+	_ fwk.FilterPlugin      = &MakeWay{}
+	_ fwk.SignPlugin        = &MakeWay{}
+	_ fwk.ReservePlugin     = &MakeWay{}
+	_ fwk.EnqueueExtensions = &MakeWay{}
+)
+
+// New makes the plugin of one profile, whose filters have their default arguments. It does not wait for NATS. Everything that
+// it starts ends with the context.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return NewWith(ctx, object, handle, nil)
+}
+
+// NewWith makes the plugin of one profile, as New does, with the arguments that the scheduler builds its profiles with.
+func NewWith(ctx context.Context, object runtime.Object, handle fwk.Handle, profileArgs ask.ProfileArgs) (fwk.Plugin, error) {
+	args, err := decodeArgs(object)
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.LoggerWithName(klog.FromContext(ctx), Name)
+	engine, err := engineFor(klog.NewContext(ctx, logger), args, handle)
+	if err != nil {
+		return nil, err
+	}
+	logger.Info("plugin_configured", "profile", handle.ProfileName(), "mode", args.Mode, "subject_prefix", args.SubjectPrefix,
+		"plan_timeout", args.PlanTimeout.Duration, "max_candidates", args.MaxCandidates, "not_after", args.NotAfter.Duration, "identity", engine.identity)
+	pl := &MakeWay{args: args, handle: handle, engine: engine, profileArgs: profileArgs}
+	pl.GroupPlugin = minor.NewGroupPlugin(handle, pl.preemptForGroup)
+	return pl, nil
+}
+
+// Name implements Plugin.
+func (pl *MakeWay) Name() string { return Name }
+
+// EventsToRegister implements EnqueueExtensions. There are none: the queue passes over a pod that is gated by a plugin without events
+// in O(1) for each event of the cluster, under its lock. What PreEnqueue waits for comes from the pod informer and from the streams,
+// and then the pod is activated.
+func (pl *MakeWay) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
+}
+
+// PreEnqueue holds a pod whose order is in flight. It runs under the scheduling queue's lock.
+func (pl *MakeWay) PreEnqueue(ctx context.Context, pod *v1.Pod) (status *fwk.Status) {
+	defer goroutines.RecoverPanic(ctx, "pre_enqueue", func() { status = nil })
+	if orderID, node, closed := pl.engine.inflight.Gate(pod.UID, pl.engine.clock.Now()); closed {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("makeway: waiting for pods on node %s to leave (order %s)", node, orderID))
+	}
+	if name := minor.GroupName(pod); name != "" {
+		if orderID, nodes, closed := pl.engine.inflight.GateGroup(orders.GroupKey{Namespace: pod.Namespace, Name: name}, pl.engine.clock.Now()); closed {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+				fmt.Sprintf("makeway: its group waits for pods to leave %d nodes (order %s)", nodes, orderID))
+		}
+	}
+	return nil
+}
+
+// Reserve notes that a pod is assumed, which no API object shows.
+func (pl *MakeWay) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (status *fwk.Status) {
+	defer goroutines.RecoverPanic(ctx, "reserve", func() { status = nil })
+	if verify.PinsOf(ctx) != nil {
+		return nil
+	}
+	pl.engine.inflight.Cycled(pod.UID) // its place is reserved, and no longer held
+	pl.engine.placements.Assume(pod, nodeName)
+	pl.finishPrefetch(state)
+	return nil
+}
+
+// Unreserve notes that it is not. For a victim that was waiting or being bound this is how it leaves:
+// the scheduler takes it out of its cache right after.
+func (pl *MakeWay) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	defer goroutines.RecoverPanic(ctx, "unreserve", nil)
+	if verify.PinsOf(ctx) != nil {
+		return
+	}
+	pl.engine.placements.Unassume(pod.UID)
+	pl.engine.inflight.Deleted(pod.UID, pl.engine.clock.Now())
+}

@@ -1,0 +1,275 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// PostFilter implements PostFilterPlugin. What each pair of result and status means is in status.go.
+func (pl *MakeWay) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (result *fwk.PostFilterResult, status *fwk.Status) {
+	start := time.Now()
+	end := preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	without, keptOut := notFound, keptOut(statuses, pl.handle.SnapshotSharedLister().NodeInfos())
+	defer func() {
+		attemptsTotal.WithLabelValues(string(end.kind)).Inc()
+		postFilterDuration.Observe(time.Since(start).Seconds())
+		pl.finishPrefetch(state)
+		if result, status = end.statusPair(); status.Code() == fwk.Unschedulable {
+			status = without.status(end)
+		}
+		if keptOut && status.Code() == fwk.Unschedulable {
+			// No plugin listed after this one may make room for a pod that its queue has none for.
+			status = end.status(fwk.UnschedulableAndUnresolvable)
+		}
+		if status.Code() != fwk.Unschedulable && end.kind != endLate {
+			// kube-scheduler's own metric: what a plugin after this one may do, that one counts.
+			metrics.PreemptionAttempts.Inc()
+		}
+	}()
+	defer goroutines.RecoverPanic(ctx, "post_filter", func() {
+		end = preemptResult{kind: endPanic, message: "a panic was recovered, see the scheduler's log"}
+	})
+	without = pl.withoutPlan(pod.Namespace, corev1helpers.PodPriority(pod))
+	p := &preemptor{MakeWay: pl, uid: pod.UID, pods: []*v1.Pod{pod}, mode: pl.mode(pod)}
+	end = p.preemptForPod(ctx, state, statuses, keptOut)
+	if current := pl.engine.current(orders.RefOf(pod)); current != nil && end.keepsNomination() {
+		end.clear = pl.engine.memory.Reverted.Take(pod.UID, current.Status.NominatedNodeName)
+	}
+	p.attempted(end)
+	return nil, nil // end says it
+}
+
+// preemptForPod decides about one pod that does not fit. It asks the planner and verifies within
+// bounds of time, and writes nothing: the order is committed outside the cycle.
+func (p *preemptor) preemptForPod(ctx context.Context, state fwk.CycleState, statuses fwk.NodeToStatusReader, keptOut bool) (result preemptResult) {
+	// 0) Fetch the pod as of now: its nomination may be newer than the queue's copy.
+	pod := p.engine.current(p.one())
+	if pod == nil {
+		return preemptResult{kind: endError, message: "the pod is gone"}
+	}
+	p.pods[0] = pod
+	nodes := p.handle.SnapshotSharedLister().NodeInfos()
+
+	// 1) Ensure the pod may preempt: it has no order in flight, and no victims are leaving for it.
+	if end := p.ineligiblePod(pod, statuses, nodes); end != nil {
+		return *end
+	}
+
+	// 2) Find the nodes where preemption may help.
+	potential, end := p.nodesWherePreemptionMayHelp(statuses, nodes)
+	if end != nil {
+		return *end
+	}
+
+	// 3) Ensure that neither its PriorityClass lets it wait for a node first, nor orders are held back.
+	if end := p.held(); end != nil {
+		return *end
+	}
+
+	// 4) Recall what earlier attempts have left behind.
+	planner := p.engine.planner
+	planner.History.Needed(pod, potential)
+	attempt := &attempt{
+		preemptor: p, state: state, pod: pod, nodes: nodes, keptOut: keptOut, prefetch: prefetchOf(state),
+		potential: potential, failed: p.failedBefore(pod, nodes), full: p.engine.verified.samples.Full(p.engine.clock.Now(), pod.UID),
+	}
+
+	// 5) Ask the planner for candidates, and run the scheduler's filters on them.
+	attempt.inquirer = waitFor(p.engine, planner.LatePods, planner.Pods, pod.UID, p.one(), planOf(pod, p.mode), sinceBegan(state), p.args.PlanTimeout.Duration)
+	ctx, attempt.span = p.attemptSpan(ctx, attempt.prefetch, pod)
+	attempt.inquirer.span = attempt.span
+	defer func() { endAttempt(attempt.span, result, attempt.inquirer.kept) }()
+	candidates, reply, end := attempt.find(ctx)
+	if end != nil {
+		return *end
+	}
+
+	// 6) Ask the extenders which of them they allow.
+	candidates, end = attempt.askExtenders(candidates)
+	if end != nil {
+		return *end
+	}
+
+	// 7) Nominate the pod to the best candidate's node; its order is committed outside the cycle.
+	return attempt.nominate(candidates[0], reply)
+}
+
+// nodesWherePreemptionMayHelp returns those whose status is Unschedulable; the result says why there is none.
+func (pl *MakeWay) nodesWherePreemptionMayHelp(statuses fwk.NodeToStatusReader, nodes fwk.NodeInfoLister) (ask.Potential, *preemptResult) {
+	ended := func(end preemptResult) (ask.Potential, *preemptResult) { return ask.Potential{}, &end }
+	found, total, err := ask.PotentialNodes(statuses, nodes, len(pl.handle.Extenders()) == 0)
+	switch {
+	case err != nil:
+		return ended(preemptResult{kind: endError, message: err.Error()})
+	case found.Count == 0:
+		return ended(preemptResult{kind: endHopeless, message: fmt.Sprintf("preemption would not help on any of %d nodes", total)})
+	}
+	return found, nil
+}
+
+// verifyTimeout bounds verification in one cycle, with all plan requests but the time of two. An extender has a
+// time-out of its own.
+const verifyTimeout = time.Second
+
+// firstCandidates is how many candidates the first plan request asks for: the best one stands nearly always, and
+// each further one costs the planner more than finding it. Where none stands, as many as the arguments allow
+// are asked for.
+const firstCandidates = 3
+
+func (pl *MakeWay) firstCandidates() int { return min(firstCandidates, pl.args.MaxCandidates) }
+
+// attempt is one pod's preemption in one cycle.
+type attempt struct {
+	*preemptor
+	state     fwk.CycleState
+	pod       *v1.Pod
+	nodes     fwk.NodeInfoLister
+	keptOut   bool                      // by its queue
+	potential ask.Potential             // the nodes where preemption may help
+	failed    map[string]verify.Failure // nodes that failed verification, in cycles before and in this one
+	full      bool                      // the columns are set aside: a refusal was wrong
+	prefetch  *ask.Prefetch             // what was asked before the filters ran; nil: nothing, or it was looked at
+	inquirer  *inquirer[wire.PlanReply]
+	class     string // see ownClass
+	sieved    bool
+}
+
+// find returns the candidates that passed verification, best first, and the plan that they are from; the result says why
+// there is none. It asks for a few candidates first. Where the best is not as it was planned and others may be
+// better, it asks once more, for as many as the arguments allow. Where none stands, it goes on asking without the
+// nodes that failed, in pieces that grow, after the nodes that no plan helps on have been left out all at once. It ends where one
+// stands, none is left, or the time is over or that of all pods: then the next plugin may act, and the next cycle goes on.
+func (a *attempt) find(ctx context.Context) (passed []*verify.Candidate, reply *wire.PlanReply, end *preemptResult) {
+	ended := func(end preemptResult) ([]*verify.Candidate, *wire.PlanReply, *preemptResult) { return nil, nil, &end }
+	start, budget := a.engine.clock.Now(), a.engine.verified.budget
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout+2*a.args.PlanTimeout.Duration)
+	defer cancel()
+	piece := a.firstCandidates()
+	if a.asksExtenders(a.pod) {
+		piece = a.args.MaxCandidates // they are called once, with all that stand
+	}
+	switch {
+	case a.left().Count == 0:
+		return ended(a.unverifiable())
+	case a.mode == wire.ModeObserve:
+		return ended(*observe(a.preemptor, func() (ask.Exchange[wire.PlanReply], error) {
+			return a.question(ask.Question{Pod: a.pod, Mode: a.mode, Nodes: a.left(), Candidates: a.args.MaxCandidates, Full: a.full}, false)
+		}))
+	case len(a.failed) > 0 && !budget.IsOpen(a.engine.clock.Now()):
+		return ended(a.unfinished(false))
+	}
+	reply, end = a.plan(ctx, piece)
+	if end != nil {
+		return nil, nil, end
+	}
+	passed, judged := a.verify(ctx, reply, piece)
+	if len(passed) == 0 && a.inquirer.before {
+		// Others have been nominated since a cycle before asked: that says nothing of the nodes.
+		if reply, end = a.plan(ctx, piece); end != nil {
+			return nil, nil, end
+		}
+		passed, judged = a.verify(ctx, reply, piece)
+	}
+	pay := sync.OnceFunc(func() { budget.Spent(a.engine.clock.Now(), a.engine.clock.Since(start)) })
+	if len(passed) == 0 {
+		defer pay()
+	}
+	done := len(passed) > 0 && (passed[0].AsPlanned || len(reply.Candidates) < piece || piece == a.args.MaxCandidates)
+	// A planner that names what it was asked to leave out is not asked forever.
+	for !done && (judged > 0 || len(passed) > 0) && a.left().Count > 0 && mayAsk(ctx, a.args.PlanTimeout.Duration) {
+		if len(passed) == 0 && !budget.IsOpen(a.engine.clock.Now()) {
+			break
+		}
+		if piece >= a.args.MaxCandidates && !a.sieved {
+			a.sieved = true
+			if a.sieve(ctx); a.left().Count == 0 || !mayAsk(ctx, a.args.PlanTimeout.Duration) {
+				break
+			}
+		}
+		piece = nextPiece(piece, a.args.MaxCandidates)
+		again, end := a.plan(ctx, piece)
+		if end != nil {
+			if len(passed) == 0 {
+				return nil, nil, end
+			}
+			break
+		}
+		var others []*verify.Candidate
+		if others, judged = a.verify(ctx, again, piece); len(others) > 0 {
+			passed, reply = others, again
+		}
+		done = len(passed) > 0
+	}
+	switch {
+	case len(passed) > 0:
+		if passed, end = a.allowedByFilters(passed, pay); end != nil {
+			return nil, nil, end
+		}
+		return passed, reply, nil
+	case a.left().Count == 0:
+		return ended(a.unverifiable())
+	}
+	pay()
+	return ended(a.unfinished(true))
+}
+
+// Of the pieces in which the planner is asked for candidates: each is so much larger than the one before, up to the most.
+const (
+	pieceGrowth = 8
+	mostInPiece = 1024
+)
+
+// nextPiece is how many candidates are asked for where none of so many stood.
+func nextPiece(piece, most int) int {
+	if piece < most {
+		return most
+	}
+	return min(piece*pieceGrowth, max(most, mostInPiece))
+}
+
+// left are the potential nodes that have not failed verification.
+func (a *attempt) left() ask.Potential { return a.potential.Without(namesOf(a.failed), a.nodes) }
+
+// namesOf are the names of nodes that failed.
+func namesOf(failed map[string]verify.Failure) map[string]bool {
+	names := make(map[string]bool, len(failed))
+	for name := range failed {
+		names[name] = true
+	}
+	return names
+}
+
+// nominate marks the pod as preempting, before PostFilter returns. Where terminating pods alone make the room there is nothing to order.
+func (a *attempt) nominate(best *verify.Candidate, reply *wire.PlanReply) preemptResult {
+	a.engine.memory.Reverted.Forget(a.pod.UID)
+	if leaving := best.TerminatingAlone(); len(leaving) > 0 {
+		return a.awaits(leaving, best.Node, "on node "+best.Node)
+	}
+	a.inquirer.late.Forget(a.pod.UID)
+	metrics.PreemptionVictims.Observe(float64(len(best.Victims)))
+	a.begin(&pendingOrder{
+		id: wire.NewOrderID(a.engine.clock.Now()), requestID: reply.RequestID, decisionID: reply.DecisionID, offer: reply.Offer, chosen: best,
+		places: []wire.OrderMember{{
+			Namespace: a.pod.Namespace, Name: a.pod.Name, UID: string(a.pod.UID), Node: best.Node, NodeUID: string(best.NodeUID),
+		}},
+	})
+	return preemptResult{kind: endNominated, node: best.Node}
+}
+
+// mode is the one in force for a preemptor.
+func (pl *MakeWay) mode(pod *v1.Pod) string {
+	return pl.engine.control.Mode(pl.args.Mode, pod.Namespace)
+}

@@ -1,0 +1,183 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/internal/failpoints"
+	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// preemptor is who is tried in one cycle: a pod, or a pod group by its members. A pod is a group of one.
+type preemptor struct {
+	*MakeWay
+	uid   types.UID // of the pod or the group
+	pods  []*v1.Pod // those that need a node
+	mode  string    // in force
+	asked memory.Moment
+	span  tracing.Span
+}
+
+// one is the pod by which a preemptor is tried again: to activate one member activates all.
+func (p *preemptor) one() wire.PodRef { return orders.RefOf(p.pods[0]) }
+
+// later ends an attempt that comes to no plan; the next one comes later each time.
+func (p *preemptor) later(kind outcomeKind, message string) *preemptResult {
+	p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{})
+	return &preemptResult{kind: kind, message: message}
+}
+
+// modeHeld ends an attempt that the mode lets do nothing, until the policy changes after a moment.
+func (p *preemptor) modeHeld(looked memory.Moment, kind outcomeKind, message string) *preemptResult {
+	p.engine.memory.Retries.ModeHeld(p.one(), looked)
+	return &preemptResult{kind: kind, message: message}
+}
+
+// held returns why a preemptor waits in mode enforce, by its PriorityClass or since its order would probably not be carried out; nil
+// where a plan may be asked for.
+func (p *preemptor) held() *preemptResult {
+	if p.mode != wire.ModeEnforce {
+		return nil
+	}
+	if end := p.delayed(); end != nil {
+		return end
+	}
+	asked := p.engine.memory.Retries.Now()
+	why, until := p.engine.memory.OrdersHeldBack(p.pods[0].Namespace)
+	if why == "" {
+		return nil
+	}
+	p.engine.memory.Retries.Refuse(p.one(), asked, until, []wire.Dependency{{Kind: memory.KindOrders}})
+	kind := endNoEvictor
+	switch why {
+	case memory.NotStored:
+		kind = endNotStored
+	case memory.RefusedForAll, memory.RefusedForNamespace:
+		kind = endBreakerOpen
+	}
+	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
+}
+
+// waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a pod of lower priority that was
+// preempted is terminating on a node that a pod is nominated to, and that it may help to leave. Unlike upstream it ends, at the
+// victim's grace period and 60 s, since its kubelet may be dead.
+func (p *preemptor) waitsForOthersVictims(helps func(node string) bool) *preemptResult {
+	nodes, now, looked := p.handle.SnapshotSharedLister().NodeInfos(), p.engine.clock.Now(), map[string]bool{"": true}
+	var until time.Time
+	for _, pod := range p.pods {
+		name := pod.Status.NominatedNodeName
+		if looked[name] || !helps(name) {
+			continue
+		}
+		looked[name] = true
+		if node, err := nodes.Get(name); err == nil {
+			if deadline := verify.PreemptedUntil(pod, node, now); deadline.After(until) {
+				until = deadline
+			}
+		}
+	}
+	if until.IsZero() {
+		return nil
+	}
+	p.engine.memory.Retries.Postpone(p.one(), until)
+	return &preemptResult{kind: endLeaving, message: "pods preempted on the nominated node are still terminating"}
+}
+
+// unreachable ends an attempt without an answer; it is tried again, since no event of the cluster tells when the planner is back.
+func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult {
+	_, probeAt := breaker.Current()
+	switch {
+	case errors.Is(err, ask.ErrLate):
+		return notYet(p.pods[0])
+	case errors.Is(err, ask.ErrTooLarge):
+		return p.later(endTooLarge, "no plan: "+err.Error())
+	case errors.Is(err, ask.ErrUnreadable):
+		return p.later(endUnaskable, err.Error())
+	case errors.Is(err, ask.ErrBreakerOpen):
+		p.engine.memory.Retries.TryAt(p.one(), probeAt)
+	default:
+		p.engine.memory.Retries.PlanUnavailable(p.one(), probeAt)
+	}
+	return &preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
+}
+
+// unplanned ends an attempt whose answer says that nothing was decided, or has a plan that no commit can follow; nil where it has a
+// plan or a refusal.
+func (p *preemptor) unplanned(status string, refusal *wire.Refusal, planned bool, offer string) *preemptResult {
+	message := messageOf(refusal)
+	switch {
+	case status == wire.StatusNotSynced && ask.Unaskable(refusal):
+		return p.later(endUnaskable, "the planner cannot read the question: "+message)
+	case status == wire.StatusNotSynced:
+		return p.later(endNotSynced, "no plan: "+message)
+	case planned && offer == "" && p.mode == wire.ModeEnforce:
+		return p.later(endUnaskable, "no plan: the planner is older than this scheduler's plugin, and stores no orders for it")
+	}
+	return nil
+}
+
+// messageOf is what a refusal says.
+func messageOf(refusal *wire.Refusal) string {
+	if refusal == nil {
+		return "the planner does not say why"
+	}
+	return wire.Beginning(refusal.Message, wire.MostOfMessage)
+}
+
+// observe asks the planner and does not wait: what it answers is recorded there, and nothing is done here.
+func observe[Reply any](p *preemptor, question func() (ask.Exchange[Reply], error)) *preemptResult {
+	if exchange, err := question(); err == nil {
+		goroutines.GoRecovered(p.span.In(p.engine.life), "observe", func(ctx context.Context) { _, _ = exchange(ctx) })
+	}
+	return p.modeHeld(p.engine.memory.Retries.Now(), endObserved, "mode observe")
+}
+
+// awaits ends an attempt where terminating pods alone make the room: there is nothing to order, and nothing holds who is nominated. The
+// scheduler's own events wake it as they leave, and it is tried again when they are overdue.
+func (p *preemptor) awaits(leaving []*v1.Pod, node, where string) preemptResult {
+	until := verify.LastOverdueAt(leaving)
+	p.engine.memory.Retries.Postpone(p.one(), until)
+	return preemptResult{kind: endAwaiting, node: node, message: fmt.Sprintf(
+		"no pod is evicted: room %s is on its way, from %d terminating pods; where they are still there at %s, other room is looked for",
+		where, len(leaving), until.UTC().Format(time.RFC3339))}
+}
+
+// begin marks who is tried as preempting, before the cycle ends and so before any other, and leaves the rest to a goroutine.
+func (p *preemptor) begin(order *pendingOrder) {
+	e := p.engine
+	for _, pod := range p.pods {
+		e.memory.Retries.Ordered(pod.UID)
+	}
+	order.pod, order.span = p.pods[0], p.span
+	e.memory.OrderBegins(order.pod.Namespace, order.id)
+	e.inflight.Begin(order.entry(e.clock.Now()))
+	victimsPerOrder.Observe(float64(len(order.chosen.Victims)))
+	failpoints.At(failpoints.Nominated)
+	e.startCommit(order)
+}
+
+// attempted notes how a cycle ended, so that its turn among the pods that wait for orders to end goes to the next, and the room in its
+// queue that it was activated for too. What the cycle noted of a pod that was bound or deleted meanwhile came after the informer had
+// told of that.
+func (p *preemptor) attempted(end preemptResult) {
+	e := p.engine
+	e.inflight.Cycled(p.uid)
+	for _, pod := range p.pods {
+		if end.kind != endNominated { // else the order holds the place from now on
+			e.gate.Tried(pod.UID)
+			e.memory.Retries.Tried(pod.UID)
+		}
+	}
+	e.pending(p.one())
+}

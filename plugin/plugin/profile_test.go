@@ -1,0 +1,33 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"makeway.dev/makeway/plugin/ask"
+)
+
+func TestPlanRequestsCarryTheFiltersArguments(t *testing.T) {
+	args, err := ask.ProfileArgsOf(&config.KubeSchedulerConfiguration{Profiles: []config.KubeSchedulerProfile{{
+		SchedulerName: "default-scheduler",
+		PluginConfig: []config.PluginConfig{
+			{Name: "NodeResourcesFit", Args: &config.NodeResourcesFitArgs{IgnoredResources: []string{"example.com/gpu"}}},
+			{Name: "ImageLocality", Args: &config.NodeAffinityArgs{}},
+			{Name: Name, Args: argsOf(`{"natsURL": "nats://secret:4222"}`)},
+		},
+	}}}, Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, p, _ := simple(t, setup{}, nil)
+	w.plugin.profileArgs = args
+
+	w.cycle(p)
+
+	asked := w.bus.requests[0].Profile.FilterArgs
+	if len(asked) != 1 || !strings.Contains(string(asked["NodeResourcesFit"]), `"ignoredResources":["example.com/gpu"]`) {
+		t.Errorf("filter arguments %s", asked)
+	}
+}

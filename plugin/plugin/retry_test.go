@@ -1,0 +1,67 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+func TestARefusedPodIsDueWhenAPriorityClassThatItDependsOnChanges(t *testing.T) {
+	w := newWorld(t, setup{}, nil)
+	engine := w.plugin.engine
+	engine.memory.Retries.Refuse(waiting, engine.memory.Retries.Now(), time.Time{}, steadyClass)
+	create := func(name string) {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"}}
+		if _, err := w.client.SchedulingV1().PriorityClasses().Create(w.ctx, class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(10 * time.Second)
+		for engine.planner.Seen.All()[ask.ResourcePriorityClasses] != 7 {
+			if time.Now().After(deadline) {
+				t.Fatalf("PriorityClass %s is not seen", name)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+
+	create("another")
+	if due := engine.memory.Retries.Due(memory.RetryBurst); len(due) != 0 {
+		t.Fatalf("due for a class that it does not depend on: %v", due)
+	}
+	engine.planner.Seen = ask.NewSeen()
+	create("steady")
+	deadline := time.Now().Add(10 * time.Second)
+	for len(engine.memory.Retries.Due(memory.RetryBurst)) == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod is not due")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestARefusedPodIsDueWhenThePolicyThatItDependsOnChanges(t *testing.T) {
+	w := newWorld(t, setup{}, nil)
+	retry, stream := w.plugin.engine.memory.Retries, at(1)
+	w.tells(enforcing(1, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
+	retry.Refuse(waiting, retry.Now(), time.Time{}, []wire.Dependency{{Kind: memory.KindConfigMap, Namespace: "makeway-system", Name: "makeway-policy"}})
+
+	w.tells(enforcing(2, func(s *wire.ControlState) { s.PolicyRevision = "first" }), stream)
+	if due := retry.Due(memory.RetryBurst); len(due) != 0 {
+		t.Fatalf("due though the policy is the same: %v", due)
+	}
+	w.tells(enforcing(3, func(s *wire.ControlState) { s.PolicyRevision = "second" }), stream)
+	if due := retry.Due(memory.RetryBurst); len(due) != 1 {
+		t.Fatalf("due after the policy has changed: %v", due)
+	}
+}
+
+var (
+	waiting     = wire.PodRef{Namespace: "default", Name: "waiting", UID: "waiting"}
+	steadyClass = []wire.Dependency{{Kind: memory.KindPriorityClass, Name: "steady"}}
+)

@@ -1,0 +1,133 @@
+package plugin
+
+import (
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// outcomeKind is how one PostFilter call ended. Its text is the metric's label.
+type outcomeKind string
+
+const (
+	// <non-nil result naming the node, Success>. The pod is nominated: a candidate was verified, the
+	// pod is marked as preempting, and the order is on its way. PostFilter plugins after this one do
+	// not run.
+	endNominated outcomeKind = "nominated"
+
+	// The same. The pod is nominated to a node where terminating pods make the room: no order is written, and nothing holds
+	// the pod, which the scheduler tries again as they leave.
+	endAwaiting outcomeKind = "room_on_its_way"
+
+	// <non-nil result with Override(""), UnschedulableAndUnresolvable>. Removing pods does not help,
+	// or no rule allows it: the planner refused, every node where preemption may help
+	// failed the scheduler's filters, or there is none. Or the planner cannot read the question about the pod, or this plugin the
+	// answer. Or it is of a pod group, and the policy holds those. An old nomination is cleared. The chain stops,
+	// so that no author of pods can have the plan left out.
+	endRefused      outcomeKind = "refused"
+	endUnverifiable outcomeKind = "unverifiable"
+	endHopeless     outcomeKind = "hopeless"
+	endGroupHeld    outcomeKind = "pod_group_held"
+	endUnaskable    outcomeKind = "unaskable"
+
+	// <non-nil result naming the order's node, UnschedulableAndUnresolvable>. Victims of the pod's last order are still leaving. The
+	// nomination is kept, also where the informer does not show it yet; the chain stops. Where another scheduler's preemption is waited
+	// for, as below.
+	endLeaving outcomeKind = "victims_leaving"
+
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, its PriorityClass delays its preemption, or orders have
+	// lately been refused since the evictors' breaker is open. The nomination is kept; the chain stops, so that no other plugin evicts
+	// more, or earlier.
+	endInFlight    outcomeKind = "in_flight"
+	endDelayed     outcomeKind = "delayed"
+	endBreakerOpen outcomeKind = "breaker_open"
+
+	// The same. The planner's answer has not come within the time that a cycle waits. The pod is tried again when it comes.
+	endLate outcomeKind = "planner_late"
+
+	// <nil, Unschedulable>: the plugins after this one may act. Or <nil, UnschedulableAndUnresolvable>: for a pod that the queue gate
+	// keeps out, and where something restricts preemption, or it is not known whether (unplanned.go). This plugin has nothing to say: the
+	// pod may not preempt, belongs to a pod group or has a node and waits there for its resize, or the mode is off or observe. Where the
+	// API may still show a nomination that was taken back in memory, the result is Override("") instead of nil, which clears it. The
+	// nomination is kept.
+	endNever    outcomeKind = "never_preempts"
+	endPodGroup outcomeKind = "pod_group"
+	endPlaced   outcomeKind = "placed"
+	endOff      outcomeKind = "off"
+	endObserved outcomeKind = "observed"
+
+	// As before. There is no plan, or it cannot be
+	// carried out: the planner is out of reach or has not read the cluster yet, the question is larger than what NATS carries or
+	// the planner takes, an extender failed, a panic was recovered,
+	// nodes are left to be verified in the next cycles, or eviction orders have lately not been stored, or not been carried
+	// out by any evictor.
+	endUnreachable outcomeKind = "planner_unreachable"
+	endNotSynced   outcomeKind = "planner_not_synced"
+	endTooLarge    outcomeKind = "too_large"
+	endUnfinished  outcomeKind = "unfinished"
+	endNotStored   outcomeKind = "orders_not_stored"
+	endNoEvictor   outcomeKind = "no_evictor"
+	endError       outcomeKind = "error"
+	endPanic       outcomeKind = "panic"
+)
+
+// preemptResult is how one PostFilter call ended, with the words for the pod's condition.
+type preemptResult struct {
+	kind    outcomeKind
+	node    string // with endNominated and endAwaiting, and with endLeaving where it is for an order of this process
+	message string
+	clear   bool // a nomination that the ending would keep was taken back in memory
+}
+
+// statusPair is what PostFilter returns for the ending: the pairs documented above, and no other.
+func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
+	switch e.kind {
+	case endNominated:
+		return framework.NewPostFilterResultWithNominatedNode(e.node), fwk.NewStatus(fwk.Success)
+	case endAwaiting:
+		return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.Success)
+	case endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable:
+		return framework.NewPostFilterResultWithNominatedNode(""), e.status(fwk.UnschedulableAndUnresolvable)
+	case endLeaving:
+		if e.node != "" {
+			return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.UnschedulableAndUnresolvable)
+		}
+		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
+	case endInFlight, endDelayed, endBreakerOpen, endLate:
+		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
+	default:
+		return e.keepNomination(), e.status(fwk.Unschedulable)
+	}
+}
+
+// groupStatus is what PodGroupPostFilter returns for the ending of a pod group. Success comes with the nodes of members: of the new
+// order, or of the one whose victims are on their way, since any other status has the scheduler clear the nominations of some
+// members and keep those of others. UnschedulableAndUnresolvable stops the chain, and after Unschedulable the plugins after this one may act.
+func (e preemptResult) groupStatus() *fwk.Status {
+	switch e.kind {
+	case endNominated, endAwaiting, endInFlight, endLeaving:
+		return e.status(fwk.Success)
+	}
+	_, status := e.statusPair()
+	return status
+}
+
+// keepNomination leaves the pod's nomination as it is, unless it was taken back.
+func (e preemptResult) keepNomination() *fwk.PostFilterResult {
+	if e.clear {
+		return framework.NewPostFilterResultWithNominatedNode("")
+	}
+	return nil
+}
+
+// keepsNomination reports whether the ending leaves the pod's nomination as it is though no order stands behind it.
+func (e preemptResult) keepsNomination() bool {
+	switch e.kind {
+	case endNominated, endAwaiting, endRefused, endUnverifiable, endHopeless, endGroupHeld, endUnaskable, endInFlight, endLeaving:
+		return false
+	}
+	return true
+}
+
+func (e preemptResult) status(code fwk.Code) *fwk.Status {
+	return fwk.NewStatus(code, "makeway: "+e.message)
+}

@@ -1,0 +1,171 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/verify"
+	"makeway.dev/makeway/plugin/wire"
+)
+
+// verifier checks candidates in the attempt's cycle.
+func (a *attempt) verifier() *verify.Verifier {
+	limited := a.engine.gate.HasMax(a.pod)
+	return &verify.Verifier{Handle: a.handle, State: a.state, Pod: a.pod, Now: a.engine.clock.Now(), Remover: a.engine.inflight.Remover, Limited: limited}
+}
+
+// verify returns a plan's candidates that stand, best first, and how many more nodes have failed. What failed is
+// remembered for the cycles to come. asked: how many candidates were asked for.
+func (a *attempt) verify(ctx context.Context, reply *wire.PlanReply, asked int) (passed []*verify.Candidate, judged int) {
+	start := time.Now()
+	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
+	// More than was asked for would cost more than it may.
+	reply.Candidates = reply.Candidates[:min(len(reply.Candidates), asked)]
+	passed, failed := a.verifier().Verify(ctx, reply, a.potential.Count, a.asksExtenders(a.pod), a.rank)
+	if len(passed) == 0 && a.inquirer.before {
+		return nil, len(failed)
+	}
+	return passed, a.remember(failed)
+}
+
+// remember notes nodes that have failed, for the cycles to come too, and returns how many were not known.
+func (a *attempt) remember(failed map[string]verify.Failure) (added int) {
+	for node, why := range failed {
+		if _, known := a.failed[node]; known {
+			continue
+		}
+		added++
+		a.fail(node, why)
+	}
+	return added
+}
+
+func (a *attempt) rank(candidates []*verify.Candidate) { verify.Rank(candidates, a.engine.clock.Now()) }
+
+// sieve runs the scheduler's filters on every node that is left, without any pod that some rule might let go there, and leaves out
+// the nodes where they reject the preemptor even so. No plan helps there, so that the planner need not be asked about them one
+// piece after the other. It rules nothing in. O(nodes · (pods + filters)), in parallel.
+func (a *attempt) sieve(ctx context.Context) {
+	if verify.DaemonSetNode(a.pod) != "" {
+		return
+	}
+	start := time.Now()
+	defer func() { verificationDuration.Observe(time.Since(start).Seconds()) }()
+	all, err := a.nodes.List()
+	if err != nil {
+		return
+	}
+	named := ask.Set(a.potential.Nodes.Names)
+	left := slices.DeleteFunc(slices.Clone(all), func(node fwk.NodeInfo) bool {
+		_, failed := a.failed[node.Node().Name]
+		return failed || named[node.Node().Name] == a.potential.Nodes.AllBut
+	})
+	a.remember(a.verifier().Sieve(ctx, left, a.engine.inflight.Ordered()))
+}
+
+// fail notes that a node failed, for this try and for others of pods of the class.
+func (a *attempt) fail(node string, why verify.Failure) {
+	a.failed[node] = why
+	if generation, ok := generationOf(a.nodes, node); ok {
+		a.engine.verified.failures.Add(a.engine.clock.Now(), a.ownClass(), node, why, generation)
+	}
+}
+
+// ownClass is the class of the pod, worked out once in a cycle.
+func (a *attempt) ownClass() string {
+	if a.class == "" {
+		a.class = verify.ClassOf(a.pod)
+	}
+	return a.class
+}
+
+// Labels of makeway_scheduler_refusal_samples_total.
+const (
+	sampleConfirmed = "confirmed"
+	sampleMissed    = "missed"
+	sampleUndecided = "undecided"
+)
+
+// contradicts verifies the sample of a refusal, where its turn has come, and reports whether it shows the refusal to be wrong.
+func (a *attempt) contradicts(ctx context.Context, reply *wire.PlanReply) bool {
+	if reply.Sample == nil || a.full || !a.engine.verified.samples.Due(a.engine.clock.Now()) {
+		return false
+	}
+	passed, why := a.verifier().Check(ctx, *reply.Sample, true)
+	result := sampleUndecided
+	switch {
+	case passed != nil:
+		result = sampleMissed
+	case why.Cause == verify.CauseFilters || why.Cause == verify.CauseTooMany:
+		result = sampleConfirmed
+	}
+	refusalSamples.WithLabelValues(result).Inc()
+	logger := klog.FromContext(ctx)
+	if passed == nil {
+		logger.V(2).Info("refusal_sampled", "pod", klog.KObj(a.pod), "node", reply.Sample.Node, "decision_id", reply.DecisionID, "result", result)
+		return false
+	}
+	a.engine.verified.samples.Missed(a.engine.clock.Now(), a.pod.UID)
+	logger.Error(nil, "refusal_missed", "pod", klog.KObj(a.pod), "pod_uid", a.pod.UID, "node", reply.Sample.Node, "victims", len(passed.Victims),
+		"request_id", reply.RequestID, "decision_id", reply.DecisionID, "planner", reply.Planner, "remedy", "report it with the output of: makeway replay "+reply.DecisionID)
+	return true
+}
+
+// asksExtenders reports whether extenders are asked about a pod's candidates: each once, with all of them.
+func (pl *MakeWay) asksExtenders(pod *v1.Pod) bool {
+	return len(verify.InterestedExtenders(pl.handle, pod))+len(verify.FilteringExtenders(pl.handle, pod)) > 0
+}
+
+// allowedByFilters returns the candidates that the extenders' filters do not reject; the others have failed verification. The result
+// says why there is none: then no other plugin acts either, since the scheduler would place the pod on none of them. pay has the
+// time that it took counted.
+func (a *attempt) allowedByFilters(candidates []*verify.Candidate, pay func()) (kept []*verify.Candidate, end *preemptResult) {
+	extenders := verify.FilteringExtenders(a.handle, a.pod)
+	if len(extenders) == 0 {
+		return candidates, nil
+	}
+	rejected, err := verify.AskFilters(extenders, a.pod, candidates, a.nodes)
+	if err != nil {
+		return nil, a.later(endUnverifiable, err.Error())
+	}
+	a.remember(rejected)
+	kept = slices.DeleteFunc(slices.Clone(candidates), func(c *verify.Candidate) bool {
+		_, gone := rejected[c.Node]
+		return gone
+	})
+	if len(kept) > 0 {
+		return kept, nil
+	}
+	result := a.unverifiable
+	if a.left().Count > 0 {
+		pay()
+		result = func() preemptResult { return a.unfinished(true) }
+	}
+	ended := result()
+	ended.kind = endUnverifiable
+	return nil, &ended
+}
+
+// askExtenders returns the candidates that the extenders allow, best first. Each extender is asked once, with all of them.
+func (a *attempt) askExtenders(candidates []*verify.Candidate) (kept []*verify.Candidate, end *preemptResult) {
+	extenders := verify.InterestedExtenders(a.handle, a.pod)
+	if len(extenders) == 0 {
+		return candidates, nil
+	}
+	kept, err := verify.AskExtenders(extenders, a.pod, candidates, a.nodes)
+	switch {
+	case err != nil:
+		return nil, &preemptResult{kind: endError, message: err.Error()}
+	case len(kept) == 0:
+		return nil, a.later(endUnverifiable, fmt.Sprintf("scheduler extenders left none of %d nodes", len(candidates)))
+	}
+	a.rank(kept)
+	return kept, nil
+}
