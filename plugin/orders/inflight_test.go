@@ -581,6 +581,15 @@ func TestAPodThatIsTerminatingForThePlannerAloneIsRemovedByTheOrderThatHasSuccee
 	}
 }
 
+func TestAPodThatAnotherPlanTakesIsRemovedByTheOrderThatThePlanHasBecome(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(order("o1", "a"))
+
+	if a, b := f.Remover("dec-1", "a"), f.Remover("dec-1", "b"); a != "o1" || b != "" {
+		t.Errorf("removed by %q, %q", a, b)
+	}
+}
+
 func TestAPreemptorWhoseNominationWasTakenIsTriedAgainAtOnce(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))

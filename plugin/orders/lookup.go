@@ -52,20 +52,24 @@ func (f *InFlight) of(uid types.UID) *Order {
 }
 
 // Remover is the order that removes a pod, itself or by counting on another order: the one that a plan names, or where it names none,
-// one that has succeeded. The planner may see a pod terminating a moment before the scheduler does. Empty: none removes it. O(victims),
-// where none is named O(orders · victims).
+// one that has succeeded. The planner may see a pod terminating a moment before the scheduler does. Where the name is no order's, the plan
+// counts on another plan, which may have become an order since: then any that removes the pod. Empty: none removes it. O(victims), where no
+// order is named O(orders · victims).
 func (f *InFlight) Remover(orderID string, victim types.UID) string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if orderID != "" {
-		if e := f.get(orderID); e != nil && e.removes(victim) {
-			return orderID
+		if e := f.get(orderID); e != nil {
+			if e.removes(victim) {
+				return orderID
+			}
+			return ""
 		}
-		return ""
 	}
 	eldest := ""
 	for _, e := range f.byPod {
-		if e.Phase == Leaving && e.removes(victim) && (eldest == "" || e.OrderID < eldest) {
+		removes := e.Phase == Leaving || (orderID != "" && e.Phase.live())
+		if removes && e.removes(victim) && (eldest == "" || e.OrderID < eldest) {
 			eldest = e.OrderID
 		}
 	}

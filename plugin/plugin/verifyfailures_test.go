@@ -226,6 +226,20 @@ func TestWhyACandidateDoesNotStand(t *testing.T) {
 	}
 }
 
+func TestAPreemptorMayFitBesideAPodThatAnotherPlanTakes(t *testing.T) {
+	p := pod("p", "", high, medium).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj())
+	v := verify.Verifier{Handle: w.framework, State: w.state(p), Pod: p, Now: time.Now(), Remover: w.plugin.engine.inflight.Remover}
+	planned := candidate("full", "!a")
+	planned.Awaited = []wire.Awaited{{UID: "b", OrderID: "dec-none"}}
+
+	found, why := v.Check(w.ctx, planned, false)
+
+	if found == nil || len(found.Victims) != 1 || len(found.Awaited) != 0 {
+		t.Errorf("found %+v, failure %+v; want the victim and no other pod to go", found, why)
+	}
+}
+
 func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{})
 	w.cycle(p)

@@ -113,6 +113,7 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 		present[info.GetPod().UID] = info
 	}
 
+	unordered := false
 	for _, awaited := range candidate.Awaited {
 		info, ok := present[types.UID(awaited.UID)]
 		if !ok {
@@ -121,7 +122,8 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 		one := Awaited{Pod: info.GetPod()}
 		if !terminating(one.Pod, v.Now) {
 			if one.OrderID = v.Remover(awaited.OrderID, one.Pod.UID); one.OrderID == "" {
-				return nil, Failure{Cause: CauseAwaited}
+				unordered = true // it stays, and the preemptor may fit beside it
+				continue
 			}
 		}
 		if !dry.remove(ctx, info) {
@@ -156,6 +158,9 @@ func (v *Verifier) Check(ctx context.Context, candidate wire.Candidate, all bool
 		return nil, Failure{Cause: CauseNothing}
 	}
 	if !dry.fits(ctx) {
+		if unordered {
+			return nil, Failure{Cause: CauseAwaited}
+		}
 		return nil, dry.failure(ctx)
 	}
 	var going []removal
