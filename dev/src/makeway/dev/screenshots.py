@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,11 @@ from playwright.sync_api import Page, sync_playwright
 from makeway.dev.demo.runner import CLUSTER
 from makeway.dev.paths import CHECKOUT
 
-SIZE: Final = (1240, 760)
+SIZES: Final = ((1280, 760), (390, 844))
 SCHEMES: Final = ("light", "dark")
 VIEWS: Final = {
     "main": {
+        "now": "/",
         "timeline": "/timeline",
         "cluster": "/cluster?pod={pending}",
         "story": "/story?what=demo/fraud-check",
@@ -51,16 +53,16 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for scenario, views in VIEWS.items():
             with _played(scenario), _page_served() as (address, token):
-                for scheme in SCHEMES:
+                for scheme, (width, height) in product(SCHEMES, SIZES):
                     context = browser.new_context(
                         color_scheme="dark" if scheme == "dark" else "light",
-                        viewport={"width": SIZE[0], "height": SIZE[1]},
+                        viewport={"width": width, "height": height},
                     )
                     page = context.new_page()
                     page.goto(f"{address}/?token={token}")
                     page.get_by_text("connected", exact=True).wait_for()
                     for name, path in views.items():
-                        _draw(page, address, path, directory / f"{name}-{scheme}.png")
+                        _draw(page, address, path, directory / f"{name}-{width}-{scheme}.png")
                     context.close()
         browser.close()
 
