@@ -66,8 +66,8 @@ class NodeSlots:
         depth = int(count.max(initial=0))
         slots = np.arange(depth)[:, None]
         cells = columns.first[nodes] + slots
-        if (count != depth).any():
-            np.copyto(cells, VACANT_CELL, where=slots >= count)
+        if (least := int(count.min(initial=depth))) < depth:
+            np.copyto(cells[least:], VACANT_CELL, where=slots[least:] >= count)
         return cls(
             columns,
             cells,
