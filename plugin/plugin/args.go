@@ -10,6 +10,7 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
+	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
@@ -120,4 +121,14 @@ func (a *MakeWayArgs) check(say pluginargs.Say) {
 // sharedDiffers names the first argument in which two profiles of one process may not differ.
 func (a *MakeWayArgs) sharedDiffers(other *MakeWayArgs) string {
 	return pluginargs.Differing(a, other, "planTimeout", "groupPlanTimeout", "maxCandidates", "mode")
+}
+
+// Connection is how the arguments of the plugin ask to connect to NATS, and the names of what is there: for a process that verifies plans
+// and is no scheduler.
+func Connection(object runtime.Object) (natsbus.Options, wire.Subjects, error) {
+	args, err := decodeArgs(object)
+	if err != nil {
+		return natsbus.Options{}, wire.Subjects{}, err
+	}
+	return args.Options(""), args.Subjects(), nil
 }

@@ -2,6 +2,10 @@ package plugin
 
 import (
 	"context"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,8 +16,11 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/minor"
 	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
+	"makeway.dev/makeway/plugin/tracing"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -155,4 +162,194 @@ func (pl *MakeWay) Profile() wire.Profile {
 		}
 	})
 	return pl.profileValue
+}
+
+// Labels of makeway_scheduler_late_plans_total.
+const (
+	lateUsed     = "used"
+	lateOutdated = "outdated"
+	lateExpired  = "expired"
+	lateLost     = "lost"
+	lateDropped  = "dropped"
+)
+
+// Most answers that are kept, or waited for, after their cycles.
+const (
+	mostLatePods   = 256
+	mostLateGroups = 32
+)
+
+// errAway is ask.ErrLate where the planner has not answered recently.
+var errAway = errors.New("the planner has not answered recently; it is asked, and not waited for")
+
+// inquirer is what one cycle waits for: answers about one preemptor, a pod or a group.
+type inquirer[Reply any] struct {
+	engine   *engine
+	late     *ask.Late[Reply]
+	uid      types.UID
+	pod      wire.PodRef // by which it is tried again
+	of       string      // what an answer has to be of to be of use
+	patience time.Duration
+	away     bool         // the planner has not answered recently
+	span     tracing.Span // of the attempt
+	kept     bool         // the attempt's question is kept, and its span goes on
+	before   bool         // the last answer is to a question of a cycle before
+}
+
+// waitFor begins a cycle's waiting: as long as its filters took, which is what another cycle would cost, and not at all while the planner
+// is away.
+func waitFor[Reply any](e *engine, late *ask.Late[Reply], breaker *ask.Breaker, uid types.UID, pod wire.PodRef, of string, filters, most time.Duration) *inquirer[Reply] {
+	w := &inquirer[Reply]{engine: e, late: late, uid: uid, pod: pod, of: of, away: breaker.Away()}
+	if !w.away {
+		w.patience = min(most, max(filters, e.planner.Least))
+	}
+	return w
+}
+
+// answer returns the answer to the question that is under way, else to one that an earlier cycle has asked, else to a new one, with when
+// that was asked. An answer that is late is kept for the next cycle; the error is ask.ErrLate then, or errAway.
+func (w *inquirer[Reply]) answer(ctx context.Context, asked *ask.Asked[Reply], begin func() (ask.Exchange[Reply], error)) (*Reply, memory.Moment, error) {
+	kept, outdated := w.late.Take(w.uid, w.of)
+	if outdated {
+		latePlans.WithLabelValues(lateOutdated).Inc()
+	}
+	if asked == nil {
+		asked = kept
+	}
+	if asked == nil {
+		asked = ask.NewAsked[Reply](uint64(w.engine.memory.Retries.Now()))
+		exchange, err := begin()
+		if err != nil {
+			return nil, memory.Moment(asked.At), err
+		}
+		goroutines.GoRecovered(context.WithoutCancel(ctx), "plan", func(ctx context.Context) {
+			asked.Ask(func() (*Reply, error) { return exchange(ctx) })
+		})
+	}
+	start := time.Now()
+	w.before = asked == kept
+	reply, err := asked.Await(ctx, w.patience)
+	w.patience = max(0, w.patience-time.Since(start))
+	switch {
+	case errors.Is(err, ask.ErrLate):
+		w.keep(asked)
+		if w.away {
+			err = errAway
+		}
+	case w.before && err == nil:
+		latePlans.WithLabelValues(lateUsed).Inc()
+	}
+	return reply, memory.Moment(asked.At), err
+}
+
+// keep keeps a question for the preemptor's next cycle.
+func (w *inquirer[Reply]) keep(asked *ask.Asked[Reply]) {
+	if w.kept = w.late.Keep(w.uid, asked, w.of, w.span); !w.kept {
+		latePlans.WithLabelValues(lateDropped).Inc()
+		w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
+		return
+	}
+	goroutines.GoRecovered(w.engine.life, "late", func(ctx context.Context) { w.follow(ctx, asked) })
+}
+
+// follow has the preemptor tried again when the answer comes, and lets go of the answer when it is no longer of use.
+func (w *inquirer[Reply]) follow(ctx context.Context, asked *ask.Asked[Reply]) {
+	select {
+	case <-asked.Answered():
+	case <-ctx.Done():
+		return
+	}
+	if _, err := asked.Await(ctx, 0); err != nil {
+		if w.late.End(w.uid, asked) {
+			latePlans.WithLabelValues(lateLost).Inc()
+			w.engine.memory.Retries.PlanUnavailable(w.pod, time.Time{})
+		}
+		return
+	}
+	if !w.late.Tell(w.uid, asked) {
+		return
+	}
+	w.engine.activate(ctx, w.engine.pending(w.pod))
+	goroutines.Sleep(ctx, ask.LateLasts)
+	if w.late.End(w.uid, asked) {
+		latePlans.WithLabelValues(lateExpired).Inc()
+	}
+}
+
+// notYet ends a cycle whose answer has not come in time. The pod's condition stays as it is: the next cycle says what has become of it.
+func notYet(pod *v1.Pod) *preemptResult {
+	const begins = "makeway: "
+	message := "the planner's answer is awaited"
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == v1.PodScheduled && condition.Status == v1.ConditionFalse {
+			if _, said, found := strings.Cut(condition.Message, begins); found {
+				message = said
+			}
+		}
+	}
+	return &preemptResult{kind: endLate, message: message}
+}
+
+// planOf names what a pod's plan has to be of to be of use to a later cycle.
+func planOf(pod *v1.Pod, mode string) string {
+	return strconv.FormatInt(pod.Generation, 10) + "/" + mode
+}
+
+// groupPlanOf is planOf for a pod group: a plan names members by their classes.
+func groupPlanOf(classes []*ask.Class, mode string) string {
+	sum := fnv.New128a()
+	for _, class := range classes {
+		for _, pod := range class.Pods {
+			_, _ = sum.Write([]byte(pod.UID + "/")) // never fails
+		}
+		_, _ = sum.Write([]byte("//"))
+	}
+	return string(sum.Sum(nil)) + mode
+}
+
+// beganKey is where a cycle's state keeps when the cycle began.
+const beganKey fwk.StateKey = "Began" + Name
+
+// began is when a cycle's PreFilter plugins ran.
+type began time.Time
+
+// Clone implements StateData.
+func (b began) Clone() fwk.StateData { return b }
+
+// sinceBegan is how long a cycle has taken so far; 0 where a plugin before this one has rejected the pod.
+func sinceBegan(state fwk.CycleState) time.Duration {
+	if at := time.Time(dataOf[began](state, beganKey)); !at.IsZero() {
+		return time.Since(at)
+	}
+	return 0
+}
+
+// groupBegan is when the cycle of a pod group began. Cycles are run one after the other.
+type groupBegan struct {
+	group string
+	first types.UID // the member that came first: where it comes again, another cycle has begun
+	at    time.Time
+}
+
+// noteBegin notes that the cycle of a pod, or of its group, has begun.
+func (pl *MakeWay) noteBegin(state fwk.CycleState, pod *v1.Pod) {
+	if name := minor.GroupName(pod); name != "" {
+		pl.groupBegan.note(pod.Namespace+"/"+name, pod.UID)
+	}
+	state.Write(beganKey, began(time.Now()))
+}
+
+// note takes in that a member of a group has come to a cycle; groups are named by namespace and name.
+func (g *groupBegan) note(group string, member types.UID) {
+	if g.group != group || g.first == member {
+		*g = groupBegan{group, member, time.Now()}
+	}
+}
+
+// since is how long the group's cycle has taken so far.
+func (g *groupBegan) since(group string) time.Duration {
+	if g.group != group {
+		return 0
+	}
+	return time.Since(g.at)
 }

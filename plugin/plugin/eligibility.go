@@ -1,13 +1,16 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor"
+	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -99,4 +102,82 @@ func generationOf(nodes fwk.NodeInfoLister, node string) (generation int64, ok b
 		return 0, false
 	}
 	return info.GetGeneration(), true
+}
+
+// classesAwaited is how long after the start pods wait for PriorityClasses to be read; where they may not be listed,
+// nothing is delayed after that. classesRetry is when such a pod is tried again.
+const (
+	classesAwaited = 10 * time.Second
+	classesRetry   = time.Second
+)
+
+// delayedUntil is the moment from which on a pod may preempt, by its PriorityClass, and why; zero where nothing delays it. An annotation
+// that cannot be read delays nothing: the planner warns of it.
+func (e *engine) delayedUntil(pod *v1.Pod) (until time.Time, why string) {
+	name, now := pod.Spec.PriorityClassName, e.clock.Now()
+	if name == "" {
+		return time.Time{}, ""
+	}
+	if !e.cluster.classesSynced() {
+		if now.Before(e.cluster.started.Add(classesAwaited)) {
+			return now.Add(classesRetry), "the PriorityClasses have not been read yet"
+		}
+		return time.Time{}, ""
+	}
+	class, err := e.cluster.classes.Get(name)
+	if err != nil {
+		return time.Time{}, ""
+	}
+	delay, err := memory.DelayOf(class)
+	if err != nil || delay == 0 {
+		return time.Time{}, ""
+	}
+	if until = e.memory.Delays.Of(pod, now).Add(delay); !now.Before(until) {
+		return time.Time{}, ""
+	}
+	return until, fmt.Sprintf("PriorityClass %s has %s %s", name, memory.PreemptionDelay, class.Annotations[memory.PreemptionDelay])
+}
+
+// delayed ends an attempt of a pod whose class lets it wait before it preempts; nil where it may preempt now. The pod is tried again
+// when the delay is over, or when its class changes.
+func (p *preemptor) delayed() *preemptResult {
+	pod, looked := p.pods[0], p.engine.memory.Retries.Now()
+	until, why := p.engine.delayedUntil(pod)
+	if until.IsZero() {
+		return nil
+	}
+	p.engine.memory.Retries.Refuse(p.one(), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: pod.Spec.PriorityClassName}})
+	return &preemptResult{kind: endDelayed, message: fmt.Sprintf("preemption is delayed until %s: %s", until.UTC().Format(time.RFC3339), why)}
+}
+
+// refusedByBreaker takes in that an order of this process came to nothing, for which the evictors' breaker may be why. The namespace
+// is the order's own, not the outcome's.
+func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation, outcome *wire.Outcome) {
+	switch {
+	case failed.Own && outcome.Reason == reasonBreakerOpen:
+		e.memory.Namespaces.Undecided(outcome.OrderID)
+		e.futile(ctx, outcome.OrderID, memory.RefusedForAll)
+	case failed.Own && outcome.Reason == reasonBreakerOpenNamespace:
+		futileTotal.WithLabelValues(string(memory.RefusedForNamespace)).Inc()
+		e.memory.Orders.Undecided(outcome.OrderID)
+		e.memory.Namespaces.Refused(failed.Pod.Namespace, outcome.OrderID)
+	default:
+		e.memory.OrderUndecided(outcome.OrderID)
+	}
+}
+
+// tellsOfBreaker takes in what a fresh outcome, of whichever order, says of the evictors' breaker. Only what an evictor
+// decides after it has looked at its breaker counts: a pod's author can have an order cancelled or fail at any time, and
+// must not keep pods of others waiting.
+func (e *engine) tellsOfBreaker(ctx context.Context, outcome *wire.Outcome) {
+	carriedOut := outcome.Result == wire.ResultSucceeded
+	closed := (carriedOut || outcome.Reason == reasonBreakerOpenNamespace) && e.memory.Orders.CarriedOut()
+	if carriedOut {
+		if preemptor, _, known := e.inflight.NominationsOf(outcome.OrderID); known && e.memory.Namespaces.CarriedOut(preemptor.Namespace) {
+			closed = true
+		}
+	}
+	if closed {
+		e.ordersCarried(ctx)
+	}
 }

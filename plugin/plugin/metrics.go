@@ -1,11 +1,22 @@
 package plugin
 
 import (
+	"context"
+	"maps"
+	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 
+	"makeway.dev/makeway/plugin/ask"
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/internal/telemetry"
+	"makeway.dev/makeway/plugin/tracing"
+	"makeway.dev/makeway/plugin/wire"
 )
 
 // Labels of makeway_preemption_executions_total. The plugin's operations are "commit", from the
@@ -93,3 +104,102 @@ func executed(operation string, err error, took time.Duration) {
 
 // countSpans counts what becomes of spans of traces.
 func countSpans(result string, spans int) { spansTotal.WithLabelValues(result).Add(float64(spans)) }
+
+// The life of a preemption's span: it begins where a plan is asked for, goes on with the order, and ends when it is
+// known what becomes of that. Its children are "request" and "publish"; the planner's and the evictors' are theirs.
+
+// beginSpan begins the span of a preemption for a pod or a pod group.
+func (e *engine) beginSpan(ctx context.Context, preemptor klog.ObjectRef, uid types.UID) (context.Context, tracing.Span) {
+	return e.planner.Tracer.Begin(ctx, "preemption", "preemptor", preemptor, "preemptor_uid", uid)
+}
+
+// attemptSpan begins the span of an attempt, or goes on with that of its question: a prefetched one, or one whose answer was late.
+func (pl *MakeWay) attemptSpan(ctx context.Context, asked *ask.Prefetch, pod *v1.Pod) (context.Context, tracing.Span) {
+	if asked == nil {
+		return pl.engine.goOn(ctx, pl.engine.planner.LatePods.Span(pod.UID), klog.KObj(pod), pod.UID)
+	}
+	span := asked.Span
+	asked.Span = tracing.Span{}
+	return span.In(ctx), span
+}
+
+// goOn goes on with the span of an attempt before, or begins one where there is none.
+func (e *engine) goOn(ctx context.Context, span tracing.Span, preemptor klog.ObjectRef, uid types.UID) (context.Context, tracing.Span) {
+	if span == (tracing.Span{}) {
+		return e.beginSpan(ctx, preemptor, uid)
+	}
+	return span.In(ctx), span
+}
+
+// endAttempt ends the span of an attempt that began no order, and whose question is not kept: both go on with it.
+func endAttempt(span tracing.Span, end preemptResult, kept bool) {
+	if end.kind != endNominated && !kept {
+		span.End(nil, "result", end.kind, "message", end.message)
+	}
+}
+
+// status is what this scheduler answers when it is asked how it is. Whether it leads it does not say:
+// kube-scheduler's election does not tell its plugins.
+func (e *engine) status() *wire.ComponentStatus {
+	own := *e.profiles.ownMode.Load()
+	status := &wire.ComponentStatus{
+		APIVersion: wire.APIVersion,
+		Component:  "scheduler",
+		Identity:   e.identity,
+		Version:    wire.Version,
+		At:         wire.At(e.clock.Now()),
+		Mode:       e.control.Mode(own, ""),
+		OwnMode:    own,
+		Trouble:    e.trouble(),
+		Signatures: e.store.Signatures.Describe(),
+		Kubernetes: version.DefaultKubeBinaryVersion,
+		QueueGates: e.gate.Profiles(),
+	}
+	if uid, err := e.control.ClusterUID(); err == nil {
+		status.ClusterUID = uid
+	}
+	brake := e.control.Brake()
+	status.Brake = brake.Scope()
+	named := slices.Clone(brake.Names())
+	if state := e.control.State(); state != nil {
+		status.Revision = state.Revision
+		status.PolicyRevision = state.PolicyRevision
+		status.ToldPolicyRevision = state.PolicyRevision
+		status.QueuesRevision = state.QueuesRevision
+		named = slices.AppendSeq(named, maps.Keys(state.NamespaceModes))
+	}
+	if len(named) > 0 {
+		status.NamespaceModes = map[string]string{}
+		for _, namespace := range named {
+			status.NamespaceModes[namespace] = e.control.Mode(own, namespace)
+		}
+	}
+	return status
+}
+
+// addProfile takes in one more profile: the status names the mode that does most.
+func (e *engine) addProfile(mode string) {
+	if before := e.profiles.ownMode.Load(); before == nil || control.MoreRestrictive(*before, mode) == *before {
+		e.profiles.ownMode.Store(&mode)
+	}
+}
+
+// trouble is what stands in the way of preempting, or of stopping to.
+func (e *engine) trouble() string {
+	if unread := e.control.BrakeTrouble(); unread != "" {
+		return unread
+	}
+	if e.store.Signatures.Incomplete() {
+		return "signatures are required: " + e.store.Signatures.Describe()
+	}
+	if denied := e.denied(); denied != "" {
+		return denied
+	}
+	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {
+		return "the planner has not answered recently"
+	}
+	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
+		return why.String()
+	}
+	return ""
+}

@@ -1,7 +1,7 @@
 """A model of kube-scheduler with the plugin: a queue, cycles, nominations, commits, and the in-flight state.
 
 What an event leads to is the exported table's to say (`inflight`); the steps between follow
-plugin/plugin/commit.go, outcomes.go and reconcile.go.
+plugin/plugin/commit.go and outcomes.go.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ var borders = map[string]border{
 	"ask":     {own: []string{"natsbus", "tracing"}},
 	"control": {own: []string{"natsbus"}, never: []string{"k8s.io/kubernetes", "k8s.io/kube-scheduler"}},
 	"streams": {own: []string{"natsbus", "orders"}},
+	"plugin":  {own: []string{"ask", "control", "internal/pluginargs", "memory", "natsbus", "orders", "queues", "streams", "tracing", "verify"}},
 	"shadow":  {own: []string{"ask", "natsbus", "verify"}},
 	"verify":  {never: without},
 	"memory":  {own: []string{"orders"}, never: without[:1]},
