@@ -25,6 +25,7 @@ from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
+from makeway.cli.connect.form import PARTS
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
 from makeway.runtime.kube import ApiError
 
@@ -138,6 +139,16 @@ def test_without_a_planner_it_promises_no_preemption_that_the_policy_may_hold_ba
     (planner,) = [one for one in found if one.name == "planner"]
     assert "whenUnplanned" in planner.detail
     assert "preempt as kube-scheduler does" not in planner.detail
+
+
+def test_without_a_planner_and_without_the_plugin_kube_scheduler_preempts_by_itself() -> None:
+    parts = PARTS["external"]
+
+    found = check_components.judge([], version="1", cluster_uid="here", namespace="ns", parts=parts)
+
+    (planner,) = [one for one in found if one.name == "planner"]
+    assert "kube-scheduler preempts by itself" in planner.detail
+    assert "profile" not in planner.detail
 
 
 def judged(statuses: list[ComponentStatus]) -> dict[str, CheckResult]:

@@ -16,6 +16,10 @@ _WITHOUT: Final = {
     "nominator": "no nominator asks for plans for pods whose class is opted in; they wait",
     "shadow": "plans are not verified, and pods that only filters can judge wait",
 }
+_WITHOUT_PLUGIN: Final = {
+    "planner": "nothing is planned; kube-scheduler preempts by itself, and pods of opted-in classes wait"
+}
+"""The same where no scheduler asks for plans."""
 _START: Final = {
     "planner": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=planner",
     "evictor": "see why: kubectl get pods -n {namespace} -l app.kubernetes.io/component=evictor",
@@ -40,7 +44,8 @@ def judge(
     for component in _WITHOUT:
         there = [one for one in statuses if one.component == component]
         if there or component in parts:
-            yield from _presence(component, there, namespace)
+            without = _WITHOUT if "scheduler" in parts else _WITHOUT | _WITHOUT_PLUGIN
+            yield from _presence(component, there, namespace, without[component])
         for one in there:
             yield from _own(one, cluster_uid)
     yield from _leading([one for one in statuses if one.component == "planner"])
@@ -54,10 +59,12 @@ def judge(
     yield from _signatures(deciding)
 
 
-def _presence(component: str, there: Sequence[ComponentStatus], namespace: str) -> Iterator[CheckResult]:
+def _presence(
+    component: str, there: Sequence[ComponentStatus], namespace: str, without: str
+) -> Iterator[CheckResult]:
     if not there:
         remedy = _START[component].format(namespace=namespace)
-        yield CheckResult(component, "wrong", f"none answers: {_WITHOUT[component]}", remedy)
+        yield CheckResult(component, "wrong", f"none answers: {without}", remedy)
         return
     names = ", ".join(one.identity for one in there)
     yield CheckResult(component, "ok", f"{len(there)} running: {names}")
