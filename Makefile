@@ -108,6 +108,7 @@ lint: setup $(STATICCHECK) $(ACTIONLINT) ## Format, types, layers, vet, staticch
 	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 	@unformatted=$$(gofmt -l plugin tests/upstream); test -z "$$unformatted" || { echo "error: run 'make format': $$unformatted" >&2; exit 1; }
 	$(PLUGIN) go vet $(GO_PACKAGES)
+	$(PLUGIN) go vet ../examples/scheduler/main.go
 	mkdir -p build && $(BIN)/python -m makeway.dev.minors > $(OVERLAY)
 	cd plugin && $(STATICCHECK_FLAGS) $(STATICCHECK) $(CHECKS_$(KUBERNETES)) $(GO_PACKAGES)
 ifneq ($(KUBERNETES),1.35) # kube-scheduler's own answers are asked of the two newest alone
