@@ -19,7 +19,7 @@ from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.nats.follow import Start
 from makeway.evictor.act.events import Events
-from makeway.evictor.act.records import Records
+from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
@@ -52,7 +52,7 @@ class World:
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
             EvictorParts(
                 cluster=self.cluster,
-                records=Records(bus),
+                records=OrderRecords(bus),
                 metrics=metrics,
                 events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
                 mode_guard=guard,

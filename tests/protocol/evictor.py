@@ -9,7 +9,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy
 from makeway.evictor.act import cluster as edge
 from makeway.evictor.act.events import Events
-from makeway.evictor.act.records import Records
+from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.control import FollowingControl
 from makeway.evictor.intake.deliveries import take_forever
@@ -50,7 +50,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
         EvictorParts(
             cluster=api,
-            records=Records(bus),
+            records=OrderRecords(bus),
             metrics=_METRICS,
             events=Events(api, process, _METRICS, process.identity),
             mode_guard=guard,

@@ -18,7 +18,7 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.act.cluster import Cluster
-from makeway.evictor.act.records import OrderDelivery, Records
+from makeway.evictor.act.records import OrderDelivery, OrderRecords
 from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
 from makeway.evictor.limits.queue_guard import QueueGuard
@@ -278,7 +278,7 @@ class FakeCluster(Cluster):
         return pod
 
 
-class FakeRecords(Records):
+class FakeRecords(OrderRecords):
     """The streams: outcomes by order, the last order by preemptor."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.following import FollowedMembers
 from makeway.evictor.act.holds import TellingOfHolds
-from makeway.evictor.act.records import Records
+from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.toleration_reads import TolerationReads
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.breaker_store import BreakerStore
@@ -175,7 +175,7 @@ async def run(
             EvictorSettings(cluster_uid=cluster_uid, identity=identity, subjects=bus.subjects, fences=fences),
             EvictorParts(
                 cluster=cluster,
-                records=Records(bus),
+                records=OrderRecords(bus),
                 metrics=metrics,
                 events=events,
                 mode_guard=mode_guard,

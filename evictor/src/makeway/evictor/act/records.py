@@ -68,7 +68,7 @@ class OrderDelivery(Protocol):
         """Never deliver it again."""
 
 
-class Records:
+class OrderRecords:
     """What one evictor needs of the streams besides the orders that it is handed."""
 
     def __init__(self, bus: Bus) -> None:

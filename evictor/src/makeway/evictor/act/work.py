@@ -14,7 +14,7 @@ from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.holds import Holds
 from makeway.evictor.act.progress import VictimProgress
-from makeway.evictor.act.records import Records
+from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.terms import terms_of
 from makeway.evictor.judge import decide
 from makeway.evictor.judge.late_members import LateMembers
@@ -47,7 +47,7 @@ class EvictorParts:
     """What all executions of one evictor share."""
 
     cluster: Cluster
-    records: Records
+    records: OrderRecords
     metrics: EvictorMetrics
     events: Events
     mode_guard: ModeGuard
