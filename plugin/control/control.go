@@ -32,7 +32,7 @@ import (
 type Limits interface {
 	SetLimits(queues []wire.QueueLimit) error
 	NoQueues()
-	Assume(exist bool, why string) bool
+	Assume(exist bool, why string) (decided, shut bool)
 }
 
 // revisionAhead is how far ahead of this process's clock the revision of a control state may be, which is a time in

@@ -85,9 +85,9 @@ func (c *Control) FindQueues(ctx context.Context) (again bool) {
 
 // assume has the gate go by whether queues exist.
 func (c *Control) assume(ctx context.Context, exist bool, why string) {
-	switch {
-	case !c.limits.Assume(exist, why):
-	case exist:
+	switch decided, shut := c.limits.Assume(exist, why); {
+	case !decided:
+	case shut:
 		klog.FromContext(ctx).Info("queue_gate_shut", "reason", why)
 	default:
 		klog.FromContext(ctx).Info("queue_gate_absent", "reason", why)

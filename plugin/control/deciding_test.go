@@ -39,9 +39,9 @@ func (r *recorded) NoQueues() {
 	}
 	r.set = "none"
 }
-func (r *recorded) Assume(exist bool, _ string) bool {
+func (r *recorded) Assume(exist bool, _ string) (decided, shut bool) {
 	r.set = map[bool]string{true: "assumed", false: "assumed none"}[exist]
-	return true
+	return true, exist
 }
 
 // believing are signatures that all hold, and what is set aside.

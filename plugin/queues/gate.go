@@ -112,20 +112,20 @@ func (g *Gate) decide(limitsKnown limitsState, why string) {
 	g.notify()
 }
 
-// Assume decides, until a control state says what holds, whether there are queues, whose limits are not known, and reports whether it
-// did: once a control state has told it does nothing.
-func (g *Gate) Assume(exist bool, why string) bool {
+// Assume decides, until a control state says what holds, whether there are queues, whose limits are not known. It reports whether it did,
+// for once a control state has told it does nothing, and whether no pod passes.
+func (g *Gate) Assume(exist bool, why string) (decided, shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.controlSeen {
-		return false
+		return false, false
 	}
 	if exist && !g.passes {
 		g.decide(missing, why)
-	} else {
-		g.decide(noQueues, "")
+		return true, true
 	}
-	return true
+	g.decide(noQueues, "")
+	return true, false
 }
 
 // NoQueues takes the gate away: a control state says that there are no queues.

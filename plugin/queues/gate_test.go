@@ -486,8 +486,19 @@ func TestUntilTheLimitsAreKnownNothingPassesAndThenWhatFits(t *testing.T) {
 	if !w.enters(in("", "p", 0, 30).Obj()) || w.rejected(in("", "q", 0, 30).Obj()).reason != rejectedFull || len(w.activated()) != 0 {
 		t.Error("not as after any other start")
 	}
-	if w.gate.Assume(true, "no more") || w.gate.Assume(false, "") {
-		t.Error("a guess takes limits away that are in force")
+	for _, exist := range []bool{true, false} {
+		if decided, _ := w.gate.Assume(exist, "no more"); decided {
+			t.Error("a guess takes limits away that are in force")
+		}
+	}
+}
+
+func TestWhereUnknownLimitsLetPodsPassTheGateIsNotShut(t *testing.T) {
+	w := newGateWorld(t)
+	w.gate.passes = true
+
+	if decided, shut := w.gate.Assume(true, "because"); !decided || shut || !w.admits(in("root.ml", "p", 0, 10).Obj()) {
+		t.Errorf("decided %t, shut %t", decided, shut)
 	}
 }
 
@@ -758,7 +769,7 @@ func TestNothingPassesWhilePodsAreCountedForTheFirstTimeAndThenWhatFits(t *testi
 		if r := w.gate.Admit(p, wire.ModeEnforce); r == nil || r.reason != rejectedUnknown || !strings.Contains(r.message, beingCounted) {
 			t.Errorf("admitted: %v", r)
 		}
-		if w.gate.Assume(false, "") {
+		if decided, _ := w.gate.Assume(false, ""); decided {
 			t.Error("a guess ends the count")
 		}
 	}, limit("root"), limit("root.a", "cpu", 100))
