@@ -7,11 +7,12 @@ from base64 import b64decode
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
-from makeway.cli.check.secrets import judge
+from makeway.cli.check.secrets import judge, secrets_results
 from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
 from makeway.cli.keys.making import (
     AUTHORITY,
@@ -206,3 +207,11 @@ def test_check_says_which_secret_was_lost_and_made_again() -> None:
         "2 made in the cluster; lost and made again: makeway-nats-planner (2026-11-27T12:00:00Z)"
     )
     assert judge([]) == ()
+
+
+async def test_a_cluster_in_which_none_was_made_has_a_null_in_place_of_a_list() -> None:
+    class _None:
+        async def request(self, method: str, path: str, **_: object) -> bytes:
+            return b'{"kind":"PartialObjectMetadataList","items":null}'
+
+    assert await secrets_results(cast("Api", _None()), "makeway-system") == ()

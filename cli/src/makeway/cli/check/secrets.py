@@ -20,7 +20,7 @@ class _Item(msgspec.Struct):
 
 
 class _Items(msgspec.Struct):
-    items: tuple[_Item, ...] = ()
+    items: tuple[_Item, ...] | None = None  # the API server's word for none of them
 
 
 async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
@@ -35,7 +35,7 @@ async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
         query={"labelSelector": f"app.kubernetes.io/managed-by={MANAGED_BY}"},
         accept=METADATA_ONLY.replace("PartialObjectMetadata", "PartialObjectMetadataList"),
     )
-    return judge([one.metadata for one in msgspec.json.decode(body, type=_Items).items])
+    return judge([one.metadata for one in msgspec.json.decode(body, type=_Items).items or ()])
 
 
 def judge(found: Sequence[Metadata]) -> Sequence[CheckResult]:

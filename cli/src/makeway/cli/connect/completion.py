@@ -43,7 +43,7 @@ class _Item(msgspec.Struct):
 
 
 class _Items(msgspec.Struct):
-    items: list[_Item] = []
+    items: list[_Item] | None = None  # the API server's word for none of them
 
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -121,7 +121,7 @@ async def _ids(
 async def _names(installation: Installation, path: str) -> list[str]:
     async with installation.api() as api:
         body = await api.request("GET", path, query={"limit": str(_MOST)}, accept=_NAMES_ONLY)
-    return [one.metadata.name for one in msgspec.json.decode(body, type=_Items).items]
+    return [one.metadata.name for one in msgspec.json.decode(body, type=_Items).items or ()]
 
 
 def _offered(
