@@ -77,7 +77,7 @@ async def test_on_localhost_it_shows_a_preemption_that_has_just_been(
         async def told() -> dict[str, Any]:
             _, page = await asked(client, f"{address}/api/timeline", token)
             for entry in page["entries"]:
-                pod = entry["namespace"], entry["name"], entry["result"]
+                pod = entry.get("namespace"), entry.get("name"), entry["result"]
                 if pod == (space.namespace, "urgent", "succeeded"):
                     return dict(entry)
             raise NotYet(str(page["entries"][:3]))
