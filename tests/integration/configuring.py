@@ -65,12 +65,15 @@ async def until_in_force(cluster: RunningCluster, revision: str) -> None:
         for name, samples in ((PLANNER, planner), (EVICTOR, evictor)):
             if not samples.total("makeway_config_info", config="policy", revision=revision):
                 raise NotYet(f"{name} has another policy")
-        told = planner.total("makeway_planner_control_revision")
+        state = await control_state(cluster)
+        if state.policy_revision != revision:
+            raise NotYet("the control state is of another policy")
         taken = evictor.total("makeway_evictor_control_revision")
-        if not told or told != taken:
-            raise NotYet(f"control state {told:.0f} was told, {taken:.0f} taken")
-        if NOMINATOR in cluster.owned.options.components and await _nominators_revision(cluster) != told:
-            raise NotYet(f"the nominator has not taken control state {told:.0f}")
+        if taken != state.revision:
+            raise NotYet(f"control state {state.revision} was published, {taken:.0f} taken")
+        nominates = NOMINATOR in cluster.owned.options.components
+        if nominates and await _nominators_revision(cluster) != state.revision:
+            raise NotYet(f"the nominator has not taken control state {state.revision}")
         return True
 
     await until(f"policy {revision} is in force", in_force)
@@ -107,21 +110,23 @@ async def put_queues(cluster: RunningCluster, text: str) -> None:
     revision = revision_of(text)
 
     async def in_force() -> bool:
-        state = await told(cluster)
-        if state is None or state.queues_revision != revision:
+        state = await control_state(cluster)
+        if state.queues_revision != revision:
             raise NotYet("other queues are told")
         return True
 
     await until(f"queues {revision} are in force", in_force)
 
 
-async def told(cluster: RunningCluster) -> ControlState | None:
-    """What plugin and evictors were told last."""
+async def control_state(cluster: RunningCluster) -> ControlState:
+    """The control state that was published last. Raises NotYet where there is none."""
     bus = await Bus.connect(cluster.info.nats_url, name="tests/configuration")
     try:
         state, _ = await bus.control()
     finally:
         await bus.close()
+    if state is None:
+        raise NotYet("there is no control state")
     return state
 
 

@@ -12,6 +12,7 @@ from integration.configuring import (
     CONFIGMAP,
     NAMESPACE,
     NO_POLICY,
+    control_state,
     policy,
     policy_text,
     put,
@@ -23,8 +24,6 @@ from integration.invariants import assert_invariants
 from integration.preempting import deletes_of, first_decision, outcome_of_order, settle, sized, until_ordered
 from integration.space import Space
 from integration.waiting import NotYet, until
-from makeway.bus.client import Bus
-from makeway.bus.control import ControlState
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import FaultRule
 from makeway.dev.options import PLANNER
@@ -38,16 +37,6 @@ async def configured(fault_cluster: RunningCluster) -> AsyncIterator[RunningClus
     await put_policy(fault_cluster, NO_POLICY)
     yield fault_cluster
     await put_policy(fault_cluster, NO_POLICY)
-
-
-async def control_state(cluster: RunningCluster) -> ControlState:
-    bus = await Bus.connect(cluster.info.nats_url, name="tests/configuration")
-    try:
-        state, _ = await bus.control()
-    finally:
-        await bus.close()
-    assert state is not None
-    return state
 
 
 async def until_described(cluster: RunningCluster, *wanted: str) -> str:

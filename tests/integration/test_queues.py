@@ -11,7 +11,7 @@ import pytest_asyncio
 from integration.asking import ask, run, until_recording
 from integration.builders import make_node
 from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, events_on, put, put_queues, told
+from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP, control_state, events_on, put, put_queues
 from integration.forbidding import UNDELETABLE, deletes_refused
 from integration.invariants import assert_invariants
 from integration.preempting import settle
@@ -272,7 +272,7 @@ async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_f
 ) -> None:
     good = queues_yaml(queue(space.namespace, max=30, delay="60s"))
     await put_queues(crash_cluster, good)
-    in_force = await told(crash_cluster)
+    in_force = await control_state(crash_cluster)
 
     bad = queues_yaml(queue(space.namespace, guaranteed=20, max=20, delay="1s"), queue("x", max="-1"))
     await put(crash_cluster, {"queues.yaml": bad}, QUEUES_CONFIGMAP)
@@ -286,7 +286,7 @@ async def test_a_configuration_that_makes_no_sense_leaves_the_last_good_one_in_f
     assert "partitions[0].queues[1].resources.max.vcore: '-1' is negative" in await until(
         "it is refused", refused
     )
-    assert await told(crash_cluster) == in_force
+    assert await control_state(crash_cluster) == in_force
     assert (await state_of(crash_cluster, path(space))).max == {"cpu": 30_000}
 
 

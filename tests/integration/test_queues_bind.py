@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from integration.builders import PodBuilder, make_pod
 from integration.cluster import RunningCluster
-from integration.configuring import NO_LIMITS, put_queues, told
+from integration.configuring import NO_LIMITS, control_state, put_queues
 from integration.preempting import settle
 from integration.queueing import queue, queues_yaml, run_in_queue, state_of, until_state
 from integration.scraping import scrape
@@ -25,7 +25,7 @@ async def space(crash_cluster: RunningCluster, crash_space: Space) -> AsyncItera
 async def limit_queues(cluster: RunningCluster, text: str) -> None:
     """Put queues in force and wait until the scheduler's gate keeps to them."""
     await put_queues(cluster, text)
-    state = await told(cluster)
+    state = await control_state(cluster)
     assert state is not None
 
     async def read() -> bool:
