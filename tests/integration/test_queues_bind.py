@@ -26,7 +26,6 @@ async def limit_queues(cluster: RunningCluster, text: str) -> None:
     """Put queues in force and wait until the scheduler's gate keeps to them."""
     await put_queues(cluster, text)
     state = await control_state(cluster)
-    assert state is not None
 
     async def read() -> bool:
         seen = (await scrape(cluster.info.scheduler_url)).total("makeway_scheduler_control_revision")
