@@ -116,6 +116,16 @@ def test_what_evictors_refuse_for_one_namespace_holds_back_no_other() -> None:
     assert reason(breakers) == ""
 
 
+def test_a_preemptor_that_its_namespace_holds_back_takes_no_turn_from_others() -> None:
+    breakers = Breakers()
+    for id_ in ("o1", "o2"):
+        breakers.unstored(id_, NOW)
+        breakers.ended(outcome(id_, reason="breaker-open-namespace", at=NOW + timedelta(seconds=3)), "shop")
+
+    assert [reason(breakers, seconds=6), reason(breakers, "bank", seconds=6)] == [BREAKER_OPEN, ""]
+    assert reason(breakers, "bank", seconds=7) == NOT_STORED, "one at a time"
+
+
 def test_orders_of_different_ends_in_turn_open_nothing() -> None:
     breakers = Breakers()
     breakers.unstored("o1", NOW)

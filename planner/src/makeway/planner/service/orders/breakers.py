@@ -53,13 +53,15 @@ class _Breaker:
     probe: str = ""
 
     def held(self, now: datetime) -> tuple[str, datetime] | None:
-        """Return why no order may begin, and when one may; else take the turn to probe where it is open."""
-        if not self.why:
+        """Return why no order may begin, and when one may."""
+        if not self.why or now >= self.until:
             return None
-        if now < self.until:
-            return self.why, self.until if not self.probe else min(self.until, now + self.lasts)
-        self.until, self.probe = now + TURN, ""
-        return None
+        return self.why, self.until if not self.probe else min(self.until, now + self.lasts)
+
+    def take_turn(self, now: datetime) -> None:
+        """Have an order begin, which probes where it is open."""
+        if self.why:
+            self.until, self.probe = now + TURN, ""
 
     def futile(self, order_id: str, why: str, at: datetime) -> None:
         self.failed[why] += 1
@@ -89,21 +91,26 @@ class Breakers:
         self._by_namespace: OrderedDict[str, _Breaker] = OrderedDict()
 
     def held(self, namespace: str, now: datetime) -> NotNow | None:
-        """Return why no order may be begun for a preemptor of a namespace; None where one may."""
-        found, where = self._all.held(now), ""
-        if found is None and (own := self._by_namespace.get(namespace)) is not None:
-            found, where = own.held(now), f" for namespace {namespace}"
-        if found is None:
-            return None
-        why, until = found
-        return NotNow(why, f"{_MESSAGES[why]}{where}; an order is tried now and then", until)
+        """Return why no order may be begun for a preemptor of a namespace; None where one may.
+
+        The turn to probe is taken only where nothing holds the preemptor: what is refused for one namespace
+        keeps no other from probing.
+        """
+        asked = self._of_both(namespace)
+        for one in asked:
+            if (found := one.held(now)) is not None:
+                why, until = found
+                where = "" if one is self._all else f" for namespace {namespace}"
+                return NotNow(why, f"{_MESSAGES[why]}{where}; an order is tried now and then", until)
+        for one in asked:
+            one.take_turn(now)
+        return None
 
     def begun(self, order: EvictionOrder) -> None:
         """Take note of an order that is about to be stored: where a breaker is open, it probes."""
         about = order.room_for
-        own = None if about is None else self._by_namespace.get(about.namespace)
-        for one in (self._all, own):
-            if one is not None and one.why:
+        for one in self._of_both("" if about is None else about.namespace):
+            if one.why:
                 one.probe, one.until = order.order_id, order.not_after
 
     def stored(self) -> None:
@@ -134,9 +141,13 @@ class Breakers:
         elif outcome.result == "succeeded":
             self._all.works(BREAKER_OPEN)
             self._by_namespace.pop(namespace, None)
-        self._all.undecided(id_, at)
-        if (own := self._by_namespace.get(namespace)) is not None:
-            own.undecided(id_, at)
+        for one in self._of_both(namespace):
+            one.undecided(id_, at)
+
+    def _of_both(self, namespace: str) -> tuple[_Breaker, ...]:
+        """Return the breaker for all orders, and that of a namespace where it has one."""
+        own = self._by_namespace.get(namespace)
+        return (self._all,) if own is None else (self._all, own)
 
     def _of(self, namespace: str) -> _Breaker:
         found = self._by_namespace.setdefault(namespace, _Breaker())
