@@ -161,6 +161,31 @@ def test_the_ledger_counts_orders_without_an_outcome_and_not_those_that_were_not
     assert reason(ledger.breakers, seconds=62) == ""
 
 
+def test_an_order_that_is_not_stored_for_its_own_sake_leaves_the_probe_to_the_next() -> None:
+    ledger = Ledger()
+    for id_ in ("o1", "o2"):
+        ledger.ordered(order(id_))
+    assert ledger.live_beside("x", "x", NOW + timedelta(minutes=2)) == ""
+    assert reason(ledger.breakers, seconds=70) == ""
+    ledger.reserve(make_order("probe", NOW + timedelta(seconds=70), preemptor=order("p").preemptor))
+    assert reason(ledger.breakers, seconds=73) == NO_EVICTOR
+
+    ledger.withdraw("probe")  # its pod is gone, say
+
+    assert reason(ledger.breakers, seconds=73) == ""
+
+
+def test_an_order_that_the_stream_does_not_take_is_not_probed_again_at_once() -> None:
+    ledger = Ledger()
+    for id_ in ("o1", "o2", "o3"):
+        ledger.reserve(order(id_))
+        ledger.unstored(id_, NOW)
+        ledger.withdraw(id_)
+
+    assert reason(ledger.breakers, seconds=9) == NOT_STORED
+    assert reason(ledger.breakers, seconds=10) == ""
+
+
 @pytest.mark.parametrize(
     ("fail", "status", "told"),
     [

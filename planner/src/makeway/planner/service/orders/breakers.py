@@ -113,6 +113,12 @@ class Breakers:
             if one.why:
                 one.probe, one.until = order.order_id, order.not_after
 
+    def withdrawn(self, order: EvictionOrder) -> None:
+        """Take note of an order that is not stored after all: where it was to probe, another one may."""
+        about = order.room_for
+        for one in self._of_both("" if about is None else about.namespace):
+            one.undecided(order.order_id, _LONG_AGO)
+
     def stored(self) -> None:
         """Take note that the stream takes orders."""
         self._all.works(NOT_STORED)

@@ -112,7 +112,8 @@ class Ledger:
         """Forget an order that was not stored; one that was read from the stream stays."""
         if order_id in self._reserved:
             self._reserved.discard(order_id)
-            self._live.pop(order_id, None)
+            if (live := self._live.pop(order_id, None)) is not None:
+                self.breakers.withdrawn(live.order)
 
     def unstored(self, order_id: str, now: datetime) -> None:
         """Take note that the stream did not take an order."""
