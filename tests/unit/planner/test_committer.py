@@ -198,6 +198,31 @@ async def test_a_publish_that_is_not_acknowledged_is_answered_by_its_void() -> N
     assert world.live() == []
 
 
+@pytest.mark.parametrize("lost", [1, 100_000])
+async def test_an_order_counts_as_not_stored_once_also_before_its_void_is(
+    lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("makeway.planner.commit.committer.OVERDUE", timedelta(seconds=0.02))
+    stream = Stream(*[Fault(BusUnavailable("no answer"))] * lost)
+    world = World(stream)
+    unstored: list[str] = []
+    counted = asyncio.Event()
+
+    def count(order_id: str, now: datetime) -> None:
+        unstored.append(order_id)
+        counted.set()
+
+    monkeypatch.setattr(world.ledger, "unstored", count)
+
+    asking = asyncio.create_task(world.ask(request(store_by=NOW)))
+    await counted.wait()
+    assert lost == 1 or not asking.done()
+    stream.faults.clear()
+
+    assert (await asking).status == "void"
+    assert unstored == ["ord-1"]
+
+
 async def test_a_commit_behind_a_message_that_is_not_the_last_any_more_is_superseded() -> None:
     world = World()
     world.stream.put(make_live("ord-0"))

@@ -35,6 +35,9 @@ STORED_WITHIN: Final = timedelta(seconds=5)
 LOOKS_AGAIN_SECONDS: Final = 0.25
 """How long a commit waits for a change of its pod's nomination before it is judged again all the same."""
 
+OVERDUE: Final = timedelta(seconds=2)
+"""How long after its `store_by` a commit goes on until it counts as not stored: its bridge waits so long."""
+
 _log = structlog.get_logger()
 
 
@@ -158,6 +161,9 @@ class Committer:
             return self._void(commit, Void(reason="not-offered", message=str(error)))
         if (why := refused_by_itself(commit, offer, settings.cluster_uid, now)) is not None:
             return self._void(commit, why)
+        # What becomes of an order is known once the stream answers, however long that takes.
+        late = max(commit.store_by - now, timedelta()) + OVERDUE
+        overdue = asyncio.get_running_loop().call_later(late.total_seconds(), self._unstored, commit)
         try:
             verdict = self._judged(commit, offer, None)
             await failpoint("planner.commit-received")
@@ -190,14 +196,20 @@ class Committer:
             try:
                 answer = await self._writer.store(order, commit.after)
             except BusError:
-                self._ledger.unstored(commit.order_id, settings.now())
+                self._unstored(commit, overdue)
                 raise
             if answer.void is not None and answer.void.reason in (NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM):
-                self._ledger.unstored(commit.order_id, settings.now())
+                self._unstored(commit, overdue)
             await failpoint("planner.order-stored")
             return self._answered(commit, answer)
         finally:
+            overdue.cancel()
             self._ledger.withdraw(commit.order_id)
+
+    def _unstored(self, commit: CommitRequest, overdue: asyncio.TimerHandle | None = None) -> None:
+        """Count that the stream did not take an order, once: not where it counts as `overdue` already."""
+        if overdue is None or asyncio.get_running_loop().time() < overdue.when():
+            self._ledger.unstored(commit.order_id, self._settings.now())
 
     def _waits_for(self, verdict: Accepted | Void, commit: CommitRequest) -> str:
         """Return what a verdict waits for; a void for the end of the order over which it would be stored."""
