@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace as changed
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -27,7 +28,7 @@ from makeway.bus.messages import (
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM
 from makeway.core.k8s.budget import Budget
 from makeway.core.k8s.importance import microseconds
-from makeway.core.policy.brake import Brake
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.commit.judge import (
@@ -36,13 +37,16 @@ from makeway.planner.commit.judge import (
     facts_for_evictors,
     judge,
     refused_by_itself,
+    still_waiting,
 )
 from makeway.planner.plan.cache import PlanCache
+from makeway.planner.service.orders.commit_judge import CommitJudge
+from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
-from unit.planner.building import HIGH, LOW, MID, NOW, S, make_budget, make_pod, make_snapshot
+from unit.planner.building import HIGH, LOW, MID, NOW, S, live_order, make_budget, make_pod, make_snapshot
 from unit.planner.test_daemonset_plan import bound, mixed_pods, on_node, the
 from unit.planner.test_plan_groups import cluster, group, member
 
@@ -103,8 +107,9 @@ def group_judged(
     *,
     before: Accepted | None = None,
 ) -> Accepted | Void:
-    around = around or changed(AROUND, nominated=MEMBERS)
-    return judge(seen or gang(), PlanCache(), request, one or group_offer(), around, before=before)
+    around, there = around or changed(AROUND, nominated=MEMBERS), seen or gang()
+    waiting = still_waiting(there, request, around, before)
+    return waiting or judge(there, PlanCache(), request, one or group_offer(), around)
 
 
 def offer(pods: Iterable[str] = ("a", "b"), *, node: str = "n1", **changes: Any) -> Offer:
@@ -374,6 +379,23 @@ def test_a_groups_order_is_judged_anew_once_all_its_members_show_nominated() -> 
         "the nomination of pod default/m1 to node n1",
     )
     assert reason(shown) == "victim-spared"
+
+
+def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> None:
+    ledger, nominated = Ledger(), dict[str, str]()
+    configuration: Any = SimpleNamespace(in_force=Policy(), brake=SimpleNamespace(current=RELEASED))
+    judging = CommitJudge(snapshot(), ledger, configuration, nominated, "enforce")
+    first = judging.judge(commit("a"), offer(), NOW)
+    assert isinstance(first, Accepted)
+    ledger.ordered(live_order("ord-0", "other", "a"))
+
+    waiting = judging.judge(commit("a"), offer(), NOW, first)
+    nominated["urgent"] = "n1"
+    shown = judging.judge(commit("a"), offer(), NOW, first)
+
+    assert waiting == first
+    assert isinstance(shown, Accepted)
+    assert ([one.uid for one in shown.order.victims], shown.order.counts_on) == ([], ("ord-0",))
 
 
 @pytest.mark.parametrize(

@@ -127,14 +127,11 @@ def judge(
     commit: CommitRequest,
     offer: Offer,
     around: Circumstances,
-    *,
-    before: Accepted | None = None,
 ) -> Accepted | Void:
     """Return the order that a commit comes to, or why there is none.
 
-    A group is as important as its least important member. While nominations do not show yet, the verdict
-    `before` holds, and the cost is O(members). Else it is that of `removable_pods`, or of a plan for the pod
-    of a DaemonSet; what costs next to nothing is looked at first.
+    A group is as important as its least important member. The cost is that of `removable_pods`, or of a plan
+    for the pod of a DaemonSet; what costs next to nothing is looked at first.
     """
     members: list[PodRecord] = []
     for place in commit.placements:
@@ -143,8 +140,6 @@ def judge(
             return found
         members += () if found is None else (found,)
     waits_for = _unseen(commit, snapshot, around)
-    if waits_for and before is not None and before.order.victims:
-        return changed(before, waits_for=waits_for)
     if len(members) < len(commit.placements):
         # Its bridge may have seen it first: a pod that has just been created.
         return Accepted(draft(commit, offer.decision_id, None, around.now), waits_for)
@@ -171,6 +166,21 @@ def judge(
         pdb_violations=sum(one.pdb_violating for one in victims),
     )
     return Accepted(order, waits_for or _unstored(going.awaited, around) or going.unbound)
+
+
+def still_waiting(
+    snapshot: Snapshot, commit: CommitRequest, around: Circumstances, before: Accepted | None
+) -> Accepted | None:
+    """Return the verdict `before`, which holds while nominations do not show yet; None where one is due.
+
+    O(members). Looks at nothing in flight, nor at limits.
+    """
+    if before is None or not before.order.victims:
+        return None
+    if any(isinstance(_wanted(place, commit, snapshot, around), Void) for place in commit.placements):
+        return None
+    waits_for = _unseen(commit, snapshot, around)
+    return changed(before, waits_for=waits_for) if waits_for else None
 
 
 @dataclass(frozen=True, slots=True)

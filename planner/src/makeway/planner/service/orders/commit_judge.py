@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from makeway.bus.messages import Void
 from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy
 from makeway.core.policy.mode import Mode, more_restrictive
-from makeway.planner.commit.judge import Accepted, Circumstances, judge
+from makeway.planner.commit.judge import Accepted, Circumstances, judge, still_waiting
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker
@@ -68,24 +69,29 @@ class CommitJudge:
         """Return the order that a commit comes to now, or why there is none. `before`: the verdict so far."""
         uid, namespace = commit.preemptor.uid, commit.preemptor.namespace
         snapshot, ledger, policy = self._snapshot, self._ledger, self._configuration.in_force
-        known = snapshot.pods.get(commit.placements[0].uid)
-        asking = Asker(
-            uid, namespace, known.priority if known is not None else 0, is_pod=commit.group is None
-        )
         ledger.pledges.withdraw(uid)
-        limit = ledger.over_limit(asking, snapshot, now)
-        pledged = ledger.pledges.victims(now, asking=uid)
         around = Circumstances(
             now=now,
             mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
             brake=self._configuration.brake.current,
+            nominated=self._nominated,
+            versions=self._versions,
+            busy=ledger.live_beside(uid, commit.order_id, now),
+        )
+        if (waiting := still_waiting(snapshot, commit, around, before)) is not None:
+            return waiting
+        known = snapshot.pods.get(commit.placements[0].uid)
+        asking = Asker(
+            uid, namespace, known.priority if known is not None else 0, is_pod=commit.group is None
+        )
+        limit = ledger.over_limit(asking, snapshot, now)
+        pledged = ledger.pledges.victims(now, asking=uid)
+        around = replace(
+            around,
             in_flight=ledger.in_flight(now, asking=uid),
             pledged=pledged,
             unstored=ledger.reserved() | frozenset(pledged.values()),
             leaving=ledger.leaving(now),
-            nominated=self._nominated,
-            versions=self._versions,
-            busy=ledger.live_beside(uid, commit.order_id, now),
             limit=None if limit is None else Void(reason=limit.reason, message=limit.message),
         )
-        return judge(snapshot, self._cache, commit, offer, around, before=before)
+        return judge(snapshot, self._cache, commit, offer, around)
