@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 
 from makeway.bus.messages import OrderedGroup, OrderMember, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply
@@ -13,6 +14,7 @@ from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
 from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
+from makeway.planner.service.searches import names_any
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -149,6 +151,37 @@ async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_the
     refused = (await limited.ask(pod=pod("q"), commits=True)).refusal
     assert refused is not None
     assert refused.reason == ORDERS_IN_FLIGHT
+
+
+async def test_who_is_refused_for_what_is_only_pledged_is_to_ask_again() -> None:
+    pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", HIGH, XL)]
+    pods += [make_pod(name, priority=HIGH, size=L) for name in ("p", "q")]
+    bench = Bench(make_snapshot(["n1", "n2"], pods))
+    before = await bench.ask(pod=pod("q"), commits=True, nodes=NodeSelection(names=("n2",)))
+    await bench.ask(pod=pod("p"), commits=True)
+
+    refused = await bench.ask(pod=pod("q"), commits=True)
+    elsewhere = await bench.ask(pod=pod("q"), commits=True, nodes=NodeSelection(names=("n2",)))
+
+    times = [None if one.refusal is None else one.refusal.retry_at for one in (before, refused, elsewhere)]
+    assert (times[0], times[2]) == (None, None)
+    assert times[1] is not None
+    assert times[1] - datetime.now(UTC) < LASTS
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (NodeSelection(), True),
+        (NodeSelection(names=("n1", "n3")), True),
+        (NodeSelection(names=("n3",)), False),
+        (NodeSelection(all_but=True), True),
+        (NodeSelection(names=("n1",), all_but=True), True),
+        (NodeSelection(names=("n1", "n2"), all_but=True), False),
+    ],
+)
+def test_a_selection_has_some_of_the_nodes(selection: NodeSelection, expected: bool) -> None:
+    assert names_any(selection, {"n1", "n2"}) == expected
 
 
 def test_what_a_less_important_pod_may_come_to_order_keeps_no_pod_from_it() -> None:

@@ -8,6 +8,7 @@
   refusal depends on nothing that the scheduler waits for, so the pod would stay in the unschedulable queue
   for up to five minutes, though the snapshot has long caught up. So it asks for another try, and for a
   later one each time it has to: a pod waits at most about twice as long as the snapshot was behind.
+  So do refusals for room that is only pledged to others: where no commit comes, nothing in the cluster says.
 * Since when pods that are bound to one node have not fitted on it, for the start delay. A pod's own
   condition says so after its first failure, and another planner reads it there; until the scheduler has
   written it, this does.

@@ -31,7 +31,7 @@ from makeway.planner.service.freshness import StaleRefusals
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
-from makeway.planner.service.searches import A, Q, R, Search
+from makeway.planner.service.searches import A, Q, R, Search, names_any
 from makeway.planner.snapshot.state import Snapshot
 
 _LOOK_AGAIN_SECONDS: Final = 0.01
@@ -143,6 +143,7 @@ class Planner(Generic[R, Q, A]):
             held_back = result is not planned
         if isinstance(result, PlanRefusal) and not held_back:
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
+            behind = behind or (request.mode == "enforce" and self._counts_on_pledges(asker, question, now))
             first = result
             result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)
             looked_at_again = result is not first
@@ -171,6 +172,16 @@ class Planner(Generic[R, Q, A]):
         search.count(result, seconds)
         self._tell(decision)
         return reply_of(decision, offer)
+
+    def _counts_on_pledges(self, asker: Asker, question: Q, now: datetime) -> bool:
+        """Report whether others have pledges on nodes that may help: no event tells where no commit comes."""
+        taken = {
+            place.node
+            for one in self._ledger.pledges.live(now, asking=asker.uid)
+            if one.preemptor.priority >= asker.priority
+            for place in one.places
+        }
+        return bool(taken) and any(names_any(one, taken) for one in self._search.selections(question))
 
     def _unless_not_now(
         self, request: R, asker: Asker, question: Q, plan: A, now: datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from prometheus_client import Counter
 
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Placement
-from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
@@ -37,6 +37,14 @@ from makeway.runtime.failpoints import failpoint
 R = TypeVar("R", bound=PlanRequest | GroupPlanRequest)
 Q = TypeVar("Q", bound=Question | GangQuestion)
 A = TypeVar("A", bound=Plan | GangPlan)
+
+
+def names_any(selection: NodeSelection, nodes: Set[str]) -> bool:
+    """Report whether a selection has any of some nodes; one without a name has every node. O(names)."""
+    named = sum(name in nodes for name in selection.names)
+    if selection.all_but:
+        return named < len(nodes)
+    return named > 0 or not selection.names
 
 
 class Search(ABC, Generic[R, Q, A]):
@@ -74,6 +82,10 @@ class Search(ABC, Generic[R, Q, A]):
         self, question: Q, in_flight: Mapping[str, str], places: tuple[Placement, ...], left_out: PassedOver
     ) -> Q:
         """Return a question with what orders remove, where pods are nominated to, and what is left out."""
+
+    @abstractmethod
+    def selections(self, question: Q) -> Iterable[NodeSelection]:
+        """Return the nodes that may be helped: of a pod, or of each class of a group's members."""
 
     def seen(self, question: Q) -> bool:
         """Report whether the watch has told of the pods that are asked about, where that matters."""
@@ -144,6 +156,10 @@ class PodSearch(Search[PlanRequest, Question, Plan]):
         """Return the question as it is asked now."""
         return replace(question, in_flight=in_flight, nominations=places).leaving_out(left_out)
 
+    def selections(self, question: Question) -> Iterable[NodeSelection]:
+        """Return those of the pod."""
+        return (question.nodes,)
+
     def plan(self, question: Question, now: datetime) -> Iterator[Plan | PlanRefusal | None]:
         """Plan as kube-scheduler does: see `makeway.planner.plan.planner`."""
         return answering(self._snapshot, question, now, self._cache)
@@ -208,6 +224,10 @@ class GroupSearch(Search[GroupPlanRequest, GangQuestion, GangPlan]):
     ) -> GangQuestion:
         """Return the question as it is asked now, for every class."""
         return question.of_all(in_flight=in_flight, nominations=places).leaving_out(left_out)
+
+    def selections(self, question: GangQuestion) -> Iterable[NodeSelection]:
+        """Return those of every class."""
+        return (one.question.nodes for one in question.classes)
 
     def seen(self, question: GangQuestion) -> bool:
         """Report whether the watch has told of a pod of each class: the scheduler's own may be ahead."""
