@@ -71,9 +71,13 @@ func (a *attempt) sieve(ctx context.Context) {
 	a.remember(a.verifier().Sieve(ctx, left, a.engine.inflight.Ordered()))
 }
 
-// fail notes that a node failed, for this try and for others of pods of the class.
+// fail notes that a node failed, for this try and for others of pods of the class. What another plan takes there is an order in a moment,
+// or free again after seconds, and no event of the node tells of that: it is for this try alone.
 func (a *attempt) fail(node string, why verify.Failure) {
 	a.failed[node] = why
+	if why.Cause == verify.CauseAwaited {
+		return
+	}
 	if generation, ok := generationOf(a.nodes, node); ok {
 		a.engine.verified.failures.Add(a.engine.clock.Now(), a.ownClass(), node, why, generation)
 	}

@@ -240,6 +240,22 @@ func TestAPreemptorMayFitBesideAPodThatAnotherPlanTakes(t *testing.T) {
 	}
 }
 
+func TestANodeWhereAnotherPlanTakesTheRoomIsAskedAboutAgainInTheNextCycle(t *testing.T) {
+	p := pod("p", "", high, size("400")).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("full")}, p, pod("a", "full", low, medium).Obj(), pod("b", "full", low, medium).Obj())
+	planned := candidate("full", "!a")
+	planned.Awaited = []wire.Awaited{{UID: "b", OrderID: "dec-none"}}
+	w.bus.plan = answers(planned)
+
+	for want := range 2 {
+		_, status := w.cycle(p)
+
+		if len(w.bus.requests) != want+1 || !strings.Contains(status.Message(), "1 node(s) awaited pods that no order in flight removes") {
+			t.Errorf("%d requests, status %v; want the planner asked in each cycle", len(w.bus.requests), status)
+		}
+	}
+}
+
 func TestWhatFailedForAReplicaIsNotAskedAboutForTheNext(t *testing.T) {
 	w, p := fullNodes(t, 25, licensed{})
 	w.cycle(p)
