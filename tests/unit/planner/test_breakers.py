@@ -161,6 +161,19 @@ def test_the_ledger_counts_orders_without_an_outcome_and_not_those_that_were_not
     assert reason(ledger.breakers, seconds=62) == ""
 
 
+def test_orders_whose_ends_are_read_and_forgotten_before_them_say_nothing_of_the_evictors() -> None:
+    ledger, before = Ledger(), NOW - timedelta(minutes=15)
+    for id_ in ("o1", "o2"):
+        ledger.ended(outcome(id_, "succeeded", "", before))
+    ledger.held(NOW)  # forgets ends of so long ago
+
+    for id_ in ("o1", "o2"):
+        ledger.ordered(make_order(id_, before, preemptor=order(id_).preemptor))
+    ledger.held(NOW)
+
+    assert [reason(ledger.breakers) for _ in range(2)] == ["", ""]
+
+
 def test_an_order_that_is_not_stored_for_its_own_sake_leaves_the_probe_to_the_next() -> None:
     ledger = Ledger()
     for id_ in ("o1", "o2"):

@@ -33,6 +33,10 @@ STATUS_LAG = timedelta(seconds=10)
 OUTCOME_LAG = timedelta(seconds=1)
 """When a preemptor may ask again whose last order has ended by what its bridge knows, and not yet here."""
 
+FRESH = timedelta(minutes=1)
+"""How long ago the time of an order without an outcome may have ended to say something of the evictors: the
+streams are read from their past, each by itself, and what has ended long ago is forgotten."""
+
 MOST_NAMED = 100_000
 """Victims of orders that are remembered; for one more the eldest is forgotten. Some 100 bytes each."""
 
@@ -275,7 +279,7 @@ class Ledger:
     def _forget(self, now: datetime) -> None:
         for order_id in [order_id for order_id, live in self._live.items() if live.until < now]:
             live = self._live.pop(order_id)
-            if order_id not in self._reserved:
+            if order_id not in self._reserved and now - live.until <= FRESH:
                 self.breakers.unanswered(live.order, live.until)
             self._reserved.discard(order_id)
         while self._ended and now - next(iter(self._ended.values())).at > REMEMBERED:
