@@ -307,6 +307,13 @@ order,control{{ if include "makeway.evicts" . }},outcome{{ end }}
 {{- if and (include "makeway.trialTls" .) (not .Values.nats.trial.tls.serverSecret) }}yes{{ end -}}
 {{- end }}
 
+{{/* A part finds its certificates for this chart's NATS in a Secret; the streams' keeper has those that it makes itself.
+     Give (list $ "component"). */}}
+{{- define "makeway.natsCertificates" -}}
+{{- $ := index . 0 -}}
+{{- if and (include "makeway.trialTls" $) (or (ne (index . 1) "streams") (not (include "makeway.madeCertificates" $))) }}yes{{ end -}}
+{{- end }}
+
 {{/* How a part that signs nothing verifies: arguments. */}}
 {{- define "makeway.verifyingArguments" -}}
 {{- if include "makeway.signatures" . -}}
@@ -354,7 +361,7 @@ order,control{{ if include "makeway.evicts" . }},outcome{{ end }}
   valueFrom:
     secretKeyRef: { name: "makeway-nats-{{ $component }}", key: url }
 {{- end }}
-{{- if and (include "makeway.trialTls" $) (ne $component "streams") }}
+{{- if include "makeway.natsCertificates" . }}
 - name: MAKEWAY_NATS_TLS_CA
   value: /etc/makeway/nats-client/ca.crt
 - name: MAKEWAY_NATS_TLS_CERT
@@ -392,7 +399,7 @@ order,control{{ if include "makeway.evicts" . }},outcome{{ end }}
 {{- if include "makeway.natsPasswordFile" (list $ (index . 1)) }}
 - { name: {{ $prefix }}nats-login, mountPath: /etc/makeway/nats, readOnly: true }
 {{- end }}
-{{- if and (include "makeway.trialTls" $) (ne (index . 1) "streams") }}
+{{- if include "makeway.natsCertificates" (list $ (index . 1)) }}
 - { name: {{ $prefix }}nats-client, mountPath: /etc/makeway/nats-client, readOnly: true }
 {{- end }}
 {{- if and (include "makeway.signatures" $) (has (index . 1) (list "planner" "evictor")) }}
@@ -420,7 +427,7 @@ order,control{{ if include "makeway.evicts" . }},outcome{{ end }}
 - name: {{ $prefix }}nats-login
   secret: { secretName: {{ $login }}, items: [{ key: password, path: password }] }
 {{- end }}
-{{- if and (include "makeway.trialTls" $) (ne (index . 1) "streams") }}
+{{- if include "makeway.natsCertificates" (list $ (index . 1)) }}
 - name: {{ $prefix }}nats-client
   secret: { secretName: {{ $.Values.nats.trial.tls.clientSecret | default $login }}, items: [{ key: ca.crt, path: ca.crt }, { key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }] }
 {{- end }}

@@ -196,6 +196,15 @@ def test_the_streams_own_login_is_written_for_it_alone(tmp_path: Path) -> None:
     assert nats.tls() is not None
 
 
+def test_certificates_of_your_own_are_used_in_place_of_those_that_are_made(tmp_path: Path) -> None:
+    own = NatsSettings(tls_ca=Path("/own/ca"), tls_cert=Path("/own/crt"), tls_key=Path("/own/key"))
+
+    nats = written_login(own, ALL, tmp_path)
+
+    assert (nats.tls_ca, nats.tls_cert, nats.tls_key) == (own.tls_ca, own.tls_cert, own.tls_key)
+    assert nats.user == "streams"
+
+
 def test_check_says_which_secret_was_lost_and_made_again() -> None:
     kept = Metadata(name=PASSWORDS)
     again = Metadata(name=login("planner"), annotations={MADE_AGAIN: "2026-11-27T12:00:00Z"})

@@ -130,7 +130,10 @@ class SecretsKeeper:
 
 
 def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> NatsSettings:
-    """Write the streams' own login into a directory, and return the settings that use it."""
+    """Write the streams' own login into a directory, and return the settings that use it.
+
+    Certificates that are configured are used in place of those that are made.
+    """
     data = made.secrets.get(login(_USER))
     if data is None:
         return nats
@@ -143,7 +146,7 @@ def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> 
         nats,
         user=_USER,
         password_file=files["password"],
-        tls_ca=files.get("ca.crt"),
-        tls_cert=files.get("tls.crt"),
-        tls_key=files.get("tls.key"),
+        tls_ca=nats.tls_ca or files.get("ca.crt"),
+        tls_cert=nats.tls_cert or files.get("tls.crt"),
+        tls_key=nats.tls_key or files.get("tls.key"),
     )
