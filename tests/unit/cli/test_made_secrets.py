@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from base64 import b64decode
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.secrets import judge, secrets_results
+from makeway.cli.keys import keeping
 from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
 from makeway.cli.keys.making import (
     AUTHORITY,
@@ -194,6 +196,35 @@ def test_the_streams_own_login_is_written_for_it_alone(tmp_path: Path) -> None:
     assert nats.password_file.read_text() == ALL.secrets[login("streams")]["password"]
     assert nats.password_file.stat().st_mode & 0o077 == 0
     assert nats.tls() is not None
+
+
+def test_a_login_that_was_made_again_is_written_over_the_one_before(tmp_path: Path) -> None:
+    before = written_login(NatsSettings(), ALL, tmp_path)
+    again = contents(WANTED, without(AUTHORITY, SERVER), NOW)
+
+    assert written_login(NatsSettings(), again, tmp_path) == before
+
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        assert (tmp_path / name).read_text() == again.secrets[login("streams")][name]
+        assert (tmp_path / name).read_text() != ALL.secrets[login("streams")][name]
+
+
+async def test_who_keeps_the_secrets_gives_what_is_there_at_each_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_LOOK_SECONDS", 0.01)
+    given: asyncio.Queue[SecretContents] = asyncio.Queue()
+    async with serving(Cluster()) as url:
+        api = await Api.connect(kubeconfig=str(kubeconfig(tmp_path, url)), user_agent="test")
+        keeper = SecretsKeeper(api, WANTED)
+        made = await keeper.begin()
+        keeping_task = asyncio.create_task(keeper.keep(given.put_nowait))
+        try:
+            assert (await asyncio.wait_for(given.get(), 30)).secrets == made.secrets
+        finally:
+            keeping_task.cancel()
+            await asyncio.gather(keeping_task, return_exceptions=True)
+            await api.close()
 
 
 def test_certificates_of_your_own_are_used_in_place_of_those_that_are_made(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
@@ -164,7 +165,9 @@ async def _keep(nats: NatsSettings, me: str, wanted: _Wanted, secrets: WantedSec
         try:
             keeper = SecretsKeeper(api, secrets)
             known = written_login(nats, await keeper.begin(), directory)
-            await asyncio.gather(keeper.keep(), keep_streams(known))
+            # The login may be made again, with other certificates: it is read at each connection.
+            again = partial(written_login, nats, directory=directory)
+            await asyncio.gather(keeper.keep(again), keep_streams(known))
         finally:
             await api.close()
         raise AssertionError("neither ends")

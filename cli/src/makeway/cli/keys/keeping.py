@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -51,11 +51,12 @@ class SecretsKeeper:
                 return made
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def keep(self) -> NoReturn:
-        """Look every 10 s, and make what is missing."""
+    async def keep(self, found: Callable[[SecretContents], object]) -> NoReturn:
+        """Look every 10 s, and make what is missing; `found` is called with all that is there then."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await self._attempt()
+            if (made := await self._attempt()) is not None:
+                found(made)
 
     async def _attempt(self) -> SecretContents | None:
         try:
@@ -141,7 +142,8 @@ def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> 
     files = {name: directory / name for name in ("password", "ca.crt", "tls.crt", "tls.key") if name in data}
     for name, path in files.items():
         path.touch(mode=0o600)
-        path.write_text(data[name])
+        if path.read_text() != data[name]:
+            path.write_text(data[name])
     return replace(
         nats,
         user=_USER,
