@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -173,6 +173,28 @@ async def test_what_broke_off_is_completed_and_a_lost_secret_is_marked_as_made_a
     assert again.secrets[login("planner")]["password"] == made.secrets[login("planner")]["password"]
     annotations = cluster.objects["secrets", NAMESPACE, login("planner")]["metadata"]["annotations"]
     assert annotations == {MADE_AGAIN: "2026-11-27T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("makeway-signing-evictor", "outcome.pem", b"no key"),
+        (AUTHORITY, "tls.crt", b"no certificate"),
+        (login("viewer"), "password", b"\xff"),
+    ],
+)
+async def test_what_cannot_be_read_is_named_and_nothing_is_made_in_its_place(
+    tmp_path: Path, name: str, key: str, value: bytes
+) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+    cluster.objects["secrets", NAMESPACE, name]["data"][key] = b64encode(value).decode()
+    del cluster.objects["secrets", NAMESPACE, SERVER]
+
+    with pytest.raises(ValueError, match=f"Secret {name}: "):
+        await ensured(cluster, tmp_path)
+
+    assert SERVER not in stored(cluster)
 
 
 async def test_what_helm_has_made_stays_helms(tmp_path: Path) -> None:

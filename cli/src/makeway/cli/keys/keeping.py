@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 import structlog
 
-from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login
+from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login, named
 from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
@@ -90,7 +90,9 @@ class SecretsKeeper:
         for name in self.wanted.names:
             data = await self._read(self.api.core.read_namespaced_secret, name)
             if data is not None:
-                yield name, {key: b64decode(value).decode() for key, value in data.items()}
+                with named(name):
+                    texts = {key: b64decode(value).decode() for key, value in data.items()}
+                yield name, texts
 
     async def _publish(self, changed: Data, now: datetime) -> None:
         core, namespace = self.api.core, self.wanted.namespace

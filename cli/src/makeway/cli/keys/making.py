@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
@@ -116,7 +117,8 @@ def _add_certificates(wanted: WantedSecrets, made: dict[str, Data], now: datetim
     valid = timedelta(days=wanted.certificate_days)
     if set(made[AUTHORITY]) >= {"tls.crt", "tls.key"}:
         kept = Pair(made[AUTHORITY]["tls.crt"].encode(), made[AUTHORITY]["tls.key"].encode())
-        authority = Authority(kept)
+        with named(AUTHORITY):
+            authority = Authority(kept)
     else:
         authority, missing = Authority.new(SERVICE, now, valid), list(holders)
     own = authority.pair
@@ -137,10 +139,20 @@ def _add_key(kind: SigningKind, private: Data, public: Data) -> Data:
     name = f"{kind}.pem"
     ids = by_key_id(public, f"ConfigMap {CONFIGMAP}")[kind]
     if name in private:
-        key = SigningKey.from_pem(private[name].encode())
+        with named(f"{SECRETS[kind]}: {name}"):
+            key = SigningKey.from_pem(private[name].encode())
         if key.key_id in ids:
             return public
     else:
         key = SigningKey.new()
         private[name] = key.to_pem().decode()
     return {**public, name: key.public_pem()}
+
+
+@contextmanager
+def named(secret: str) -> Iterator[None]:
+    """Say of what cannot be read which Secret holds it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Secret {secret}: {error}") from error
