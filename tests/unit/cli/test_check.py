@@ -478,6 +478,7 @@ def signature_results(*said: str) -> list[tuple[str, str, str]]:
 
 
 SIGNS = "require; messages failed: 0"
+SIGNS_NOTHING = "require; signs nothing; messages failed: 0"
 
 
 def test_a_part_that_does_not_sign_where_another_requires_it_is_named() -> None:
@@ -491,9 +492,19 @@ def test_a_part_that_does_not_sign_where_another_requires_it_is_named() -> None:
 def test_messages_that_failed_and_keys_that_do_not_count_are_told() -> None:
     failed = "require; signs outcome by 0123456789abcdef; messages failed: 7; ConfigMap a/b is missing"
 
-    found = signature_results(SIGNS, failed, "require; signs nothing; messages failed: 0")
+    found = signature_results(SIGNS_NOTHING, failed, SIGNS)
 
     assert found[1:] == [
+        ("signatures of planner-1", "warning", "signs nothing"),
         ("signatures of evictor-1", "warning", "messages failed: 7; ConfigMap a/b is missing"),
-        ("signatures of scheduler-1", "warning", "signs nothing"),
+    ]
+
+
+def test_a_nominator_that_signs_nothing_is_as_it_must_be() -> None:
+    nominator = status("nominator", signatures=SIGNS_NOTHING)
+
+    found = check_components.judge([nominator], version="1", cluster_uid="here", namespace="ns", parts=())
+
+    assert [(one.name, one.state) for one in found if one.name.startswith("signatures")] == [
+        ("signatures", "ok")
     ]
