@@ -10,7 +10,7 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder
 from makeway.cli.output import Printer
 from makeway.cli.why.command import _lines
-from makeway.cli.why.explanation import of_group
+from makeway.cli.why.explanation import NotKept, of_group
 from makeway.core.k8s.times import api_time
 from makeway.dev.samples import MESSAGES
 from unit.cli.test_screens import is_as_kept
@@ -60,6 +60,15 @@ async def test_a_preemption_by_others_is_told_where_makeway_made_none(bus: Bus) 
 
     assert (answer.uid, answer.served_by_others) == (found.preemptor.uid, (found,))
     assert "made room for group shop/train" in "\n".join(_lines(answer))
+
+
+async def test_of_an_unknown_group_nothing_is_said_about_options_which_the_page_has_not(bus: Bus) -> None:
+    await bus.ensure_streams()
+
+    with pytest.raises(NotKept, match="is about PodGroup shop/unknown, ") as error:
+        await of_group(bus, "shop", "unknown")
+
+    assert "--" not in str(error.value)
 
 
 async def test_a_group_that_went_whole_is_told_for_whom(bus: Bus) -> None:

@@ -88,7 +88,7 @@ async def why(
             UNREACHABLE,
         )
     except NotKept as error:
-        fail(str(error))
+        fail(f"{error}; is --namespace right?" if space else str(error))
     if printer.data:
         printer.document(answer if redaction is None else redaction.plain(msgspec.to_builtins(answer)))
         return

@@ -130,8 +130,7 @@ async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
     if not made and last is None and not served and not taken:
         raise NotKept(
             f"no decision of the last three days is about PodGroup {namespace}/{name}, no order of the last "
-            "week makes room for it or takes it as a whole, and no preemption for it by others was seen; is "
-            "--namespace right?"
+            "week makes room for it or takes it as a whole, and no preemption for it by others was seen"
         )
     story = await story_of(bus, made[-1]) if made else None
     about = made[-1].group if made else last.group if last is not None else None
@@ -165,7 +164,7 @@ async def of_pod(
     if pod is None and not taken and not others:
         raise NotKept(
             f"there is no pod {namespace}/{name}, no order of the last week names one as a victim, and no "
-            "preemption by others was seen in the last three days that took one; is --namespace right?"
+            "preemption by others was seen in the last three days that took one"
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
     story = await story_of(bus, made[-1]) if made and pod is not None else None
