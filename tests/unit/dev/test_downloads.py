@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from makeway.dev import downloads
 from makeway.dev.binaries import Binary, cache_key
 from makeway.dev.build import ensure, usual_seconds
 from makeway.dev.downloads import INDEX, VARIABLE, Mirror, NotFetchedError, file_name, fill, named_mirror
@@ -136,6 +138,31 @@ def test_an_answer_that_breaks_off_is_no_program(tmp_path: Path) -> None:
     with answering(b"HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:
         some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=1)
         with pytest.raises(NotFetchedError, match="4 of 100 bytes"):
+            some.fetch(TOOL, "key", tmp_path / "tool")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\nfour", "more than is waited for"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: some\r\n\r\n4", "some"),
+    ],
+)
+def test_an_answer_without_an_end_or_a_length_is_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, why: str
+) -> None:
+    monkeypatch.setattr(downloads, "_PROGRAM_BYTES", 3)
+    with answering(answer) as url:
+        some = Mirror(url, {file_name(TOOL, "key"): "0" * 64}, silence_seconds=1)
+        with pytest.raises(NotFetchedError, match=why):
+            some.fetch(TOOL, "key", tmp_path / "tool")
+
+
+def test_what_is_as_the_index_states_it_and_not_packed_is_no_program(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"plain").hexdigest()
+    with answering(b"HTTP/1.0 200 OK\r\n\r\nplain") as url:
+        some = Mirror(url, {file_name(TOOL, "key"): digest}, silence_seconds=1)
+        with pytest.raises(NotFetchedError, match="not packed by gzip"):
             some.fetch(TOOL, "key", tmp_path / "tool")
 
 

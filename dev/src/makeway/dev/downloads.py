@@ -17,6 +17,7 @@ import platform
 import shutil
 import time
 import urllib.request
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
@@ -36,6 +37,7 @@ _SILENCE_SECONDS: Final = 10.0
 _LONGEST_SECONDS: Final = 300.0
 """For one program."""
 _INDEX_BYTES: Final = 1 << 20
+_PROGRAM_BYTES: Final = 1 << 30
 _PIECE: Final = 1 << 20
 
 
@@ -63,14 +65,17 @@ class Mirror:
         packed = target.with_suffix(".gz")
         with packed.open("wb") as file:
             digest = hashlib.sha256()
-            for piece in _pieces(f"{self.url}/{name}", self.silence_seconds):
+            for piece in _pieces(f"{self.url}/{name}", self.silence_seconds, _PROGRAM_BYTES):
                 digest.update(piece)
                 file.write(piece)
         if digest.hexdigest() != wanted:
             packed.unlink()
             raise NotFetchedError(f"{name} has another digest than its index states")
-        with gzip.open(packed) as source, target.open("wb") as program:
-            shutil.copyfileobj(source, program, _PIECE)
+        try:
+            with gzip.open(packed) as source, target.open("wb") as program:
+                shutil.copyfileobj(source, program, _PIECE)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise NotFetchedError(f"{name} is not packed by gzip: {error}") from error
         packed.unlink()
         target.chmod(0o755)
 
@@ -89,7 +94,7 @@ def named_mirror(
     if not wanted.startswith("sha256=") or not url.startswith(("http://", "https://")):
         raise NotFetchedError(f"{VARIABLE} is no URL#sha256=DIGEST")
     url = url.rstrip("/")
-    index = b"".join(_pieces(f"{url}/{INDEX}", silence, most=_INDEX_BYTES))
+    index = b"".join(_pieces(f"{url}/{INDEX}", silence, _INDEX_BYTES))
     if hashlib.sha256(index).hexdigest() != wanted.removeprefix("sha256="):
         raise NotFetchedError(f"{INDEX} has another digest than {VARIABLE} states")
     lines = (line.split() for line in index.decode("utf-8", "replace").splitlines())
@@ -101,18 +106,18 @@ def file_name(binary: Binary, key: str) -> str:
     return f"{binary.name}-{key}-{platform.system()}-{platform.machine()}.gz".lower()
 
 
-def _pieces(url: str, silence: float, most: int | None = None) -> Iterable[bytes]:
+def _pieces(url: str, silence: float, most: int) -> Iterable[bytes]:
     until, read = time.monotonic() + _LONGEST_SECONDS, 0
     try:
         with urllib.request.urlopen(url, timeout=silence) as answer:  # noqa: S310 - http(s) alone
             while piece := answer.read1(_PIECE):
                 read += len(piece)
-                if time.monotonic() > until or (most is not None and read > most):
+                if time.monotonic() > until or read > most:
                     raise NotFetchedError(f"{url}: more than is waited for")
                 yield piece
             if (length := answer.headers.get("Content-Length")) is not None and int(length) != read:
                 raise NotFetchedError(f"{url}: {read} of {length} bytes")
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # a port or a length that is no number
         raise NotFetchedError(f"{url}: {reason_of(error)}") from error
 
 
