@@ -62,6 +62,7 @@ def up(
             mode=mode,
             fallback=fallback,
             plugin=bridge == "plugin",
+            admission_policies=True,
             consumers=_CONSUMERS,
         )
         info = named.up(name, options, nodes=nodes, progress=ConsoleProgress())
