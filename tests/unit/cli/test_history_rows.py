@@ -94,8 +94,21 @@ def test_an_order_for_a_group_is_a_row_that_names_the_group_its_members_and_how_
     assert (row.kind, row.namespace, row.name, row.members) == ("group", "shop", "train-7", 2)
     assert (row.result, row.reason) == ("failed", "delete-refused")
     shown = cells(row, AT)
-    assert shown[2] == "group shop/train-7 (2 members)"
+    assert shown[2] == "group of 2: shop/train-7"
     assert shown[4] == "3 nodes"
+
+
+def test_groups_are_told_apart_at_80_columns() -> None:
+    one = sample("order.group")
+    assert isinstance(one, EvictionOrder)
+    assert one.group is not None
+    named = [replace(one, group=replace(one.group, name=f"language-model-{end}")) for end in ("one", "two")]
+
+    shown = [table(COLUMNS, [cells(row, AT)], width=80)[1] for each in named for row in rows(each)]
+
+    assert all(len(line) <= 80 for line in shown)
+    assert ["el-one" in line or "el-two" in line for line in shown] == [True, True]
+    assert shown[0] != shown[1]
 
 
 def test_a_decision_its_order_and_its_outcome_are_one_row_in_whatever_order_they_come() -> None:

@@ -198,7 +198,10 @@ def _for(row: Row) -> str:
     if not row.name:
         return f"queue {row.queue}"
     name = f"{row.namespace}/{row.name}"
-    return f"group {name} ({counted(row.members, 'member')})" if row.kind == "group" else name
+    if row.kind != "group":
+        return name
+    # The name is last: where it is cut, its end stays.
+    return f"group of {row.members}: {name}" if row.members else f"group {name}"
 
 
 def _nodes(row: Row) -> str:
