@@ -172,7 +172,7 @@ async def test_what_broke_off_is_completed_and_a_lost_secret_is_marked_as_made_a
 
     assert again.secrets[login("planner")]["password"] == made.secrets[login("planner")]["password"]
     annotations = cluster.objects["secrets", NAMESPACE, login("planner")]["metadata"]["annotations"]
-    assert annotations == {MADE_AGAIN: "2026-11-27T12:00:00Z"}
+    assert annotations == {MADE_AGAIN: "2026-11-27T12:00:00Z", "helm.sh/resource-policy": "keep"}
 
 
 @pytest.mark.parametrize(

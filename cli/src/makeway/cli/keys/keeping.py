@@ -29,6 +29,9 @@ LABELS: Final = {
     "app.kubernetes.io/managed-by": MANAGED_BY,
 }
 
+_KEPT_BY_HELM: Final = {"helm.sh/resource-policy": "keep"}
+"""Annotation of what is made: else Helm deletes it where a release before had rendered one of its name."""
+
 _LOOK_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 2.0
 _USER: Final = "streams"
@@ -126,7 +129,12 @@ class SecretsKeeper:
             await self.api.call(core.replace_namespaced_secret, name, namespace, {**found, "data": data})
             _log.info("secret_completed", name=name)
             return
-        metadata = {"name": name, "namespace": namespace, "labels": LABELS, "annotations": annotations}
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": LABELS,
+            "annotations": {**_KEPT_BY_HELM, **annotations},
+        }
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
         await self.api.call(core.create_namespaced_secret, namespace, body)
         _log.info("secret_made", name=name)
