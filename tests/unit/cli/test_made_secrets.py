@@ -91,6 +91,18 @@ def test_a_lost_secret_is_made_again_and_no_other_is_changed(name: str) -> None:
     assert {key: again.secrets[name][key] for key in kept} == {key: ALL.secrets[name][key] for key in kept}
 
 
+def test_a_login_that_is_deleted_with_the_passwords_gets_another_and_no_other_login_does() -> None:
+    again = contents(WANTED, without(login("planner"), PASSWORDS), NOW)
+
+    changed = {
+        user
+        for user in WANTED.users
+        if again.secrets[login(user)]["password"] != ALL.secrets[login(user)]["password"]
+    }
+    assert changed == {"planner"}
+    assert again.secrets[login("planner")]["password"] in again.secrets[PASSWORDS]["passwords.conf"]
+
+
 def test_a_lost_private_key_is_replaced_and_its_old_public_key_counts_no_more() -> None:
     again = contents(WANTED, without("makeway-signing-evictor"), NOW)
 
