@@ -11,9 +11,11 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,6 +25,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, installed, must_answer, reachable
+from makeway.cli.connect.session import installation_of
 from makeway.dev.pki import Authority
 from makeway.runtime.kube import Api
 from nats_operator import Identity
@@ -327,6 +330,29 @@ async def test_a_server_that_takes_no_connection_is_not_tried_again(
 
 async def test_one_server_of_several_that_takes_connections_will_do(nats_server: NatsServer) -> None:
     await must_answer(f"nats://127.0.0.1:1,{nats_server.url}")
+
+
+@pytest.mark.nats
+async def test_a_forwarded_port_gets_no_connection_that_is_closed_at_once(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looked: list[str] = []
+
+    async def look(urls: str) -> None:
+        looked.append(urls)
+
+    monkeypatch.setattr("makeway.cli.connect.nats.must_answer", look)
+    kubectl = tmp_path / "kubectl"
+    port = urlsplit(nats_server.url).port
+    kubectl.write_text(f'#!/bin/sh\necho "Forwarding from 127.0.0.1:{port} -> 4222"\nexec sleep 60\n')
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    direct = installation_of({"nats_url": nats_server.url})
+
+    async with direct.bus(), replace(direct, nats_url="nats://nats.no-such-namespace:4222").bus():
+        pass
+
+    assert looked == [nats_server.url]
 
 
 def test_the_namespace_is_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
