@@ -50,9 +50,8 @@ class NominatorMetrics:
         )
         self.cleared = Counter(
             "makeway_nominator_nominations_cleared",
-            "Nominations taken back. reason: not_stored (their orders), yielded (another pod is bound "
-            "there), orphaned (no order is in flight: it came to nothing, or a nominator ended before it "
-            "wrote one).",
+            "Nominations taken back. reason: not_stored (their orders), over (their orders came to nothing, "
+            "or another pod was bound in their place), orphaned (no order is in flight).",
             ["reason"],
             registry=registry,
         )

@@ -45,10 +45,6 @@ class Nominations:
         """Report whether a pod has a nomination without an order."""
         return uid in self._orphans
 
-    def expect(self, uid: str, now: datetime) -> None:
-        """Take note that no order is about to be read for a pod: a nomination of it is looked at at once."""
-        self._orphans[uid] = now - ORPHAN_AFTER
-
     async def yield_to(self, order: EvictionOrder) -> None:
         """Take note of who has lost a place to an order's pod, which has left: it may be bound there, or not.
 

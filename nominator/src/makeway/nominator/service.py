@@ -328,11 +328,7 @@ class Nominator:
         _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
 
     async def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
-        """End an order after which its pod is not bound; the planner knows why.
-
-        A place that another pod took is taken from this one's nomination here: its order ended well, and the
-        evictor clears it only where it ends the other's order before that pod is bound.
-        """
+        """End an order after which its pod is not bound, and take the nomination back."""
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
@@ -349,10 +345,8 @@ class Nominator:
         self._pause(one.uid)
         _log.info("order_over", order_id=one.order.order_id, pod_uid=one.uid, result=result)
         pod = self._pods.by_uid.get(one.uid)
-        if one.lost == "yielded" and pod is not None and pod.nominated == one.order.node:
-            await self._nominations.clear(pod.namespace, pod.name, pod.uid, "yielded")
-        else:
-            self._nominations.expect(one.uid, now)
+        if pod is not None and pod.nominated == one.order.node:
+            await self._nominations.clear(pod.namespace, pod.name, pod.uid, "over")
 
 
 def _log_refusal(pod: PendingPod, reason: str, message: str, decision_id: str = "") -> None:
