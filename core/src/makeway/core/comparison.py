@@ -6,7 +6,7 @@ five rules of docs/ranking.md, tested with the cases of bus/testdata/ranking. Pu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -72,14 +72,19 @@ class Judgement:
 
     def keys(self) -> tuple[int, ...]:
         """Return the numbers in the order of RULES, the less the better."""
-        return (
-            len(self.violating),
-            self.highest_priority,
-            self.priority_sum,
-            self.victims,
-            -self.start_micros,
-        )
+        return tuple(_NUMBERS[rule](self) for rule in RULES)
 
+
+_NUMBERS: Final[Mapping[str, Callable[[Judgement], int]]] = {
+    "fewest-pdb-violations": lambda one: len(one.violating),
+    "lowest-highest-priority": lambda one: one.highest_priority,
+    "fewest-groups-broken": lambda one: one.groups_broken,
+    "fewest-highest-priority-victims": lambda one: one.highest_victims,
+    "lowest-priority-sum": lambda one: one.priority_sum,
+    "fewest-victims": lambda one: one.victims,
+    "latest-start": lambda one: -one.start_micros,
+}
+"""What each rule looks at, also those of groups; the less the better."""
 
 _BELOW_ALL: Final = -(2**40)
 
@@ -127,9 +132,10 @@ def _broken(shares: Iterable[Share]) -> int:
     return sum(share.spare < gone[name] < share.size for name, share in whole.items())
 
 
-def compare(one: Judgement, other: Judgement) -> tuple[RelativeRank, str]:
-    """Return how one choice stands beside another, and the rule that decides; equal by none."""
-    for rule, own, others in zip(RULES, one.keys(), other.keys(), strict=True):
+def compare(one: Judgement, other: Judgement, rules: Iterable[str] = RULES) -> tuple[RelativeRank, str]:
+    """Return how one choice compares with another, and the rule that decides; equal by none."""
+    for rule in rules:
+        own, others = _NUMBERS[rule](one), _NUMBERS[rule](other)
         if own != others:
             return ("better" if own < others else "worse"), rule
     return "equal", ""

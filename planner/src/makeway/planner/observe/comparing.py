@@ -5,14 +5,14 @@ The choices for a pod are ranked by kube-scheduler's rules, those for a group by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
-from makeway.core.comparison import Judgement, RelativeRank, RemovedPod, compare, judge
+from makeway.core.comparison import RULES, Judgement, RemovedPod, compare, judge
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.rules import LOWER_PRIORITY
@@ -54,15 +54,6 @@ RULE_OF: Final[Mapping[GroupTerm, str]] = {
     "victims": "fewest-victims",
 }
 """What decides between two choices for a group, as comparisons of pods name it."""
-
-_TERMS: Final[Mapping[GroupTerm, Callable[[Judgement], int]]] = {
-    "budgets": lambda one: len(one.violating),
-    "highestPriority": lambda one: one.highest_priority,
-    "groups": lambda one: one.groups_broken,
-    "highestVictims": lambda one: one.highest_victims,
-    "prioritySum": lambda one: one.priority_sum,
-    "victims": lambda one: one.victims,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +102,6 @@ def expected(snapshot: Snapshot, decision: Decision) -> Expected:
         victims=victims,
         allowed={one.key: one.allowed - taken.get(one.key, 0) for one in budgets if one is not None},
     )
-
-
-def compare_gangs(
-    one: Judgement, other: Judgement, objective: Iterable[GroupTerm]
-) -> tuple[RelativeRank, str]:
-    """Return how one choice for a group stands beside another, and the rule that decides; equal by none."""
-    for term in objective:
-        own, others = _TERMS[term](one), _TERMS[term](other)
-        if own != others:
-            return ("better" if own < others else "worse"), RULE_OF[term]
-    return "equal", ""
 
 
 def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) -> Comparison | None:
@@ -188,9 +168,8 @@ def _verdict(
     victims = {one.pod.uid for one in decision.chosen or ()}
     if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    if isinstance(decision.question, GangQuestion):
-        return *compare_gangs(ours, theirs, decision.objective), ""
-    return *compare(ours, theirs), ""
+    rules = tuple(RULE_OF[term] for term in decision.objective) or RULES
+    return *compare(ours, theirs, rules), ""
 
 
 def _choice(
