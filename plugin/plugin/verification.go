@@ -72,7 +72,7 @@ func (a *attempt) sieve(ctx context.Context) {
 }
 
 // fail notes that a node failed, for this try and for others of pods of the class. What another plan takes there is an order in a moment,
-// or free again after seconds, and no event of the node tells of that: it is for this try alone.
+// or free again after seconds, and no event of the node shows that: it is for this try alone.
 func (a *attempt) fail(node string, why verify.Failure) {
 	a.failed[node] = why
 	if why.Cause == verify.CauseAwaited {

@@ -116,7 +116,7 @@ type Profile struct {
 // PlanReply: The planner's answer.
 //
 // Candidates come best first, at most `maxCandidates`. Unmodelled are nodes on which the
-// modelled constraints need no victim, so that something only the scheduler's filters know stands
+// modelled constraints need no victim, so that something only the scheduler's filters know is
 // in the way; UnmodelledTotal counts them before the list was cut. Sample, with some refusals: one
 // of the nodes that the columns rule out, another one with each request, with all that may be removed
 // there, so that the scheduler's own filters can be asked whether the refusal is right. Offer: what a
@@ -153,7 +153,7 @@ type Awaited struct {
 //
 // Removable lists every pod that may be removed there, in the order in which they are offered
 // back: PDB-violating first, then the more important first. Awaited are already leaving.
-// MaxVictims: whatever verification finds, no more than so many may go; 0: no limit.
+// MaxVictims: whatever verification finds, no more than so many are evicted; 0: no limit.
 type Candidate struct {
 	Node          string      `json:"node"`
 	Removable     []Removable `json:"removable,omitempty"`
@@ -582,7 +582,7 @@ type DecisionRecord struct {
 // Members: how many wait for a node. Priced: where there are topology constraints, the domains that were
 // looked at, the best first. Of a refusal: Placeable, for NotEnoughRoom how many members would have room
 // at the most, else for how many places were found; and Missing, what the nearest domain lacks for the
-// others even without all that may go, by resource; empty where there is enough in all, but not where
+// others even without all removable pods, by resource; empty where there is enough in all, but not where
 // members would fit.
 type GroupDecision struct {
 	Members    int64             `json:"members"`
@@ -598,8 +598,8 @@ type GroupDecision struct {
 
 // NearNode: A node of a refusal that removing pods almost helps.
 //
-// Missing: what it lacks even without all that may go, by resource. Spared: the least important few of
-// the pods that rules keep there; SparedTotal counts them all.
+// Missing: what it lacks even without all removable pods, by resource. Spared: the least important few
+// of the pods that rules keep there; SparedTotal counts them all.
 type NearNode struct {
 	Node        string           `json:"node"`
 	Missing     map[string]int64 `json:"missing,omitempty"`

@@ -8,7 +8,7 @@ package failpoints
 const (
 	// Nominated: the pod is marked as preempting, PostFilter has not returned its node yet.
 	Nominated = "scheduler.nominated"
-	// BeforePublish: nobody was asked to store the order.
+	// BeforePublish: the planner has not been asked to store the order.
 	BeforePublish = "scheduler.before-publish"
 	// AfterPublish: the order is stored or void, and nothing has come of that yet.
 	AfterPublish = "scheduler.after-publish"

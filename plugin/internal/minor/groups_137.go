@@ -209,7 +209,7 @@ func GroupReference(namespace, name string, uid types.UID) *v1.ObjectReference {
 	return &v1.ObjectReference{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
 }
 
-// WatchGroups tells of every PodGroup that was deleted, and returns what reports whether all are known. Where the scheduler places no
+// WatchGroups reports every PodGroup that was deleted, and returns what reports whether all are known. Where the scheduler places no
 // groups, nothing is watched.
 func WatchGroups(ctx context.Context, factory informers.SharedInformerFactory, deleted func(types.UID)) (cache.InformerSynced, error) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {

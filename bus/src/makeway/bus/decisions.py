@@ -48,8 +48,8 @@ class Spared(Message, frozen=True):
 class NearNode(Message, frozen=True):
     """A node of a refusal that removing pods almost helps.
 
-    `missing`: what it lacks even without all that may go, by resource. `spared`: the least important few of
-    the pods that rules keep there; `spared_total` counts them all.
+    `missing`: what it lacks even without all removable pods, by resource. `spared`: the least important few
+    of the pods that rules keep there; `spared_total` counts them all.
     """
 
     node: Text
@@ -126,7 +126,7 @@ class GroupDecision(Message, frozen=True):
     `members`: how many wait for a node. `priced`: where there are topology constraints, the domains that were
     looked at, the best first. Of a refusal: `placeable`, for NotEnoughRoom how many members would have room
     at the most, else for how many places were found; and `missing`, what the nearest domain lacks for the
-    others even without all that may go, by resource; empty where there is enough in all, but not where
+    others even without all removable pods, by resource; empty where there is enough in all, but not where
     members would fit.
     """
 

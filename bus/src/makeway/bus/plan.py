@@ -101,7 +101,7 @@ class Candidate(Message, frozen=True):
 
     `removable` lists every pod that may be removed there, in the order in which they are offered
     back: PDB-violating first, then the more important first. `awaited` are already leaving.
-    `max_victims`: whatever verification finds, no more than so many may go; 0: no limit.
+    `max_victims`: whatever verification finds, no more than so many are evicted; 0: no limit.
     """
 
     node: Text
@@ -115,7 +115,7 @@ class PlanReply(Message, frozen=True):
     """The planner's answer.
 
     `candidates` come best first, at most `max_candidates`. `unmodelled` are nodes on which the
-    modelled constraints need no victim, so that something only the scheduler's filters know stands
+    modelled constraints need no victim, so that something only the scheduler's filters know is
     in the way; `unmodelled_total` counts them before the list was cut. `sample`, with some refusals: one
     of the nodes that the columns rule out, another one with each request, with all that may be removed
     there, so that the scheduler's own filters can be asked whether the refusal is right. `offer`: what a

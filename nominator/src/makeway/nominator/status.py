@@ -23,7 +23,7 @@ def nominator_status(
 ) -> ComponentStatus:
     """Return how one nominator is.
 
-    `trouble`: what stands in the way of its work. `signatures`: how they are.
+    `trouble`: what keeps it from its work. `signatures`: how they are.
     """
     state = control.state
     return ComponentStatus(

@@ -90,7 +90,7 @@ async def ship_logs(stage: Stage) -> None:
 
     early = min(map(when, orders.values())) - sent
     narrator.claim(
-        f"nobody was evicted before the start delay was over: the first after {early:.1f} s",
+        f"no pod was evicted before the start delay was over: the first after {early:.1f} s",
         len(over) == len(pods) and all(over),
     )
     narrator.claim(

@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Play a scenario on a cluster of its own, named `demo`; it stays up only with `keep`.
 
-    `at_end` is called once all is told, while the cluster is up. The claims are counted by the narrator.
+    `at_end` is called after the last row, while the cluster is up. The claims are counted by the narrator.
     Where something that was waited for did not happen, that is a claim that failed.
 
     Raises:

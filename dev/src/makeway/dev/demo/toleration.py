@@ -140,7 +140,7 @@ async def change_the_class(stage: Stage) -> None:
         "the refusal named the class that it depends on",
         refused.diagnosis is not None and "archive" in {one.name for one in refused.diagnosis.depends_on},
     )
-    narrator.claim("nobody was evicted before the change", when(order) > changed)
+    narrator.claim("no pod was evicted before the change", when(order) > changed)
     narrator.claim(
         f"forecast was bound {bound.at - changed:.1f} s after it", bound.at - changed < 2 * LATE_SECONDS
     )

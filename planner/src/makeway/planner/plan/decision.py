@@ -40,10 +40,10 @@ class Decision:
     """One planned request with its answer: what a decision record is written from, after the reply.
 
     `queue`: the preemptor's. `looked_at_again`: a refusal's `retry_at` is there since the snapshot was
-    behind, or room is only pledged to others. `held_back`: what goes on with a preemption loop was left out
-    afterwards, which no recording knows. `recording`: where what it was decided from is kept. `min_count`: of
-    the group as the planner knows it, 0 where it is no gang. `objective`: the terms by which a group's plan
-    was chosen.
+    behind, or room is only pledged to others. `held_back`: nodes on which a preemption loop would go on
+    were left out afterwards, which no recording knows. `recording`: where what it was decided from is kept.
+    `min_count`: of the group as the planner knows it, 0 where it is no gang. `objective`: the terms by which
+    a group's plan was chosen, empty for pods.
     """
 
     decision_id: str

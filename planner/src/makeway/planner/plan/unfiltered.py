@@ -28,7 +28,7 @@ from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal, Scope
 from makeway.planner.snapshot.state import Snapshot
 
 FITS: Final = "RoomIsThere"
-"""By the columns the pod fits: it will be bound, or something only the filters know stands in the way."""
+"""By the columns the pod fits: it will be bound, or something only the filters know is in the way."""
 
 _PAUSES: Final = 1000
 """Pauses for tallies before the rest is worked out without one, as in `planning`."""

@@ -109,7 +109,7 @@ class ClusterState:
         return self.configuration.unsynced() or self.snapshot.pending_updates.pending
 
     def hold_back(self, question: Question, plan: Plan, now: datetime) -> Plan | PlanRefusal:
-        """Leave out of a plan what goes on with a preemption loop; refuse one that waits for a node."""
+        """Leave out of a plan what would continue a preemption loop; refuse one that waits for a node."""
         classes = self.snapshot.priority_classes
         waiting = wait_for_promise(self.coming, classes, question, plan, now)
         if isinstance(waiting, PlanRefusal):

@@ -111,7 +111,7 @@ class Search(ABC, Generic[R, Q, A]):
 class PodSearch(Search[PlanRequest, Question, Plan]):
     """The search for a pod. It holds the loop for some 10 ms at most.
 
-    `hold_back` leaves out of a plan what goes on with a preemption loop, and what waits for a node.
+    `hold_back` leaves out of a plan what would continue a preemption loop, and what waits for a node.
     """
 
     request = PlanRequest

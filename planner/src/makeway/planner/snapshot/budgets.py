@@ -187,7 +187,7 @@ class BudgetTable:
         """Return the numbers of the budgets that cover a pod, ascending.
 
         Where they are hard as the eviction API has it, else as kube-scheduler. One that allows nothing
-        stands for more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
+        takes the place of more than MOST_A_POD of them, or more than MOST_LOOSE to compare.
         O(labels + budgets that require one of them).
         """
         budgets = self._by_namespace.get(namespace)

@@ -125,7 +125,7 @@ def _refusal(
 ) -> PlanRefusal:
     """Refuse for as long as the rules keep what they keep: until a toleration ends, or one changes.
 
-    `missing`: what would be short even without all that may go.
+    `missing`: what would be short even without all removable pods.
     """
     ends = [one.verdict.until for one in node.stay if one.verdict.until is not None]
     kept = _by_rule(node)

@@ -191,7 +191,7 @@ class Stairs:
         return touched, widely
 
     def is_allowed(self, more: Draft) -> bool:
-        """Report whether pods may go beside those that do, for hard budgets and the guarantees of queues."""
+        """Report whether hard budgets and guarantees of queues let pods be evicted beside those that are."""
         return is_allowed(self.model, more, self._debits, self._taken)
 
     def charge(self, more: Draft) -> None:
@@ -210,7 +210,7 @@ class Stairs:
                 self._taken[number].update(amounts)
 
     def _asked_of(self, cls: int, nodes: Ints, *, evening: bool) -> tuple[Ints, Ints, Flags, Flags]:
-        """Return the room, what each pod frees that may go, which they are, and which violate a budget.
+        """Return the room, what each removable pod frees, which they are, and which violate a budget.
 
         int64[Q, M], int64[Q, D, M], bool[D, M] twice; Q: resources that the class asks for, then its rules,
         those of spread where these are to be made even. Of a unit all stands at the first of its pods.
