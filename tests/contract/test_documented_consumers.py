@@ -68,6 +68,13 @@ async def ended_order(server: NatsServer) -> AsyncIterator[tuple[Bus, str]]:
     await bus.close()
 
 
+async def counted(bus: Bus, **expected: int) -> None:
+    """Wait until the consumer `audit` has so many unread; nats-server counts a moment after it stores."""
+    async with asyncio.timeout(10):
+        while await unread(bus.jetstream, SUBJECTS) != {("audit", kind): n for kind, n in expected.items()}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 @pytest.fixture
 def accounts(nats_server: NatsServer) -> NatsServer:
     """A server with the chart's accounts, for the consumer `audit` too, and an administrator."""
@@ -116,15 +123,11 @@ async def test_the_named_consumers_program_fetches_with_its_login_and_acknowledg
 ) -> None:
     url = f"nats://consumer-audit:p@127.0.0.1:{accounts.port}"
     async with ended_order(accounts) as (bus, said):
-        assert await unread(bus.jetstream, SUBJECTS) == {("audit", "outcomes"): 1, ("audit", "orders"): 1}
+        await counted(bus, outcomes=1, orders=1)
 
         async with first_line(url, sys.executable, str(PROGRAMS / "audit.py")) as line:
             assert line == said
-            async with asyncio.timeout(10):
-                while (left := await unread(bus.jetstream, SUBJECTS))["audit", "outcomes"]:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-
-        assert left == {("audit", "outcomes"): 0, ("audit", "orders"): 1}
+            await counted(bus, outcomes=0, orders=1)
 
 
 @pytest.mark.parametrize("name", ["audit.py", "follow.py"])
