@@ -42,6 +42,7 @@ FIRST ?=
 SEEDS ?= 2000
 SEED ?= 1
 TRACE ?=
+ONCE_MORE ?=
 CONSTRAINTS ?=
 SUITES ?=
 CASES ?=
@@ -54,7 +55,8 @@ ARGS ?=
 WORKERS := $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
 # ... and two stages at a time. What a stage prints is printed when it has ended.
 SIDE_BY_SIDE := --jobs=2 --output-sync=target --no-print-directory
-INTEGRATION := -v tests/integration -m "not slow and not form" --tools=changed -n 4 --dist loadgroup --no-loadscope-reorder
+# ONCE_MORE=1: up to five tests of a stage that fail are run once more, alone; what passes then is named as flaky.
+PYTEST := $(BIN)/$(if $(ONCE_MORE),python tests/once_more.py,pytest)
 
 .PHONY: help
 help: ## List the targets
@@ -156,7 +158,7 @@ unit: unit-python unit-go ## Unit tests, Python and Go
 
 .PHONY: unit-python
 unit-python: setup ## The unit tests in Python alone
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal --tools=changed tests/unit
 
 .PHONY: test-tools
 test-tools: binaries ## Tests of what other tests are made with, which run on main, and on a branch that has changed it
@@ -187,7 +189,7 @@ check: setup ## Format, types, layers and unit tests (about 3 minutes)
 
 .PHONY: contract
 contract: setup ## Contract tests: Python and Go against the golden files and a real nats-server
-	$(BIN)/pytest -q -n auto --dist loadfile tests/contract
+	$(PYTEST) -q -n auto --dist loadfile tests/contract
 
 .PHONY: differential
 differential: setup ## The planner against kube-scheduler's own code on random clusters (N=10000, FIRST=seed, CONSTRAINTS=a,b)
@@ -221,11 +223,11 @@ upstream-short: setup ## A dozen cases of those tests that stand for all
 
 .PHONY: differential-test
 differential-test: setup ## 300 fresh clusters, 300 in which two features meet, and what real clusters were answered
-	$(BIN)/pytest -q -n auto --dist worksteal tests/differential tests/referee tests/pairs
+	$(PYTEST) -q -n auto --dist worksteal tests/differential tests/referee tests/pairs
 
 .PHONY: protocol-test
 protocol-test: setup ## 2,000 seeds of the simulated protocol, and defects that it has to find
-	$(BIN)/pytest -q -n auto --dist worksteal tests/protocol
+	$(PYTEST) -q -n auto --dist worksteal tests/protocol
 	PYTHONPATH=tests $(BIN)/python -m protocol.run
 
 .PHONY: simulate-protocol
@@ -234,7 +236,7 @@ simulate-protocol: setup ## The protocol between the parts under seeded faults (
 
 .PHONY: chart
 chart: setup ## The Helm chart: lint, its unit tests, Kubernetes' own schemas, alerts (its tools are built on first use: 3 minutes)
-	$(BIN)/pytest -q -n auto --dist worksteal tests/chart
+	$(PYTEST) -q -n auto --dist worksteal tests/chart
 
 .PHONY: bench
 bench: setup ## Benchmarks of the parts: plans by size of the cluster, the initial list, the watch, the plugin's own time
@@ -292,7 +294,7 @@ browser: setup ## The page in a real browser; installs Debian's chromium where t
 
 .PHONY: browser-test
 browser-test: setup ## The page in a real browser, where there is one
-	$(BIN)/pytest -q tests/browser
+	$(PYTEST) -q tests/browser
 
 .PHONY: binaries
 binaries: setup ## Build the programs of control planes that the cache lacks (minutes on first use)
@@ -300,15 +302,11 @@ binaries: setup ## Build the programs of control planes that the cache lacks (mi
 
 .PHONY: integration
 integration: binaries ## Integration tests on the real control plane (built on first use)
-	$(BIN)/pytest $(INTEGRATION) $(ARGS)
+	$(PYTEST) -v tests/integration -m "not slow and not form" --tools=changed -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 .PHONY: integration-forms
 integration-forms: binaries ## What planner and evictor do in each form of makeway, once more beside kube-scheduler; before a release
 	$(BIN)/pytest -v tests/integration -m "form and not slow" $(ARGS)
-
-.PHONY: integration-once-more
-integration-once-more: binaries ## The same, and up to five tests that fail are run once more, alone: what passes then is named as flaky
-	PYTHONPATH=tests $(BIN)/python -m once_more $(INTEGRATION)
 
 .PHONY: before-integration
 before-integration: setup ## `make test` without integration

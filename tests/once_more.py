@@ -1,4 +1,4 @@
-"""Run pytest, and what failed once more, alone: `python -m once_more ARGUMENTS`, those of pytest.
+"""Run pytest, and what failed once more, alone: `python tests/once_more.py ARGUMENTS`, those of pytest.
 
 A test that passes then is flaky: the run passes, and its output ends with what the test said when it failed
 and when it passed. More than `MOST` failures are no flakiness, and nothing is run again.

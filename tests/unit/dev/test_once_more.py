@@ -12,7 +12,6 @@ import once_more
 
 pytestmark = pytest.mark.tools
 
-TESTS = Path(once_more.__file__).parent
 
 FLAKY = """
 from pathlib import Path
@@ -27,12 +26,12 @@ def test_flaky(worker_id):
 
 
 def run(directory: Path, text: str) -> tuple[int, str]:
-    """Run tests with this text by two processes as `make integration-once-more` does."""
+    """Run tests with this text by two processes as `make ONCE_MORE=1 integration` does."""
     (directory / "test_some.py").write_text("import pytest\n" + text)
     ran = subprocess.run(
-        (sys.executable, "-m", "once_more", ".", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"),
+        (sys.executable, once_more.__file__, ".", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"),
         cwd=directory,
-        env={"PYTHONPATH": str(TESTS), "PATH": ""},
+        env={"PATH": ""},
         capture_output=True,
         text=True,
         check=False,

@@ -195,7 +195,7 @@ def test_every_minor_is_run_and_the_default_is_run_whole() -> None:
     assert matrix == [one.name for one in MINORS]
     _, _, rest = (CHECKOUT / ".ci" / "run").read_text().partition(f"\n  {DEFAULT.name})\n")
     targets = re.findall(r"make (\S+)$", rest.partition(";;")[0], re.MULTILINE)
-    assert targets == ["before-integration", "integration-once-more"]
+    assert targets == ["before-integration", "integration"]
     assert "\ntest: before-integration integration ##" in (CHECKOUT / "Makefile").read_text()
 
 
