@@ -2,17 +2,16 @@
 
 The dataclasses are what services take; they know nothing of the command line. The `...Option`
 aliases are `typer` annotations, so that a command declares `nats_url: NatsUrlOption = NATS.url`
-and every command spells, documents and reads the option alike. Each can be given by its
-environment variable, `MAKEWAY_` + the option's name.
+and every command spells, documents and reads the option alike.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -168,234 +167,168 @@ _KUBE = "Kubernetes"
 _CONFIGURATION = "Configuration"
 _PROCESS = "Process"
 
-NatsUrlOption = Annotated[
-    str,
-    typer.Option(
-        "--nats-url",
-        envvar="MAKEWAY_NATS_URL",
-        metavar="URL[,URL]",
-        help="NATS server, or several.",
-        rich_help_panel=_NATS,
-    ),
-]
+_FILE: Final[Mapping[str, Any]] = {"metavar": "FILE", "exists": True, "dir_okay": False, "readable": True}
+
+
+def option(name: str, help_: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option that its environment variable gives as well: `MAKEWAY_` and its name."""
+    variable = name.partition("/")[0].removeprefix("--").removeprefix("makeway-").upper().replace("-", "_")
+    return typer.Option(name, envvar=f"MAKEWAY_{variable}", help=help_, rich_help_panel=panel, **more)
+
+
+NatsUrlOption = Annotated[str, option("--nats-url", "NATS server, or several.", _NATS, metavar="URL[,URL]")]
 NatsCredsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--nats-creds",
-        envvar="MAKEWAY_NATS_CREDS",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help="Credentials file for NATS. None by default.",
-        rich_help_panel=_NATS,
-    ),
+    Path | None, option("--nats-creds", "Credentials file for NATS. None by default.", _NATS, **_FILE)
 ]
 NatsUserOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--nats-user",
-        envvar="MAKEWAY_NATS_USER",
+        "User of NATS, whose password is in a file. Empty: as the URL says.",
+        _NATS,
         metavar="NAME",
-        help="User of NATS, whose password is in a file. Empty: as the URL says.",
-        rich_help_panel=_NATS,
     ),
 ]
-
-
-def _nats_file(option: str, help_: str) -> Any:
-    return typer.Option(
-        f"--nats-{option}",
-        envvar=f"MAKEWAY_NATS_{option.upper().replace('-', '_')}",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help=help_,
-        rich_help_panel=_NATS,
-    )
-
-
 NatsNkeyOption = Annotated[
-    Path | None, _nats_file("nkey", "File with the seed of an nkey for NATS, in place of credentials.")
+    Path | None,
+    option("--nats-nkey", "File with the seed of an nkey for NATS, in place of credentials.", _NATS, **_FILE),
 ]
 NatsPasswordFileOption = Annotated[
-    Path | None, _nats_file("password-file", "File with that user's password; read at each connection.")
+    Path | None,
+    option(
+        "--nats-password-file", "File with that user's password; read at each connection.", _NATS, **_FILE
+    ),
 ]
 NatsTlsCaOption = Annotated[
     Path | None,
-    _nats_file("tls-ca", "Certificate authority of NATS (PEM). Given, no connection is made in clear."),
+    option(
+        "--nats-tls-ca",
+        "Certificate authority of NATS (PEM). Given, no connection is made in clear.",
+        _NATS,
+        **_FILE,
+    ),
 ]
-NatsTlsCertOption = Annotated[Path | None, _nats_file("tls-cert", "Client certificate for NATS (PEM).")]
-NatsTlsKeyOption = Annotated[Path | None, _nats_file("tls-key", "Key of that certificate (PEM).")]
+NatsTlsCertOption = Annotated[
+    Path | None, option("--nats-tls-cert", "Client certificate for NATS (PEM).", _NATS, **_FILE)
+]
+NatsTlsKeyOption = Annotated[
+    Path | None, option("--nats-tls-key", "Key of that certificate (PEM).", _NATS, **_FILE)
+]
 SubjectPrefixOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--subject-prefix",
-        envvar="MAKEWAY_SUBJECT_PREFIX",
+        "First part of every subject. One for each cluster that shares the NATS.",
+        _NATS,
         metavar="PREFIX",
-        help="First part of every subject. One for each cluster that shares the NATS.",
-        rich_help_panel=_NATS,
     ),
 ]
 StreamReplicasOption = Annotated[
     int,
-    typer.Option(
+    option(
         "--stream-replicas",
-        envvar="MAKEWAY_STREAM_REPLICAS",
+        "Copies of each stream that NATS keeps. 3 on a cluster of three or more.",
+        _NATS,
         min=1,
         max=5,
-        help="Copies of each stream that NATS keeps. 3 on a cluster of three or more.",
-        rich_help_panel=_NATS,
     ),
 ]
 KubeconfigOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--kubeconfig",
-        envvar="MAKEWAY_KUBECONFIG",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help="Default: the service account in a pod, else $KUBECONFIG, else ~/.kube/config.",
-        rich_help_panel=_KUBE,
+        "Default: the service account in a pod, else $KUBECONFIG, else ~/.kube/config.",
+        _KUBE,
+        **_FILE,
     ),
 ]
 ContextOption = Annotated[
     str | None,
-    typer.Option(
-        "--context",
-        envvar="MAKEWAY_CONTEXT",
-        metavar="NAME",
-        help="Context of the kubeconfig. Default: its current one.",
-        rich_help_panel=_KUBE,
-    ),
+    option("--context", "Context of the kubeconfig. Default: its current one.", _KUBE, metavar="NAME"),
 ]
 ConfigNamespaceOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--config-namespace",
-        envvar="MAKEWAY_CONFIG_NAMESPACE",
+        "Where the ConfigMaps of the configuration are.",
+        _CONFIGURATION,
         metavar="NAMESPACE",
-        help="Where the ConfigMaps of the configuration are.",
-        rich_help_panel=_CONFIGURATION,
     ),
 ]
 PolicyConfigMapOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--policy-configmap",
-        envvar="MAKEWAY_POLICY_CONFIGMAP",
+        "ConfigMap whose key policy.yaml is the policy. Empty: there is none.",
+        _CONFIGURATION,
         metavar="NAME",
-        help="ConfigMap whose key policy.yaml is the policy. Empty: there is none.",
-        rich_help_panel=_CONFIGURATION,
     ),
 ]
 PolicyFileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--policy-file",
-        envvar="MAKEWAY_POLICY_FILE",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help="Read the policy from a file instead, every second.",
-        rich_help_panel=_CONFIGURATION,
-    ),
+    option("--policy-file", "Read the policy from a file instead, every second.", _CONFIGURATION, **_FILE),
 ]
 QueuesConfigMapOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--queues-configmap",
-        envvar="MAKEWAY_QUEUES_CONFIGMAP",
+        "ConfigMap whose key queues.yaml defines the queues. Empty: there are none.",
+        _CONFIGURATION,
         metavar="NAME",
-        help="ConfigMap whose key queues.yaml defines the queues. Empty: there are none.",
-        rich_help_panel=_CONFIGURATION,
     ),
 ]
 QueuesFileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--queues-file",
-        envvar="MAKEWAY_QUEUES_FILE",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        help="Read the queues from a file instead, every second.",
-        rich_help_panel=_CONFIGURATION,
-    ),
+    option("--queues-file", "Read the queues from a file instead, every second.", _CONFIGURATION, **_FILE),
 ]
 SignaturesOption = Annotated[
     SignatureMode,
-    typer.Option(
+    option(
         "--signatures",
-        envvar="MAKEWAY_SIGNATURES",
-        help="What becomes of orders, outcomes and control states whose signature does not hold: require "
+        "What becomes of orders, outcomes and control states whose signature does not hold: require "
         "refuses them, log takes and counts them, off does not look.",
-        rich_help_panel=_SIGNATURES,
+        _SIGNATURES,
     ),
 ]
 SigningKeysOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--signing-keys",
-        envvar="MAKEWAY_SIGNING_KEYS",
+        "Where the private keys are that this process signs with. None: it signs nothing.",
+        _SIGNATURES,
         metavar="DIRECTORY",
         exists=True,
         file_okay=False,
-        help="Where the private keys are that this process signs with. None: it signs nothing.",
-        rich_help_panel=_SIGNATURES,
     ),
 ]
 KeysConfigMapOption = Annotated[
     str,
-    typer.Option(
-        "--keys-configmap",
-        envvar="MAKEWAY_KEYS_CONFIGMAP",
-        metavar="NAME",
-        help="ConfigMap of the public keys; see makeway keys.",
-        rich_help_panel=_SIGNATURES,
+    option(
+        "--keys-configmap", "ConfigMap of the public keys; see makeway keys.", _SIGNATURES, metavar="NAME"
     ),
 ]
 ListenOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--listen",
-        envvar="MAKEWAY_LISTEN",
+        "Address of /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
+        _PROCESS,
         metavar="HOST:PORT",
-        help="Address of /metrics, /healthz and /readyz. Port 0 takes a free one and logs it.",
-        rich_help_panel=_PROCESS,
     ),
 ]
 OtlpEndpointOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--otlp-endpoint",
-        envvar="MAKEWAY_OTLP_ENDPOINT",
-        metavar="URL",
-        help="Where traces of preemptions are sent by OTLP over HTTP, such as http://collector:4318. Empty: "
+        "Where traces of preemptions are sent by OTLP over HTTP, such as http://collector:4318. Empty: "
         "there are none.",
-        rich_help_panel=_PROCESS,
+        _PROCESS,
+        metavar="URL",
     ),
 ]
 LogFormatOption = Annotated[
-    LogFormat,
-    typer.Option(
-        "--log-format",
-        envvar="MAKEWAY_LOG_FORMAT",
-        help="How log lines are written to stderr.",
-        rich_help_panel=_PROCESS,
-    ),
+    LogFormat, option("--log-format", "How log lines are written to stderr.", _PROCESS)
 ]
 LogLevelOption = Annotated[
-    LogLevel,
-    typer.Option(
-        "--log-level",
-        envvar="MAKEWAY_LOG_LEVEL",
-        help="The least severe level that is written.",
-        rich_help_panel=_PROCESS,
-    ),
+    LogLevel, option("--log-level", "The least severe level that is written.", _PROCESS)
 ]

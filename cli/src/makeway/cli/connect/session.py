@@ -58,6 +58,7 @@ from makeway.runtime.settings import (
     NatsTlsCertOption,
     NatsTlsKeyOption,
     nats_tls,
+    option,
 )
 
 _PANEL = "NATS"
@@ -99,33 +100,30 @@ OnlyNamespaceOption = Annotated[
 
 NatsUrlOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--nats-url",
-        envvar="MAKEWAY_NATS_URL",
+        "NATS server, or several. Default: as the installation says.",
+        _PANEL,
         metavar="URL[,URL]",
-        help="NATS server, or several. Default: as the installation says.",
-        rich_help_panel=_PANEL,
     ),
 ]
 SubjectPrefixOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--subject-prefix",
-        envvar="MAKEWAY_SUBJECT_PREFIX",
+        "First part of every subject. Default: as the installation says, else makeway.",
+        _PANEL,
         metavar="PREFIX",
-        help="First part of every subject. Default: as the installation says, else makeway.",
-        rich_help_panel=_PANEL,
     ),
 ]
 MakewayNamespaceOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--makeway-namespace",
-        envvar="MAKEWAY_NAMESPACE",
+        "Namespace in which makeway is installed.",
+        "Kubernetes",
         metavar="NS",
-        help="Namespace in which makeway is installed.",
         autocompletion=complete_namespaces,
-        rich_help_panel="Kubernetes",
     ),
 ]
 

@@ -11,7 +11,7 @@ from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.evictor.judge.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
-from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
+from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption, option
 
 _CONFIG: Final = ConfigSettings()
 
@@ -25,50 +25,45 @@ async def evictor(
     *,
     mode: Annotated[
         Mode,
-        typer.Option(
+        option(
             "--mode",
-            envvar="MAKEWAY_MODE",
-            help="The most that it does; the policy may allow less. enforce carries orders out; off "
+            "The most that it does; the policy may allow less. enforce carries orders out; off "
             "and observe refuse each order without an effect.",
         ),
     ] = "enforce",
     concurrency: Annotated[
         int,
-        typer.Option(
+        option(
             "--concurrency",
-            envvar="MAKEWAY_CONCURRENCY",
+            "Orders that work at once; those that wait to try again do not count.",
             min=1,
             max=64,
-            help="Orders that work at once; those that wait to try again do not count.",
         ),
     ] = 32,
     scheduler_fence: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--scheduler-fence",
-            envvar="MAKEWAY_SCHEDULER_FENCE",
-            metavar="FENCE",
-            help="What fences the orders of a scheduler, repeatable: lease/NAMESPACE/NAME, or kv/PROFILE "
+            "What fences the orders of a scheduler, repeatable: lease/NAMESPACE/NAME, or kv/PROFILE "
             "where it runs without leader election. Orders that name another are refused.",
+            metavar="FENCE",
         ),
     ] = list(SCHEDULER_FENCES),  # noqa: B006 - typer copies it
     planner_fence: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--planner-fence",
-            envvar="MAKEWAY_PLANNER_FENCE",
-            metavar="FENCE",
-            help="What fences the planner's orders for quotas, as --scheduler-fence; kv/makeway-planner "
+            "What fences the planner's orders for quotas, as --scheduler-fence; kv/makeway-planner "
             "where it runs without leader election.",
+            metavar="FENCE",
         ),
     ] = list(PLANNER_FENCES),  # noqa: B006
     nominator_fence: Annotated[
         list[str],
-        typer.Option(
+        option(
             "--nominator-fence",
-            envvar="MAKEWAY_NOMINATOR_FENCE",
+            "What fences a nominator's orders, as --scheduler-fence.",
             metavar="FENCE",
-            help="What fences a nominator's orders, as --scheduler-fence.",
         ),
     ] = list(NOMINATOR_FENCES),  # noqa: B006
     queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,

@@ -10,6 +10,7 @@ from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.nominator.process import Verify, run
 from makeway.runtime.lease import LeaseSettings
+from makeway.runtime.settings import option
 
 app = typer.Typer(add_completion=False)
 
@@ -28,27 +29,18 @@ async def nominator(
     *,
     lease_namespace: Annotated[
         str,
-        typer.Option(
+        option(
             "--lease-namespace",
-            envvar="MAKEWAY_LEASE_NAMESPACE",
+            "Where the Lease makeway-nominator is, which fences its orders.",
             metavar="NAMESPACE",
-            help="Where the Lease makeway-nominator is, which fences its orders.",
         ),
     ] = "makeway-system",
-    mode: Annotated[
-        Mode,
-        typer.Option(
-            "--mode",
-            envvar="MAKEWAY_MODE",
-            help="The most that it does; the policy may allow less.",
-        ),
-    ] = "enforce",
+    mode: Annotated[Mode, option("--mode", "The most that it does; the policy may allow less.")] = "enforce",
     verify: Annotated[
         Verify,
-        typer.Option(
+        option(
             "--verify",
-            envvar="MAKEWAY_VERIFY",
-            help="Who verifies plans by a scheduler's filters: none, or a shadow (makeway-scheduler shadow).",
+            "Who verifies plans by a scheduler's filters: none, or a shadow (makeway-scheduler shadow).",
         ),
     ] = "none",
 ) -> int:

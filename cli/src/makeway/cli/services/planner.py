@@ -11,7 +11,7 @@ from makeway.cli.services.service import ServiceOptions, service
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.process import run
 from makeway.runtime.lease import LeaseSettings
-from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption
+from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption, option
 
 app = typer.Typer(add_completion=False)
 
@@ -33,35 +33,22 @@ async def planner(
     *,
     leader_elect: Annotated[
         bool,
-        typer.Option(
+        option(
             "--leader-elect/--no-leader-elect",
-            envvar="MAKEWAY_LEADER_ELECT",
-            help="Answer only while holding the Lease makeway-planner; for more than one replica.",
+            "Answer only while holding the Lease makeway-planner; for more than one replica.",
         ),
     ] = False,
     lease_namespace: Annotated[
-        str,
-        typer.Option(
-            "--lease-namespace",
-            envvar="MAKEWAY_LEASE_NAMESPACE",
-            metavar="NAMESPACE",
-            help="Where that Lease is.",
-        ),
+        str, option("--lease-namespace", "Where that Lease is.", metavar="NAMESPACE")
     ] = "makeway-system",
     mode: Annotated[
-        Mode,
-        typer.Option(
-            "--mode",
-            envvar="MAKEWAY_MODE",
-            help="The most that plugin and evictors do; the policy may allow less.",
-        ),
+        Mode, option("--mode", "The most that plugin and evictors do; the policy may allow less.")
     ] = "enforce",
     record: Annotated[
         bool,
-        typer.Option(
+        option(
             "--record/--no-record",
-            envvar="MAKEWAY_RECORD",
-            help="Keep what the leading planner sees, for makeway replay: at most 256 MiB, for a day.",
+            "Keep what the leading planner sees, for makeway replay: at most 256 MiB, for a day.",
         ),
     ] = True,
     queues_configmap: QueuesConfigMapOption = _CONFIG.queues_configmap,
