@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -320,7 +320,7 @@ class SimulatedBus(Bus):
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
         **_: Any,
-    ) -> AsyncIterator[StreamMessage]:
+    ) -> AsyncGenerator[StreamMessage]:
         """Read a stream, each message once and in order, late."""
         return self._follow(stream, start, caught_up, stop_at_end, restarted)
 
@@ -331,7 +331,7 @@ class SimulatedBus(Bus):
         caught_up: asyncio.Event | None,
         stop_at_end: bool,
         restarted: Callable[[], None] | None,
-    ) -> AsyncIterator[StreamMessage]:
+    ) -> AsyncGenerator[StreamMessage]:
         world, process = self._nats.world, self._process
         at, made = 0, self._nats.streams[name].made
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import NoReturn
 
 import nats.errors
@@ -286,7 +286,7 @@ class Bus(Records):
         at_end: Callable[[float], None] | None = None,
         stop_at_end: bool = False,
         restarted: Callable[[], None] | None = None,
-    ) -> AsyncIterator[StreamMessage]:
+    ) -> AsyncGenerator[StreamMessage]:
         """Read a stream in order, each message once, across reconnections; as `makeway.bus.nats.follow`.
 
         `stream`: its name, as in `bus.subjects.orders_stream`. `subjects`: only these, wildcards allowed; all

@@ -1,4 +1,4 @@
-"""What more than one part follows: the control state, and the outcomes of one cluster's orders.
+"""What more than one part reads: what a stream holds, the control state, one cluster's outcomes.
 
 A message that is not understood, or is another cluster's, changes nothing; it is logged, and told to whoever
 counts it.
@@ -7,8 +7,10 @@ counts it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import structlog
 
@@ -21,8 +23,32 @@ from makeway.bus.nats.follow import Start
 _log = structlog.get_logger()
 
 
+T = TypeVar("T")
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+async def past_messages(
+    bus: Bus,
+    stream: str,
+    decode: Callable[[bytes], T],
+    *,
+    since: datetime | None = None,
+    subjects: Sequence[str] = (),
+) -> AsyncGenerator[T]:
+    """Read what a stream holds now, from a moment on, oldest first; what is malformed is left out.
+
+    `subjects`: as of `Bus.follow`. Raises BusError. One that does not exist is waited for.
+    """
+    start = Start.at_time(since) if since else Start.beginning()
+    async with aclosing(bus.follow(stream, start=start, subjects=subjects, stop_at_end=True)) as messages:
+        async for message in messages:
+            try:
+                yield decode(message.data)
+            except Malformed:
+                continue
 
 
 async def follow_control(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -192,7 +192,7 @@ async def follow(
     caught_up: asyncio.Event | None = None,
     at_end: Callable[[float], None] | None = None,
     stop_at_end: bool = False,
-) -> AsyncIterator[StreamMessage]:
+) -> AsyncGenerator[StreamMessage]:
     """Every message from the start on, for ever, or until there is none left.
 
     `caught_up` is set when all that was there at the beginning has been yielded *and* the caller has

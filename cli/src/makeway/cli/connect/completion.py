@@ -6,9 +6,7 @@ Whoever presses a key must not wait, and must see no error: what cannot be had w
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,9 +15,10 @@ import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order
-from makeway.bus.errors import BusError, Malformed
-from makeway.bus.nats.follow import Start
+from makeway.bus.errors import BusError
+from makeway.bus.following import past_messages
 from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.connect.session import Installation, installation_of
 from makeway.cli.text import safe
 from makeway.runtime import logs
@@ -32,18 +31,6 @@ _RECENT: Final = timedelta(hours=24)
 """How far back orders are offered."""
 _LATEST: Final = timedelta(hours=1)
 """How far back decisions are offered."""
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
-class _Item(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Items(msgspec.Struct):
-    items: list[_Item] | None = None  # the API server's word for none of them
 
 
 def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -105,23 +92,15 @@ async def _ids(
     bus: Bus, stream: str, subject: str, back: timedelta, read: Callable[[bytes], str]
 ) -> list[str]:
     """Return the ids of a stream's messages, the newest few; what is no such message is left out."""
-    found: deque[str] = deque(maxlen=_MOST)
-    start = Start.at_time(datetime.now(UTC) - back)
-    async with aclosing(
-        bus.follow(stream, start=start, subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
-    ) as messages:
-        async for message in messages:
-            try:
-                found.append(read(message.data))
-            except Malformed:
-                continue
-    return list(found)
+    since = datetime.now(UTC) - back
+    ids = past_messages(bus, stream, read, since=since, subjects=(subject,))
+    return [one async for one in ids][-_MOST:]
 
 
 async def _names(installation: Installation, path: str) -> list[str]:
     async with installation.api() as api:
-        body = await api.request("GET", path, query={"limit": str(_MOST)}, accept=_NAMES_ONLY)
-    return [one.metadata.name for one in msgspec.json.decode(body, type=_Items).items or ()]
+        found = await listed(api, path, Bare, query={"limit": str(_MOST)}, accept=_NAMES_ONLY)
+    return [one.metadata.name for one in found]
 
 
 def _offered(

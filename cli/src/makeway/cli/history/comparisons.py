@@ -14,8 +14,7 @@ import msgspec
 from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.comparison import Choice, Comparison
-from makeway.bus.errors import Malformed
-from makeway.bus.nats.follow import Start
+from makeway.bus.following import past_messages
 from makeway.cli.ages import age
 from makeway.cli.history.rows import named
 from makeway.cli.tables import Column
@@ -184,15 +183,8 @@ async def comparisons(bus: Bus, since: datetime | None = None) -> list[Compariso
 
     What is not understood is left out. Raises BusError.
     """
-    start = Start.at_time(since) if since else Start.beginning()
-    found = []
-    async for message in bus.follow(
-        bus.subjects.decisions_stream, start=start, subjects=[bus.subjects.comparisons], stop_at_end=True
-    ):
-        try:
-            _, content = codec.unwrap(message.data)
-        except Malformed:
-            continue
-        if isinstance(content, Comparison):
-            found.append(content)
-    return found
+    subjects = bus.subjects
+    found = past_messages(
+        bus, subjects.decisions_stream, codec.unwrap, since=since, subjects=(subjects.comparisons,)
+    )
+    return [content async for _, content in found if isinstance(content, Comparison)]

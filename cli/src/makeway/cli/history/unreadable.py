@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,8 +31,7 @@ async def unreadable(bus: Bus, since: datetime | None) -> list[QuarantineEntry]:
     """Return what was put aside since a moment, the oldest first. Raises BusError."""
     start = Start.at_time(since) if since else Start.beginning()
     followed = bus.follow(bus.subjects.quarantine_stream, start=start, stop_at_end=True)
-    async with aclosing(followed) as messages:  # type: ignore[type-var] # it returns an async generator
-        raws = [RawMessage(m.subject, m.sequence, m.time, m.headers, m.data) async for m in messages]
+    raws = [RawMessage(m.subject, m.sequence, m.time, m.headers, m.data) async for m in followed]
     return quarantine.entries(raws)
 
 

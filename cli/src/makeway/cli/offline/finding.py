@@ -13,11 +13,9 @@ from typing import Final, TypeVar
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_decision, unwrap_order, unwrap_outcome
 from makeway.bus.decisions import DecisionRecord
-from makeway.bus.errors import Malformed, StreamConflict
+from makeway.bus.following import past_messages
 from makeway.bus.ids import moment_in, moments_of
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.bus.nats.follow import Start
-from makeway.bus.nats.jetstream import JetStreamError
 
 _SKEW: Final = timedelta(minutes=5)
 """How far a writer's clock and the server's may be apart."""
@@ -67,12 +65,9 @@ async def order_of(bus: Bus, record: DecisionRecord) -> EvictionOrder | None:
 
 async def outcome_of(bus: Bus, order_id: str) -> Outcome | None:
     """Return an order's outcome, None while there is none. Raises BusError."""
-    async with aclosing(
-        _read(bus, bus.subjects.outcomes_stream, unwrap_outcome, None, bus.subjects.outcome(order_id))
-    ) as found:
-        async for outcome in found:
-            return outcome
-    return None
+    stream, subject = bus.subjects.outcomes_stream, bus.subjects.outcome(order_id)
+    async with aclosing(past_messages(bus, stream, unwrap_outcome, subjects=(subject,))) as found:
+        return await anext(found, None)
 
 
 def decisions(
@@ -84,7 +79,7 @@ def decisions(
         if preemptor_uid
         else (bus.subjects.pod_decisions, bus.subjects.group_decisions, bus.subjects.quota_decisions)
     )
-    return _read(bus, bus.subjects.decisions_stream, unwrap_decision, since, *subjects)
+    return past_messages(bus, bus.subjects.decisions_stream, unwrap_decision, since=since, subjects=subjects)
 
 
 async def orders(
@@ -95,25 +90,17 @@ async def orders(
     `voids`: also what is stored in the place of orders. Raises BusError.
     """
     subject = bus.subjects.pod_order(preemptor_uid) if preemptor_uid else bus.subjects.orders
-    async with aclosing(_read(bus, bus.subjects.orders_stream, unwrap_order, since, subject)) as found:
+    stream = bus.subjects.orders_stream
+    async with aclosing(past_messages(bus, stream, unwrap_order, since=since, subjects=(subject,))) as found:
         async for order in found:
             if voids or order.void is None:
                 yield order
 
 
-async def recording(bus: Bus, recording_id: str) -> AsyncGenerator[bytes]:
+def recording(bus: Bus, recording_id: str) -> AsyncGenerator[bytes]:
     """Read the parts of a recording that are there, oldest first. Raises BusError."""
-    stream, subject = bus.subjects.recordings_stream, bus.subjects.recording(recording_id)
-    try:
-        async with aclosing(
-            bus.follow(stream, start=Start.beginning(), subjects=(subject,), stop_at_end=True)  # type: ignore[type-var]
-        ) as messages:
-            async for message in messages:
-                yield message.data
-    except JetStreamError as error:
-        if not error.not_found:
-            raise
-        raise StreamConflict(f"there is no stream {stream} on this NATS") from error
+    subjects = bus.subjects
+    return past_messages(bus, subjects.recordings_stream, bytes, subjects=(subjects.recording(recording_id),))
 
 
 def _span(prefix: str) -> tuple[datetime | None, datetime | None]:
@@ -161,25 +148,3 @@ async def _only(
 def _made(identifier: str) -> datetime | None:
     moment = moment_in(identifier)
     return None if moment is None else moment - _SKEW
-
-
-async def _read(
-    bus: Bus, stream: str, decode: Callable[[bytes], M], since: datetime | None, *subjects: str
-) -> AsyncGenerator[M]:
-    """Read what a stream holds now. What cannot be understood is passed over."""
-    start = Start.at_time(since) if since else Start.beginning()
-    try:
-        async with aclosing(
-            bus.follow(stream, start=start, subjects=subjects, stop_at_end=True)  # type: ignore[type-var]
-        ) as messages:
-            async for message in messages:
-                try:
-                    yield decode(message.data)
-                except Malformed:
-                    continue
-    except JetStreamError as error:
-        if not error.not_found:
-            raise
-        raise StreamConflict(
-            f"there is no stream {stream} on this NATS; is --subject-prefix right, and has a planner run?"
-        ) from error

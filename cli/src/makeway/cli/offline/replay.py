@@ -17,6 +17,7 @@ from makeway.bus.reasons import reason_of
 from makeway.cli.connect import completion
 from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE, fail
+from makeway.cli.history.streams import must_exist
 from makeway.cli.offline.finding import decision_by_id, decision_named, order_named, recording
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.units import names_of
@@ -90,6 +91,7 @@ async def replay(
         exported = _exported(from_file)
     else:
         async with installation.bus() as bus:
+            await must_exist(bus)
             exported = await _collected(bus, await _decision(bus, what))
     if export is not None:
         _write(export, exported)

@@ -12,6 +12,7 @@ from makeway.cli.connect import completion
 from makeway.cli.connect.rights import may_pods
 from makeway.cli.connect.session import Installation, MayNotRead, NamespaceOption, connected
 from makeway.cli.errors import UNREACHABLE, fail
+from makeway.cli.history.streams import must_exist
 from makeway.cli.output import OutputOption, Printer
 from makeway.cli.text import joined, safe
 from makeway.cli.why import text as why_text
@@ -67,6 +68,7 @@ async def why(
     kind, space, name = _object(what)
     try:
         async with installation.bus() as bus:
+            await must_exist(bus)
             if what.startswith("ord-"):
                 answer = await of_order(bus, what)
             elif what.startswith("dec-"):
@@ -134,8 +136,7 @@ def _lines(answer: Explanation) -> list[str]:
     if answer.state == "order":
         return list(why_text.of_order(answer.made_room[0]))
     if answer.state == "decision" and answer.last_decision is not None:
-        story = answer.made_room[0] if answer.made_room else None
-        return list(why_text.of_decision(answer.last_decision, story))
+        return list(why_text.of_decision(answer.last_decision, answer.story))
     lines: list[str] = []
     for taken in answer.taken_by:
         for victim in taken.victims:
@@ -145,21 +146,9 @@ def _lines(answer: Explanation) -> list[str]:
         for victim in other.default_preemption.victims if other.default_preemption else ():
             if victim.uid == answer.uid or (victim.namespace, victim.name) == (answer.namespace, answer.name):
                 lines += why_text.preempted_by_another(other, victim)
-    story = answer.made_room[0] if answer.made_room else None
+    story = answer.story
     if answer.pending is not None:
-        lines += why_text.waiting(
-            answer.pending,
-            story=story,
-            last=answer.last_decision,
-            held=answer.held,
-            waits_for=answer.waits_for,
-            unplanned=answer.unplanned,
-            group=answer.group,
-            delayed=answer.delayed,
-            leaving=answer.leaving,
-            brake=answer.brake,
-            condition=answer.condition,
-        )
+        lines += why_text.waiting(answer, answer.pending)
     elif answer.state == "pending":
         lines.append(
             f"{answer.namespace}/{answer.name} is pending: {answer.condition or 'it is not said why'}"
@@ -186,7 +175,7 @@ def _of_group(answer: Explanation) -> list[str]:
     for taken in answer.taken_by:
         subject = Subject(answer.namespace, answer.name, group=True)
         lines += why_text.group_preempted(taken, list(filter(subject.takes, taken.victims)))
-    story = answer.made_room[0] if answer.made_room else None
+    story = answer.story
     if story is not None:
         lines += why_text.of_order(story)
     last = answer.last_decision

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,8 +9,7 @@ import msgspec
 
 from makeway.bus.client import Bus
 from makeway.bus.codec import unwrap_outcome
-from makeway.bus.errors import Malformed
-from makeway.bus.nats.follow import Start
+from makeway.bus.following import past_messages
 from makeway.cli.offline.finding import orders
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world
@@ -51,17 +49,8 @@ async def ledger_of(bus: Bus, now: datetime) -> Ledger:
     """Read which orders are alive and which have just ended, as a planner does when it starts."""
     ledger = Ledger()
     since = now - _LOOKED_BACK
-    async with aclosing(orders(bus, since=since)) as all_of_them:
-        async for order in all_of_them:
-            ledger.ordered(order)
-    async with aclosing(
-        bus.follow(  # type: ignore[type-var] # it returns an async generator
-            bus.subjects.outcomes_stream, start=Start.at_time(since), stop_at_end=True
-        )
-    ) as messages:
-        async for message in messages:
-            try:
-                ledger.ended(unwrap_outcome(message.data))
-            except Malformed:
-                continue
+    async for order in orders(bus, since=since):
+        ledger.ordered(order)
+    async for outcome in past_messages(bus, bus.subjects.outcomes_stream, unwrap_outcome, since=since):
+        ledger.ended(outcome)
     return ledger

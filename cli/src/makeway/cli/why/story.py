@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from makeway.bus.client import Bus
@@ -66,12 +65,11 @@ async def orders_about(bus: Bus, subject: Subject) -> tuple[list[EvictionOrder],
     """Find the orders that took it, and those that made room for it, oldest first. Raises BusError."""
     taken: list[EvictionOrder] = []
     made: list[EvictionOrder] = []
-    async with aclosing(orders(bus)) as all_of_them:
-        async for order in all_of_them:
-            if any(map(subject.takes, order.victims)):
-                taken.append(order)
-            if subject.served(order):
-                made.append(order)
+    async for order in orders(bus):
+        if any(map(subject.takes, order.victims)):
+            taken.append(order)
+        if subject.served(order):
+            made.append(order)
     return taken, made
 
 
@@ -91,8 +89,7 @@ async def by_others(bus: Bus, subject: Subject) -> tuple[list[Comparison], list[
 async def last_decision(bus: Bus, subject: Subject) -> DecisionRecord | None:
     """Find the last decision about it. Raises BusError."""
     last = None
-    async with aclosing(decisions(bus, preemptor_uid=subject.uid)) as records:
-        async for record in records:
-            if subject.decided(record):
-                last = record
+    async for record in decisions(bus, preemptor_uid=subject.uid):
+        if subject.decided(record):
+            last = record
     return last

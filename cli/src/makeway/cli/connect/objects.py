@@ -1,0 +1,39 @@
+"""Objects as commands read them: one by its path, or a list of them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from makeway.core.k8s.objects import Metadata
+from makeway.runtime.kube import Api, ApiError
+
+T = TypeVar("T")
+
+
+class Bare(msgspec.Struct):
+    """An object of which the metadata is enough."""
+
+    metadata: Metadata
+
+
+class _Items(msgspec.Struct, Generic[T]):
+    items: tuple[T, ...] | None = None  # the API server's word for none of them
+
+
+async def read_object(api: Api, path: str) -> bytes | None:
+    """Read an object; None where it, or its API, is not there. Raises ApiError, ApiUnavailable."""
+    try:
+        return await api.request("GET", path)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+async def listed(api: Api, path: str, kind: type[T], **options: Any) -> tuple[T, ...]:
+    """Read a list's objects as `kind`. `options`: of the request. Raises ApiError, ApiUnavailable."""
+    body = await api.request("GET", path, **options)
+    return msgspec.json.decode(body, type=_Items[kind]).items or ()  # type: ignore[valid-type]
