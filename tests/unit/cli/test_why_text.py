@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import typer
 from msgspec.structs import replace
@@ -43,13 +45,18 @@ refused = SimulatedPod(
 )
 
 
+def pending_lines(found: Pending, story: Story | None = None, **known: Any) -> list[str]:
+    made_room = () if story is None else (story,)
+    return list(waiting(Explanation(state="pending", made_room=made_room, **known), found))
+
+
 def said(result: str, *victims: VictimOutcome) -> str:
     order, outcome = MESSAGES["order.full"], MESSAGES["outcome.full"]
     assert isinstance(order, EvictionOrder)
     assert isinstance(outcome, Outcome)
     outcome = replace(outcome, result=result, reason="delete-refused", message="", victims=victims)
     story = Story(order=order, outcome=outcome, decision=None)
-    return "\n".join(waiting(Pending(answer=refused, unblocked_by=()), story=story, last=None))
+    return "\n".join(pending_lines(Pending(answer=refused, unblocked_by=()), story))
 
 
 def test_a_victim_that_could_not_be_evicted_is_named_with_the_cause() -> None:
@@ -72,7 +79,7 @@ def test_while_evicted_pods_are_leaving_the_order_is_told_and_no_other_plan() ->
     assert isinstance(outcome, Outcome)
     story = Story(order=order, outcome=replace(outcome, result="succeeded"), decision=None)
 
-    lines = list(waiting(Pending(answer=refused, unblocked_by=()), story=story, last=None, leaving=1))
+    lines = pending_lines(Pending(answer=refused, unblocked_by=()), story, leaving=1)
 
     assert lines[0].endswith(f"is pending: 1 evicted pod has to leave {order.node} first")
     assert lines[1].startswith(f"order {order.order_id}")
@@ -92,7 +99,7 @@ def test_what_holds_the_order_of_a_pod_is_told_with_its_end() -> None:
     story = Story(order=order, outcome=None, decision=None)
     found = Pending(answer=refused, unblocked_by=())
 
-    lines = list(waiting(found, story=story, last=None, waits_for=held))
+    lines = pending_lines(found, story, waits_for=held)
 
     assert lines[0].endswith("is pending: room is being made for it")
     assert lines[1] == (
@@ -104,7 +111,7 @@ def test_what_holds_the_order_of_a_pod_is_told_with_its_end() -> None:
 def test_a_pod_that_waits_while_the_brake_is_set_is_told_so() -> None:
     found = Pending(answer=replace(refused, result="preempts", nominated_node="node-1"), unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, brake="the brake is set everywhere by ops"))
+    text = "\n".join(pending_lines(found, brake="the brake is set everywhere by ops"))
 
     assert (
         "  the brake is set everywhere by ops: no pod is evicted until it is released (`makeway mode" in text
@@ -156,7 +163,7 @@ def test_a_pod_that_its_queue_holds_is_explained_by_its_queue_first() -> None:
         type="PodScheduled", status="False", reason="QueueFull", message="queue root.ml: cpu 4 of 4 used"
     )
 
-    lines = list(waiting(Pending(answer=refused, unblocked_by=()), story=None, last=None, held=full))
+    lines = pending_lines(Pending(answer=refused, unblocked_by=()), held=full)
 
     assert lines[0] == "shop/checkout (priority 1000) is pending: its queue holds it"
     assert lines[1] == "  QueueFull: queue root.ml: cpu 4 of 4 used"
@@ -178,7 +185,7 @@ def test_a_pod_that_its_scheduler_had_no_plan_for_is_told_so() -> None:
     )
     found = Pending(answer=replace(refused, result="preempts", nominated_node="node-1"), unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, unplanned=unplanned(pod)))
+    text = "\n".join(pending_lines(found, unplanned=unplanned(pod)))
 
     assert "its scheduler had no plan: no planner answers; nothing is evicted without a plan" in text
     assert "has not asked yet" not in text
@@ -192,7 +199,7 @@ def test_a_pod_whose_preemption_is_delayed_is_told_until_when(result: str) -> No
     pod = Pod(metadata=Metadata(name="checkout"), spec=PodSpec(), status=PodStatus(conditions=(condition,)))
     found = Pending(answer=replace(refused, result=result, nominated_node="node-1"), unblocked_by=())
 
-    lines = list(waiting(found, story=None, last=None, delayed=delayed(pod)))
+    lines = pending_lines(found, delayed=delayed(pod))
 
     assert lines[0] == f"shop/checkout (priority 1000) is pending: {reason}"
     assert lines[1].startswith("  planned again now: ")
@@ -203,7 +210,7 @@ def test_a_pod_whose_preemption_is_delayed_is_told_until_when(result: str) -> No
 def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
     found = Pending(answer=replace(refused, result=result, nominated_node="node-1"), unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, group="train"))
+    text = "\n".join(pending_lines(found, group="train"))
 
     assert text.startswith("shop/checkout (priority 1000) is pending, and a pod of PodGroup shop/train\n")
     assert "for the group as a whole" in text
@@ -227,7 +234,7 @@ def test_victims_that_go_together_are_told_as_one() -> None:
     ]
     answer = replace(refused, result="preempts", nominated_node="node-1", victims=tuple(pods))
 
-    text = "\n".join(waiting(Pending(answer=answer, unblocked_by=()), story=None, last=None))
+    text = "\n".join(pending_lines(Pending(answer=answer, unblocked_by=())))
 
     assert "  - group shop/train: 2 pods on 2 nodes (priority 0): lower-priority" in text
 
@@ -240,7 +247,7 @@ def test_a_hold_without_a_plan_is_named_whatever_is_planned_now(
 ) -> None:
     found = Pending(answer=answer, unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, unplanned="no plan: nothing is evicted"))
+    text = "\n".join(pending_lines(found, unplanned="no plan: nothing is evicted"))
 
     assert "its scheduler had no plan: nothing is evicted" in text
     assert (place or "evicting every removable pod") in text
@@ -262,7 +269,7 @@ def test_a_pod_of_a_group_for_which_nothing_is_evicted_is_not_said_to_be_left_to
     answer = replace(refused, result="preempts", nominated_node="node-1")
     found = Pending(answer=answer, unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, group="train", unplanned=unplanned(pod)))
+    text = "\n".join(pending_lines(found, group="train", unplanned=unplanned(pod)))
 
     assert f"its scheduler had no plan: {held}" in text
     assert "it is left to" not in text
@@ -287,17 +294,7 @@ def test_a_pod_that_another_scheduler_made_room_for_is_told_by_whom_and_at_whose
 
 
 def placed(*served: Comparison) -> Explanation:
-    return Explanation(
-        state="placed",
-        namespace="shop",
-        name="checkout",
-        uid="p",
-        taken_by=(),
-        made_room=(),
-        pending=None,
-        last_decision=None,
-        served_by_others=served,
-    )
+    return Explanation(state="placed", namespace="shop", name="checkout", served_by_others=served)
 
 
 @pytest.mark.parametrize("what", ["a/b/c", "shop/", "pod/a/b/c", ""])
@@ -330,7 +327,7 @@ def test_the_pods_own_condition_is_quoted_where_no_column_says_what_stands_in_it
     told = "Unschedulable: 0/3 nodes are available: 3 node(s) exceed max volume count."
     found = Pending(answer=replace(answer, warnings=("not judged: x",)), unblocked_by=())
 
-    text = "\n".join(waiting(found, story=None, last=None, condition=told))
+    text = "\n".join(pending_lines(found, condition=told))
 
     assert (f"  its scheduler says: {told}" in text) == quoted
     assert "  note: not judged: x" in text

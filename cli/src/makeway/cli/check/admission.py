@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.runtime.kube import Api, ApiError
+from makeway.cli.connect.objects import read_object
+from makeway.runtime.kube import Api
 
 CONFIGMAP: Final = "makeway-admission"
 
@@ -23,24 +23,13 @@ async def admission_result(api: Api, namespace: str) -> CheckResult:
         ApiError, ApiUnavailable: the API server did not answer.
     """
     remedy = "helm upgrade with admissionPolicies.enabled=true"
-    if await _get(api, f"{_GROUP}/validatingadmissionpolicies/{_POLICY}") is None:
+    if await read_object(api, f"{_GROUP}/validatingadmissionpolicies/{_POLICY}") is None:
         detail = "none: whoever has the evictor's token may delete any pod"
         return CheckResult(_NAME, "warning", detail, f"{remedy}, on Kubernetes 1.30 or newer")
-    binding = await _get(api, f"{_GROUP}/validatingadmissionpolicybindings/{_POLICY}")
-    if binding is None or "Deny" not in binding["spec"].get("validationActions", ()):
+    binding = await read_object(api, f"{_GROUP}/validatingadmissionpolicybindings/{_POLICY}")
+    if binding is None or "Deny" not in json.loads(binding)["spec"].get("validationActions", ()):
         return CheckResult(_NAME, "wrong", f"{_POLICY} is not bound with action Deny", remedy)
-    if await _get(api, f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}") is None:
+    if await read_object(api, f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}") is None:
         detail = f"ConfigMap {namespace}/{CONFIGMAP} is missing: the API server refuses every delete"
         return CheckResult(_NAME, "wrong", detail, remedy)
     return CheckResult(_NAME, "ok", "the API server holds evictor and scheduler to them")
-
-
-async def _get(api: Api, path: str) -> dict[str, dict[str, list[str]]] | None:
-    """Return an object; None where it, or its API, is not there."""
-    try:
-        found: dict[str, dict[str, list[str]]] = json.loads(await api.request("GET", path))
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
-            raise
-        return None
-    return found

@@ -9,7 +9,9 @@ import msgspec
 
 from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.result import CheckResult
+from makeway.cli.connect.objects import listed
 from makeway.cli.policy.lint import KEYS, lint
+from makeway.core.k8s.objects import ConfigMap, Metadata, PodCondition, PodStatus
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
 from makeway.core.policy.brake import parse_brake
 from makeway.runtime.kube import Api
@@ -23,38 +25,9 @@ class _Version(msgspec.Struct, rename="camel"):
     minor: str = ""
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-    message: str = ""
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-    conditions: list[_Condition] = []
-
-
 class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _Pods(msgspec.Struct):
-    items: list[_Pod] = []
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-    data: dict[str, str] = {}
-
-
-class _ConfigMaps(msgspec.Struct):
-    items: list[_ConfigMap] = []
+    metadata: Metadata
+    status: PodStatus = PodStatus()
 
 
 async def server_version(api: Api) -> tuple[str, int]:
@@ -67,15 +40,19 @@ async def server_version(api: Api) -> tuple[str, int]:
 async def pods_results(api: Api, namespace: str) -> list[CheckResult]:
     """Say which of makeway's pods are not ready; nothing where it runs in none. Raises as `Api.request`."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    body = await api.request("GET", path, query={"labelSelector": _LABELS})
-    return list(judge_pods(msgspec.json.decode(body, type=_Pods).items, namespace))
+    pods = await listed(api, path, _Pod, query={"labelSelector": _LABELS})
+    return list(judge_pods(pods, namespace))
 
 
 def judge_pods(pods: Sequence[_Pod], namespace: str) -> Iterator[CheckResult]:
     """Say which pods are not ready. Pure."""
-    waiting = [pod for pod in pods if pod.status.phase != "Succeeded" and not _ready(pod)]
+    waiting = [
+        pod
+        for pod in pods
+        if pod.status.phase != "Succeeded" and not any(one.status == "True" for one in _ready(pod))
+    ]
     for pod in waiting:
-        why = next((one.message for one in pod.status.conditions if one.type == "Ready" and one.message), "")
+        why = next((one.message for one in _ready(pod) if one.message), "")
         yield CheckResult(
             f"pod {pod.metadata.name}",
             "wrong",
@@ -86,8 +63,8 @@ def judge_pods(pods: Sequence[_Pod], namespace: str) -> Iterator[CheckResult]:
         yield CheckResult("pods", "ok", f"all {len(pods)} in {namespace} are ready")
 
 
-def _ready(pod: _Pod) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions)
+def _ready(pod: _Pod) -> list[PodCondition]:
+    return [one for one in pod.status.conditions or () if one.type == "Ready"]
 
 
 async def configuration_results(api: Api, namespace: str, *, plugin: bool = True) -> list[CheckResult]:
@@ -95,28 +72,28 @@ async def configuration_results(api: Api, namespace: str, *, plugin: bool = True
 
     `plugin`: whether there must be a scheduler with the plugin. Raises as `Api.request`.
     """
-    body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")
-    found = {one.metadata.name: one for one in msgspec.json.decode(body, type=_ConfigMaps).items}
+    maps = await listed(api, f"/api/v1/namespaces/{namespace}/configmaps", ConfigMap)
+    found = {one.metadata.name: one.data or {} for one in maps}
     return list(judge_configuration(found, namespace, plugin=plugin))
 
 
 def judge_configuration(
-    found: Mapping[str, _ConfigMap], namespace: str, *, plugin: bool
+    found: Mapping[str, Mapping[str, str]], namespace: str, *, plugin: bool
 ) -> Iterator[CheckResult]:
-    """Judge ConfigMaps by their names. Pure."""
+    """Judge what ConfigMaps hold, by their names. Pure."""
     for name, kind in _CONFIGMAPS.items():
         if name in found:
-            yield from _configuration(found[name], kind, namespace)
+            yield from _configuration(name, found[name], kind, namespace)
         elif kind == "policy":
             yield CheckResult("policy", "ok", "none: mode enforce, and kube-scheduler's own rules")
-    yield _brake(found[BRAKE].data if BRAKE in found else None)
+    yield _brake(found.get(BRAKE))
     if not plugin:
         return
     profiles = [
         result
-        for one in found.values()
-        for key, document in check_scheduler.configurations(one.data)
-        for result in check_scheduler.judge(f"ConfigMap {one.metadata.name}/{key}", document)
+        for name, data in found.items()
+        for key, document in check_scheduler.configurations(data)
+        for result in check_scheduler.judge(f"ConfigMap {name}/{key}", document)
     ]
     yield from profiles
     if not profiles:
@@ -128,7 +105,7 @@ def judge_configuration(
         )
 
 
-def _brake(data: dict[str, str] | None) -> CheckResult:
+def _brake(data: Mapping[str, str] | None) -> CheckResult:
     if data is None:
         return CheckResult("brake", "ok", "not set")
     brake = parse_brake(data)
@@ -140,27 +117,25 @@ def _brake(data: dict[str, str] | None) -> CheckResult:
     )
 
 
-def _configuration(one: _ConfigMap, kind: str, namespace: str) -> Iterator[CheckResult]:
+def _configuration(name: str, data: Mapping[str, str], kind: str, namespace: str) -> Iterator[CheckResult]:
     key = next(key for key, known in KEYS.items() if known == kind)
-    if key not in one.data:
+    if key not in data:
         remedy = f"put it under the key {key}"
-        yield CheckResult(kind, "wrong", f"ConfigMap {one.metadata.name} has no key {key}", remedy)
+        yield CheckResult(kind, "wrong", f"ConfigMap {name} has no key {key}", remedy)
         return
-    findings = lint(one.data[key], f"{one.metadata.name}/{key}")
+    findings = lint(data[key], f"{name}/{key}")
     problems = [problem for finding in findings for problem in finding.problems]
     if problems:
-        told = problems[0].describe(f"{one.metadata.name}/{key}")
+        told = problems[0].describe(f"{name}/{key}")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        show = f"kubectl get cm -n {namespace} {one.metadata.name} -o yaml"
+        show = f"kubectl get cm -n {namespace} {name} -o yaml"
         remedy = f"the last good one is effective; see `{show} | makeway policy lint -`"
         yield CheckResult(kind, "wrong", f"refused: {told}{more}", remedy)
         return
     accepted = f"accepted: {findings[0].revision}"
     warnings = [warning for finding in findings for warning in finding.warnings]
     if warnings:
-        remedy = (
-            f"`kubectl get cm -n {namespace} {one.metadata.name} -o yaml | makeway policy lint -` shows all"
-        )
+        remedy = f"`kubectl get cm -n {namespace} {name} -o yaml | makeway policy lint -` shows all"
         yield CheckResult(kind, "warning", f"{accepted}; {'; '.join(warnings)}", remedy)
         return
     yield CheckResult(kind, "ok", accepted)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import Right, allowed_by_all
+from makeway.cli.connect.configmaps import read_map
 from makeway.cli.connect.form import Form
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.pod_groups import GROUP, ONE_BY_ONE
@@ -24,10 +23,6 @@ GROUP_RIGHTS: Final = (
     *(Right("evictor", verb, "", "pods") for verb in ("list", "watch")),
 )
 """What charts/makeway/rbac/pod-groups.yaml grants, which a test compares."""
-
-
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] = {}
 
 
 async def pod_group_results(api: Api, namespace: str, form: Form, *, replaced: bool) -> list[CheckResult]:
@@ -66,14 +61,11 @@ def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | Non
 
 async def _policy(api: Api, namespace: str) -> Policy | None:
     try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/makeway-policy")
+        stored = await read_map(api, namespace, "makeway-policy")
+        return parse_policy(stored.data.get(KEY, ""), KEY) if stored.version else Policy()
     except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return Policy()
-        if error.status == HTTPStatus.FORBIDDEN:
-            return None
-        raise
-    try:
-        return parse_policy(msgspec.json.decode(body, type=_ConfigMap).data.get(KEY, ""), KEY)
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
     except ConfigError:
-        return None
+        pass
+    return None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.nats import CONFIGMAP
+from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.connect.session import Installation
 from makeway.cli.errors import fail
 from makeway.runtime.kube import Api, ApiError
@@ -17,18 +16,6 @@ _NAME: Final = "installation"
 _ACCOUNT: Final = "makeway-planner"
 _SHOWN: Final = 5
 _ELSEWHERE: Final = "give --makeway-namespace"
-
-
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _ConfigMaps(msgspec.Struct):
-    items: list[_ConfigMap] = []
 
 
 async def not_installed(api: Api, namespace: str) -> CheckResult | None:
@@ -90,7 +77,8 @@ async def _elsewhere(api: Api) -> list[str]:
     """Return the namespaces in which there is an installation, as far as we may look."""
     query = {"fieldSelector": f"metadata.name={CONFIGMAP}", "limit": "50"}
     try:
-        body = await api.request("GET", "/api/v1/configmaps", query=query)
+        return sorted(
+            one.metadata.namespace for one in await listed(api, "/api/v1/configmaps", Bare, query=query)
+        )
     except ApiError:
         return []
-    return sorted(one.metadata.namespace for one in msgspec.json.decode(body, type=_ConfigMaps).items)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-import msgspec
-
 from makeway.cli.check.result import CheckResult
+from makeway.cli.connect.objects import listed
 from makeway.core.config.duration import as_text
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.delay import UnreadableDelay, delay_of
@@ -27,14 +26,9 @@ _SHOWN: Final = 5
 """Classes that are named."""
 
 
-class _PriorityClasses(msgspec.Struct):
-    items: list[PriorityClass] = []
-
-
 async def class_result(api: Api, *, nominator: bool) -> CheckResult:
     """Judge the cluster's PriorityClasses. `nominator`: one is to be there. Raises as `Api.request`."""
-    body = await api.request("GET", _CLASSES)
-    return judge(msgspec.json.decode(body, type=_PriorityClasses).items, nominator=nominator)
+    return judge(await listed(api, _CLASSES, PriorityClass), nominator=nominator)
 
 
 def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:

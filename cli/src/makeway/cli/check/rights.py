@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.form import Form
+from makeway.cli.connect.objects import read_object
+from makeway.cli.connect.rights import may
 from makeway.core.policy.brake import CONFIGMAP
 from makeway.core.policy.breaker import CONFIGMAP as BREAKER
 from makeway.core.policy.toleration_record import CONFIGMAP as TOLERATIONS
@@ -139,14 +139,6 @@ _OWN: Final = {
 """What commands do with the rights of whoever runs them."""
 
 
-class _Status(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 def _user(account: str, namespace: str, accounts: Mapping[str, str], *, replaced: bool) -> str:
     if account == "scheduler" and replaced:
         return KUBE_SCHEDULER
@@ -161,10 +153,9 @@ async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str
     """
     name = accounts.get("scheduler", "makeway-scheduler")
     try:
-        await api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}")
-    except ApiError as error:
-        return error.status == HTTPStatus.NOT_FOUND
-    return False
+        return await read_object(api, f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}") is None
+    except ApiError:
+        return False
 
 
 async def rights_results(
@@ -252,25 +243,17 @@ async def own_result(api: Api, namespace: str) -> CheckResult:
 async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
     """Ask about a user, or, where that is empty, about ourselves."""
     resource, _, subresource = right.resource.partition("/")
-    where = namespace if right.namespace == MAKEWAY else right.namespace
-    attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": where,
-        "name": right.name,
-    }
     groups = ["system:authenticated"]
     if user != KUBE_SCHEDULER:
         groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    reviews = api.authorization
-    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
-    create = reviews.create_subject_access_review if user else reviews.create_self_subject_access_review
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": kind,
-        "spec": {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})},
-    }
-    body = await api.call(create, review)
-    return msgspec.json.decode(body, type=_Review).status.allowed
+    return await may(
+        api,
+        user=user,
+        groups=groups,
+        verb=right.verb,
+        group=right.group,
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace if right.namespace == MAKEWAY else right.namespace,
+        name=right.name,
+    )

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from makeway.cli.check.result import CheckResult
+from makeway.cli.connect.objects import Bare, listed
 from makeway.cli.keys.keeping import MADE_AGAIN, MANAGED_BY
 from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import METADATA_ONLY, Api
 
 _NAME: Final = "secrets"
-
-
-class _Item(msgspec.Struct):
-    metadata: Metadata
-
-
-class _Items(msgspec.Struct):
-    items: tuple[_Item, ...] | None = None  # the API server's word for none of them
 
 
 async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
@@ -29,13 +20,14 @@ async def secrets_results(api: Api, namespace: str) -> Sequence[CheckResult]:
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
-    body = await api.request(
-        "GET",
+    made = await listed(
+        api,
         f"/api/v1/namespaces/{namespace}/secrets",
+        Bare,
         query={"labelSelector": f"app.kubernetes.io/managed-by={MANAGED_BY}"},
         accept=METADATA_ONLY.replace("PartialObjectMetadata", "PartialObjectMetadataList"),
     )
-    return judge([one.metadata for one in msgspec.json.decode(body, type=_Items).items or ()])
+    return judge([one.metadata for one in made])
 
 
 def judge(found: Sequence[Metadata]) -> Sequence[CheckResult]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from makeway.cli.connect.objects import read_object
 from makeway.runtime.kube import APPLY, MERGE_PATCH, Api, ApiError
 
 _TRIES: Final = 5
@@ -47,22 +48,19 @@ class StoredMap:
 
 async def read_map(api: Api, namespace: str, name: str) -> StoredMap:
     """Read it. Raises ApiError, ApiUnavailable."""
-    try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return StoredMap()
-        raise
-    found = msgspec.json.decode(body, type=_ConfigMap)
-    meta = found.metadata
+    body = await read_object(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+    if body is None:
+        return StoredMap()
+    stored = msgspec.json.decode(body, type=_ConfigMap)
+    meta = stored.metadata
     written = [meta.creation_timestamp, *(one.time for one in meta.managed_fields or ())]
     return StoredMap(
-        found.data or {},
+        stored.data or {},
         meta.resource_version,
         max(written),
         meta.labels or {},
         meta.annotations or {},
-        bool(found.immutable),
+        bool(stored.immutable),
     )
 
 

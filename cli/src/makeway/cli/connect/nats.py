@@ -14,7 +14,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,7 +25,8 @@ from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats.user_key import KeyLogin, parse_credentials, parse_seed
 from makeway.bus.reasons import reason_of
 from makeway.bus.subjects import DEFAULT_PREFIX
-from makeway.runtime.kube import Api, ApiError
+from makeway.cli.connect.objects import read_object
+from makeway.runtime.kube import Api
 from makeway.runtime.tls import load_certificate
 
 CONFIGMAP: Final = "makeway-installation"
@@ -124,12 +124,9 @@ async def read_installation(api: Api, namespace: str) -> InstallationData | None
         ApiError, ApiUnavailable: it could not be read.
         ValueError: it holds something else.
     """
-    try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}")
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    body = await read_object(api, f"/api/v1/namespaces/{namespace}/configmaps/{CONFIGMAP}")
+    if body is None:
+        return None
     try:
         return msgspec.json.decode(body, type=_ConfigMap).data
     except msgspec.DecodeError as error:

@@ -1,6 +1,8 @@
-"""What the API server lets the user do."""
+"""What the API server lets users do."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,16 +17,22 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def may_pods(api: Api, verb: str, namespace: str = "") -> bool:
-    """Ask whether the user may do something to pods of a namespace; of all, where none is named.
+async def may(api: Api, *, user: str = "", groups: Sequence[str] = (), **attributes: str) -> bool:
+    """Ask whether a user, or who asks where none is named, may do something.
 
-    Raises ApiError, ApiUnavailable.
+    `attributes`: of the resource, as a SubjectAccessReview has them. Raises ApiError, ApiUnavailable.
     """
-    attributes = {"verb": verb, "resource": "pods", "namespace": namespace}
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await api.call(api.authorization.create_self_subject_access_review, body)
+    reviews = api.authorization
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    create = reviews.create_subject_access_review if user else reviews.create_self_subject_access_review
+    spec = {"resourceAttributes": attributes, **({"user": user, "groups": groups} if user else {})}
+    answer = await api.call(create, {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec})
     return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+async def may_pods(api: Api, verb: str, namespace: str = "") -> bool:
+    """Ask whether who asks may do something to pods of a namespace; of all, where none is named.
+
+    Raises as `may`.
+    """
+    return await may(api, verb=verb, resource="pods", namespace=namespace)

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Final, Literal
 
-import msgspec
 import typer
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check.presence import must_be_installed
 from makeway.cli.connect.form import Form, installed_form
+from makeway.cli.connect.objects import Bare, listed, read_object
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
 from makeway.cli.errors import NEGATIVE, UNREACHABLE, USAGE, fail
 from makeway.cli.mode.begin import begins, what_would_begin
@@ -254,11 +254,9 @@ async def _confirm(installation: Installation, namespace: str) -> None:
 async def _must_exist(api: Api, namespace: str) -> None:
     """Raise ValueError where there is no such namespace; whoever may not look is believed."""
     try:
-        await api.request("GET", f"/api/v1/namespaces/{namespace}")
-    except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND:
+        if await read_object(api, f"/api/v1/namespaces/{namespace}") is not None:
             return
-    else:
+    except ApiError:
         return
     meant = did_you_mean(namespace, await _namespaces(api))
     remedy = f"did you mean {meant}?" if meant else "`kubectl get namespaces` lists them"
@@ -267,10 +265,10 @@ async def _must_exist(api: Api, namespace: str) -> None:
 
 async def _namespaces(api: Api) -> list[str]:
     try:
-        body = await api.request("GET", "/api/v1/namespaces", query={"limit": "500"})
+        there = await listed(api, "/api/v1/namespaces", Bare, query={"limit": "500"})
     except (ApiError, ApiUnavailable):
         return []
-    return [one.metadata.name for one in msgspec.json.decode(body, type=_Pods).items]
+    return [one.metadata.name for one in there]
 
 
 def _edited(before: StoredPolicy, asked: _Asked) -> str:
@@ -360,28 +358,14 @@ async def _answers(
         return found, str(error)
 
 
-class _PodMetadata(msgspec.Struct):
-    name: str
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class _Pod(msgspec.Struct):
-    metadata: _PodMetadata
-
-
-class _Pods(msgspec.Struct):
-    items: list[_Pod]
-
-
 async def _pods(api: Api, namespace: str) -> dict[str, str]:
     """The installation's running pods by name, with their component; none where we may not look."""
     query = {"labelSelector": _PODS, "fieldSelector": "status.phase=Running"}
     try:
-        body = await api.request("GET", f"/api/v1/namespaces/{namespace}/pods", query=query)
+        there = await listed(api, f"/api/v1/namespaces/{namespace}/pods", Bare, query=query)
     except ApiError:
         return {}
-    found = msgspec.json.decode(body, type=_Pods).items
-    return {one.metadata.name: one.metadata.labels["app.kubernetes.io/component"] for one in found}
+    return {one.metadata.name: (one.metadata.labels or {})["app.kubernetes.io/component"] for one in there}
 
 
 def _verdict(printer: Printer, components: list[Confirmation], parts: tuple[str, ...]) -> int:

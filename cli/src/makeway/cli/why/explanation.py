@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -12,6 +12,7 @@ from makeway.bus.client import Bus
 from makeway.bus.comparison import Comparison
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder
+from makeway.cli.connect.objects import read_object
 from makeway.cli.extras import needed
 from makeway.cli.history.story import Story
 from makeway.cli.mode.brake_config import brake_seen
@@ -63,13 +64,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     state: str
-    namespace: str
-    name: str
-    uid: str
-    taken_by: tuple[Story, ...]
-    made_room: tuple[Story, ...]
-    pending: Pending | None
-    last_decision: DecisionRecord | None
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    taken_by: tuple[Story, ...] = ()
+    made_room: tuple[Story, ...] = ()
+    pending: Pending | None = None
+    last_decision: DecisionRecord | None = None
     held: PodCondition | None = None
     unplanned: str = ""
     condition: str = ""
@@ -81,23 +82,18 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preempted_by_others: tuple[Comparison, ...] = ()
     served_by_others: tuple[Comparison, ...] = ()
 
+    @property
+    def story(self) -> Story | None:
+        """The order that was asked about, or the last one that made room for it."""
+        return self.made_room[0] if self.made_room else None
+
 
 async def of_order(bus: Bus, order_id: str) -> Explanation:
     """Explain an order, by its id or the beginning of it. Raises BusError, ValueError, NotKept."""
     order = await order_named(bus, order_id)
     if order is None:
         raise NotKept(f"there is no order {order_id}; orders are kept for a week")
-    preemptor = order.preemptor
-    return Explanation(
-        state="order",
-        namespace=preemptor.namespace if preemptor else "",
-        name=preemptor.name if preemptor else order.queue,
-        uid=preemptor.uid if preemptor else "",
-        taken_by=(),
-        made_room=(await story_of(bus, order),),
-        pending=None,
-        last_decision=None,
-    )
+    return _about(order, "order", made_room=(await story_of(bus, order),))
 
 
 async def of_decision(bus: Bus, decision_id: str) -> Explanation:
@@ -105,16 +101,18 @@ async def of_decision(bus: Bus, decision_id: str) -> Explanation:
     record = await decision_named(bus, decision_id)
     if record is None:
         raise NotKept(f"there is no decision {decision_id}; decisions are kept for three days")
-    order, preemptor = await order_of(bus, record), record.preemptor
+    order = await order_of(bus, record)
+    made_room = (await story_of(bus, order),) if order is not None else ()
+    return _about(record, "decision", made_room=made_room, last_decision=record)
+
+
+def _about(subject: EvictionOrder | DecisionRecord, state: str, **known: Any) -> Explanation:
+    """Explain an order or a decision: whom it is for, and what is known of it."""
+    preemptor = subject.preemptor
+    if preemptor is None:
+        return Explanation(state=state, name=subject.queue, **known)
     return Explanation(
-        state="decision",
-        namespace=preemptor.namespace if preemptor else "",
-        name=preemptor.name if preemptor else record.queue,
-        uid=preemptor.uid if preemptor else "",
-        taken_by=(),
-        made_room=(await story_of(bus, order),) if order is not None else (),
-        pending=None,
-        last_decision=record,
+        state=state, namespace=preemptor.namespace, name=preemptor.name, uid=preemptor.uid, **known
     )
 
 
@@ -142,7 +140,6 @@ async def of_group(bus: Bus, namespace: str, name: str) -> Explanation:
         uid=uid,
         taken_by=tuple([await story_of(bus, order) for order in taken[-_MOST_TAKEN:]]),
         made_room=(story,) if story is not None else (),
-        pending=None,
         last_decision=last,
         served_by_others=tuple(served),
     )
@@ -168,8 +165,7 @@ async def of_pod(
         )
     found = await _pending(bus, api, settings, raw) if raw is not None and waits and plan else None
     story = await story_of(bus, made[-1]) if made and pod is not None else None
-    brake = await brake_seen(api, settings.namespace) if waits else None
-    return Explanation(
+    answer = Explanation(
         state="pending" if waits else "preempted" if taken or others else "placed",
         namespace=namespace,
         name=name,
@@ -177,17 +173,23 @@ async def of_pod(
         taken_by=tuple([await story_of(bus, order) for order in taken]),
         made_room=(story,) if story is not None else (),
         pending=found,
-        last_decision=await last_decision(bus, subject) if waits else None,
-        held=_held(pod) if pod is not None and waits else None,
-        unplanned=unplanned(pod) if pod is not None and waits else "",
-        delayed=delayed(pod) if pod is not None and waits else "",
-        leaving=await _leaving(api, pod, story) if pod is not None and waits else 0,
-        waits_for=_waits_for(pod) if pod is not None and waits else None,
-        brake=brake.describe() if brake is not None and brake.holds(namespace) else "",
-        condition=_condition(pod) if pod is not None and waits else "",
-        group=group_of(pod) if pod is not None and waits else "",
         preempted_by_others=tuple(others),
         served_by_others=tuple(served) if pod is not None else (),
+    )
+    if pod is None or not waits:
+        return answer
+    brake = await brake_seen(api, settings.namespace)
+    return msgspec.structs.replace(
+        answer,
+        last_decision=await last_decision(bus, subject),
+        held=_held(pod),
+        unplanned=unplanned(pod),
+        delayed=delayed(pod),
+        leaving=await _leaving(api, pod, story),
+        waits_for=_waits_for(pod),
+        brake=brake.describe() if brake is not None and brake.holds(namespace) else "",
+        condition=_condition(pod),
+        group=group_of(pod),
     )
 
 
@@ -212,16 +214,14 @@ async def _leaving(api: Api, pod: Pod, story: Story | None) -> int:
     return there
 
 
+def _unscheduled(pod: Pod) -> list[PodCondition]:
+    """Return the condition by which the scheduler says why a pod has no node, if it does."""
+    return [one for one in pod.status.conditions or () if (one.type, one.status) == ("PodScheduled", "False")]
+
+
 def _held(pod: Pod) -> PodCondition | None:
     """Return the condition by which the queue gate holds a pod, if it does."""
-    return next(
-        (
-            one
-            for one in pod.status.conditions or ()
-            if (one.type, one.status) == ("PodScheduled", "False") and one.reason in _HELD
-        ),
-        None,
-    )
+    return next((one for one in _unscheduled(pod) if one.reason in _HELD), None)
 
 
 def _waits_for(pod: Pod) -> PodCondition | None:
@@ -234,14 +234,7 @@ def _waits_for(pod: Pod) -> PodCondition | None:
 
 def _condition(pod: Pod) -> str:
     """Return what the scheduler says in the pod's condition; empty where it has not said anything."""
-    return next(
-        (
-            f"{one.reason}: {one.message or 'no message'}"
-            for one in pod.status.conditions or ()
-            if (one.type, one.status) == ("PodScheduled", "False")
-        ),
-        "",
-    )
+    return next((f"{one.reason}: {one.message or 'no message'}" for one in _unscheduled(pod)), "")
 
 
 def unplanned(pod: Pod) -> str:
@@ -257,14 +250,8 @@ def delayed(pod: Pod) -> str:
 
 def _told(pod: Pod, beginning: str) -> str:
     """Return what the pod's scheduler says from these words on; empty where it does not."""
-    messages = (
-        one.message or ""
-        for one in pod.status.conditions or ()
-        if (one.type, one.status) == ("PodScheduled", "False")
-    )
-    return next(
-        (beginning + rest for _, found, rest in (m.partition(beginning) for m in messages) if found), ""
-    )
+    parts = ((one.message or "").partition(beginning) for one in _unscheduled(pod))
+    return next((beginning + rest for _, found, rest in parts if found), "")
 
 
 async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> Pending | None:
@@ -278,12 +265,7 @@ async def _pending(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes) -> 
 
 
 async def _read_pod(api: Api, namespace: str, name: str) -> bytes | None:
-    try:
-        return await api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
+    return await read_object(api, f"/api/v1/namespaces/{namespace}/pods/{name}")
 
 
 def _uid(taken: list[EvictionOrder], others: list[Comparison], namespace: str, name: str) -> str:

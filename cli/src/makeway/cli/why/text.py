@@ -21,6 +21,7 @@ from makeway.cli.units import (
     place_text,
     unit_text,
 )
+from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.group_text import decided as group_decided
 from makeway.cli.why.group_text import of_group as group_text_of
 from makeway.core.k8s.objects import PodCondition
@@ -282,33 +283,14 @@ def _quota(at: str, queue: str, quota: QuotaDecision) -> Iterator[str]:
         yield f"  blocked: {obstacle.reason}: {obstacle.message}"
 
 
-def waiting(
-    found: Pending,
-    *,
-    story: Story | None,
-    last: DecisionRecord | None,
-    held: PodCondition | None = None,
-    waits_for: PodCondition | None = None,
-    unplanned: str = "",
-    group: str = "",
-    delayed: str = "",
-    leaving: int = 0,
-    brake: str = "",
-    condition: str = "",
-) -> Iterator[str]:
-    """Say why a pod is pending, and what would unblock it.
-
-    held: by which condition its queue holds it. waits_for: by which an evictor holds its order. unplanned:
-    why its scheduler had no plan for it. group: the PodGroup that it names. delayed: until when its
-    PriorityClass delays its preemption, and why. leaving: how many victims of its last order are still there.
-    brake: what the brake says, where it holds for the pod. condition: what its scheduler says
-    of it, quoted where something without a column may stand in its way.
-    """
-    answer = found.answer
+def waiting(told: Explanation, found: Pending) -> Iterator[str]:
+    """Say why a pod is pending, and what would unblock it."""
+    answer, story, last, group = found.answer, told.story, told.last_decision, told.group
+    held, delayed, leaving, unplanned = told.held, told.delayed, told.leaving, told.unplanned
     name = f"{answer.namespace}/{answer.name} (priority {answer.preemptor.priority})"
     if story is not None and story.outcome is None:
         yield f"{name} is pending: room is being made for it"
-        yield from held_order(waits_for)
+        yield from held_order(told.waits_for)
         yield from of_order(story)
         return
     if story is not None and story.order is not None and leaving:
@@ -336,7 +318,7 @@ def waiting(
             yield f"  its scheduler had {unplanned}"
         elif held is None and not delayed:
             yield f"  its scheduler has not tried it again yet, {_UNKNOWN}"
-            yield from _quoted(condition)
+            yield from _quoted(told.condition)
     elif answer.result == "waits":
         yield f"{lead} room for it is on its way on {answer.nominated_node}"
         yield from awaited_lines(answer.candidates[0].awaited)
@@ -346,8 +328,8 @@ def waiting(
             what = unit_text(unit, pods) if unit else names_of(pods)[0]
             yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
         yield from awaited_lines(answer.candidates[0].awaited if answer.candidates else ())
-        if brake:
-            yield f"  {brake}: no pod is evicted until it is released (`makeway mode --release`)"
+        if told.brake:
+            yield f"  {told.brake}: no pod is evicted until it is released (`makeway mode --release`)"
         elif answer.mode != "enforce":
             yield f"  mode {answer.mode}: makeway does not do it by itself (`makeway mode`)"
         elif unplanned:
@@ -356,14 +338,14 @@ def waiting(
             yield f"  its scheduler was refused: {last.diagnosis.message}"
         elif held is None and not delayed:
             yield f"  its scheduler has not asked yet, {_UNKNOWN}"
-            yield from _quoted(condition)
+            yield from _quoted(told.condition)
     else:
         yield f"{lead} evicting every removable pod would not make room for it"
         if unplanned:
             yield f"  its scheduler had {unplanned}"
         yield from _refused(answer.diagnosis, found)
         if answer.diagnosis is not None and answer.diagnosis.reason == ONLY_FILTERS_KNOW:
-            yield from _quoted(condition)
+            yield from _quoted(told.condition)
     yield from (f"  note: {warning}" for warning in answer.warnings)
     if last is not None:
         what = (
