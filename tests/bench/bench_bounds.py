@@ -294,7 +294,7 @@ def test_plans_while_600_budgets_of_a_namespace_change(benchmark: BenchmarkFixtu
         snapshot.apply(PutBudget(budget))
     settle(snapshot)
     gc.freeze()
-    snapshot.serving = True
+    snapshot.updates.serving = True
     chunks: list[float] = []
 
     def edited() -> tuple[tuple[Snapshot, Question, list[float]], dict[str, Any]]:

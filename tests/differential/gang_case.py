@@ -180,7 +180,7 @@ def loaded(case: Case) -> tuple[Snapshot, GangQuestion]:
         classes.append(GangClass(replace(question, constraints=constraints_of(pods[0], ())), members.count))
     while snapshot.pending_updates.pending:
         snapshot.pending_updates.apply_chunk()
-    snapshot.serving = case.chunked
+    snapshot.updates.serving = case.chunked
     topology = (case.domain,) if case.domain else ()
     return snapshot, GangQuestion("default/gang", tuple(classes), case.must, topology)
 

@@ -25,8 +25,9 @@ from makeway.planner.snapshot.columns import BASE_RESOURCES
 from makeway.planner.snapshot.records import NodeRecord, node_record
 from makeway.planner.snapshot.signatures.anti_affinity import MOST_CANDIDATES, AntiAffinityIndex
 from makeway.planner.snapshot.signatures.table import PodSignature, SignatureTable
-from makeway.planner.snapshot.state import MOST_ASKED_RESOURCES, Snapshot
+from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.topology import Topology
+from makeway.planner.snapshot.updates import MOST_ASKED_RESOURCES
 from makeway.planner.snapshot.volumes import ClaimRecord
 from unit.planner import caching
 from unit.planner.building import NOW, ask, choices, make_node, make_pod, planned, refused, settle

@@ -30,7 +30,7 @@ def test_a_guarantee_of_a_resource_that_is_still_being_counted_is_kept(counting:
             f"a{number}", "n1", LOW, 100, labels={"queue": "root.a"}, facts=PodFacts(queue="root.a")
         )
         snapshot.apply(PutPod(replace(pod, requests={**pod.requests, GPU: 1})))
-    snapshot.serving = True
+    snapshot.updates.serving = True
     all_done(snapshot)
     if counting:
         assert not snapshot.count(GPU)  # a preemptor has just asked for it

@@ -51,7 +51,7 @@ def serving(policy: Policy | None = None, *, pods: int = 3, chunk: int | None = 
         chunk=chunk,
     )
     settle(snapshot)
-    snapshot.serving = True
+    snapshot.updates.serving = True
     return snapshot
 
 
@@ -147,7 +147,7 @@ def test_a_pod_is_compared_only_with_budgets_that_require_a_label_of_it() -> Non
 
     for number in range(600):
         one = make_budget(f"b{number}", {"app": f"app-{number}"}, 1)
-        table.put(Counted(one.namespace, one.name, one.allowed, one.selector, one.disrupted))
+        table.put(Counted(one.namespace, one.name, one.allowed, one.selector, one.disrupted), number)
 
     assert table.covering("default", "p", {"app": "app-7", "tier": "1"}) == (7,)
     assert asked == 1
@@ -195,7 +195,7 @@ EVENTS = st.lists(
 def test_whatever_changes_meanwhile_no_plan_violates_a_hard_budget(events: list[tuple[str, Any]]) -> None:
     snapshot = Snapshot(chunk=1)
     snapshot.apply(Enforce(HARD, "rev-1"))
-    snapshot.serving = True
+    snapshot.updates.serving = True
     budgets: dict[tuple[str, str], Budget] = {}
     for name in ("a", "b"):
         snapshot.apply(PutNode(make_node(name)))

@@ -465,7 +465,7 @@ async def test_a_quota_planned_for_while_budgets_become_known_is_in_no_recording
     snapshot, noted = make_snapshot(["n1"], pods_in("root.a", *MANY), chunk=1), Noting()
     snapshot.apply(Adopt(built, "queues-1"))
     settle(snapshot)
-    snapshot.serving = True
+    snapshot.updates.serving = True
     snapshot.apply(PutBudget(everything(10)))
     assert snapshot.undecided
 
@@ -528,7 +528,7 @@ async def test_budgets_that_are_just_being_matched_with_pods_end_no_quota() -> N
     ):
         snapshot.apply(change)
     settle(snapshot)
-    snapshot.serving = True
+    snapshot.updates.serving = True
     snapshot.apply(PutBudget(everything(50)))
     assert snapshot.undecided
     bus = Evicting(snapshot)

@@ -263,7 +263,7 @@ def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
         snapshot.apply(PutPod(make_pod(uid, "n1", 100, 1000, labels={"app": "web"})))
     snapshot.apply(Adopt(TREE, "queues"))
     settle(snapshot)
-    snapshot.serving = True
+    snapshot.updates.serving = True
     snapshot.journal.begin("rec-1")
 
     def recordings(number: int) -> set[str]:

@@ -144,7 +144,7 @@ def test_events_in_any_order_lead_to_the_snapshot_built_from_scratch(
     sequence: list[tuple[Any, ...]], chunk: int | None, serving: bool
 ) -> None:
     snapshot = Snapshot(chunk=chunk)
-    snapshot.serving = serving
+    snapshot.updates.serving = serving
     left: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}, "budgets": {}}
     for event in sequence:
         apply(snapshot, event, left)

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.changes import Change, PutBudget, RemoveBudget
+from makeway.planner.snapshot.pod_table import REMEMBERED_DEPARTURES
 from makeway.planner.snapshot.records import PodRecord
-from makeway.planner.snapshot.state import REMEMBERED_DEPARTURES, Snapshot
+from makeway.planner.snapshot.state import Snapshot
 
 MOST_BUDGET_CHANGES: Final = 10_000
 """Changes of budgets that are remembered, at some 200 bytes each."""

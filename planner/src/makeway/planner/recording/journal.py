@@ -121,7 +121,7 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     complete = entries.SnapshotComplete(
         snapshot.revision,
         tuple((one.pod, one.revision) for one in snapshot.departures.values()),
-        tuple(snapshot.budget_revisions.items()),
+        tuple(snapshot.budgets.revisions.items()),
     )
     exemptions, queues = snapshot.exemptions, snapshot.queues
     first: list[AnyEntry] = [entries.Began(cluster_uid, planner, at)]
@@ -131,7 +131,7 @@ def contents(snapshot: Snapshot, cluster_uid: str, planner: str, at: datetime) -
     first.append(changes.Enforce(exemptions.policy, exemptions.revision, exemptions.source))
     first.append(changes.Adopt(queues.tree, queues.revision, queues.source))
     first += [changes.PutNamespace(one) for one in snapshot.namespaces.values()]
-    budgets = (snapshot.budgets.get(key) for key in sorted(snapshot.budget_revisions))
+    budgets = (snapshot.budgets.get(key) for key in sorted(snapshot.budgets.revisions))
     first += [changes.PutBudget(budget) for budget in budgets if budget is not None]
     storage = snapshot.volumes
     claims, volumes = list(storage.claims.items()), list(storage.volumes.items())

@@ -103,7 +103,7 @@ class ClusterState:
         """Return what is missing before there is anything to plan on; empty where nothing is."""
         if not self.watch.synced:
             return f"the snapshot is not complete: {self.watch.unhealthy()}"
-        self.snapshot.serving = True
+        self.snapshot.updates.serving = True
         if not self.in_flight.synced:
             return "orders and outcomes have not been read yet"
         return self.configuration.unsynced() or self.snapshot.pending_updates.pending

@@ -91,10 +91,11 @@ class BudgetTable:
     where a set has no more; `_widest`: no set has more; `_spaces`: the namespaces of the sets; `_health`:
     int64[sets], their pods'; `_hard`: bool[sets], they are of namespaces whose budgets are hard, which
     `_hard_spaces` lists; `_frees`: bool[numbers], hard budgets that free pods that are not ready.
-    `_stand_ins`: how many stand for too many.
+    `revisions`: at which each budget was last seen to change.
     """
 
     def __init__(self) -> None:
+        self.revisions: dict[Key, int] = {}
         self._numbers: dict[Key, int] = {}
         self._budgets: list[Budget | None] = []
         self._discarded: set[int] = set()
@@ -111,11 +112,10 @@ class BudgetTable:
         self._hard: Flags = np.zeros(8, np.bool_)
         self._hard_spaces: Container[str] = ()
         self._frees: Flags = np.zeros(8, np.bool_)
-        self._stand_ins = 0
 
     def __len__(self) -> int:
         """How many budgets there are."""
-        return len(self._numbers) - self._stand_ins
+        return len(self.revisions)
 
     def get(self, key: Key) -> Budget | None:
         """Return a budget by namespace and name."""
@@ -124,10 +124,11 @@ class BudgetTable:
 
     def keys(self) -> list[Key]:
         """Return namespace and name of every budget, in order."""
-        return sorted(key for key in self._numbers if key[1] != TOO_MANY)
+        return sorted(self.revisions)
 
-    def put(self, budget: Budget) -> None:
+    def put(self, budget: Budget, revision: int) -> None:
         """Add a budget or put a new version in its place. The sets of pods are the caller's to change."""
+        self.revisions[budget.key] = revision
         if (number := self._numbers.get(budget.key)) is None:
             number = self._numbers[budget.key] = self._take_number()
         namespace = self._by_namespace.setdefault(budget.namespace, _Namespace())
@@ -172,6 +173,7 @@ class BudgetTable:
     def discard(self, key: Key) -> None:
         """Forget a budget. Sets may have it until each has been exchanged for one of what covers the pod."""
         number = self._numbers.pop(key)
+        del self.revisions[key]
         budget = self._budgets[number]
         assert budget is not None  # noqa: S101 - its key had its number
         namespace = self._by_namespace.setdefault(key[0], _Namespace())
@@ -199,10 +201,8 @@ class BudgetTable:
         found = []
         for number in budgets.candidates(labels, hard):
             budget = self._budgets[number]
-            if budget is None:
-                continue
-            covers = budget.covers_eviction if hard else budget.covers
-            if covers(namespace, name, labels):
+            covers = budget and (budget.covers_eviction if hard else budget.covers)
+            if covers and covers(namespace, name, labels):
                 found.append(number)
         return tuple(sorted(found)) if len(found) <= MOST_A_POD else (self._too_many(namespace),)
 
@@ -348,7 +348,6 @@ class BudgetTable:
         key = (namespace, TOO_MANY)
         if (number := self._numbers.get(key)) is None:
             number = self._numbers[key] = self._take_number()
-            self._stand_ins += 1
             self._budgets[number] = Budget(namespace, TOO_MANY, 0, None, frozenset())
         return number
 

@@ -43,10 +43,22 @@ class DaemonSetIndex:
             if not claims:
                 del self._claims[pod.facts.daemonset_uid]
 
-    def claiming(self, uid: str) -> Collection[str]:
-        """Return the UIDs of the pods that claim a DaemonSet."""
-        return self._claims.get(uid, ())
+    # Each returns the UIDs of the pods whose claim may be true now, or no longer; None where nothing differs.
 
-    def all_claiming(self) -> list[str]:
-        """Return the UIDs of all pods that claim any. O(such pods)."""
+    def put(self, daemonset: DaemonSetOwner) -> Collection[str] | None:
+        """Add a DaemonSet or change it."""
+        if self.items.get(daemonset.uid) == daemonset:
+            return None
+        self.items[daemonset.uid] = daemonset
+        return self._claims.get(daemonset.uid, ())
+
+    def remove(self, uid: str) -> Collection[str] | None:
+        """Forget a DaemonSet."""
+        return None if self.items.pop(uid, None) is None else self._claims.get(uid, ())
+
+    def know(self, known: bool) -> Collection[str] | None:
+        """Take over whether all have been listed. O(pods that claim any)."""
+        if self.known == known:
+            return None
+        self.known = known
         return [pod for pods in self._claims.values() for pod in pods]

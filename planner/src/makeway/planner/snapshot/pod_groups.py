@@ -34,9 +34,8 @@ class GroupMembers:
     """The pods of one PodGroup, and what it means to be one of them.
 
     `pods`: all that are known, `bound`: those bound to nodes. `rows`: how many are on each node that is
-    there; `requests`: what the bound
-    request together. `start`: of the one that has been running longest. `leaving`: how many of the bound are
-    being deleted. `applying`: its priority is still being entered.
+    there; `requests`: what the bound request together. `start`: of the one that has been running longest.
+    `leaving`: how many of the bound are being deleted. `applying`: its priority is still being entered.
     """
 
     __slots__ = (
@@ -308,15 +307,26 @@ class PodGroups:
         if not group.pods and not group.applying and self._by_number.get(group.number) is group:
             self._forget(group)
 
-    def put(self, record: GroupRecord) -> list[str]:
-        """Add a group or change it; return the ids of the PodGroups for which it means something else now."""
+    # Each returns the ids of the PodGroups for which it means something else now; None where nothing differs.
+
+    def put(self, record: GroupRecord) -> list[str] | None:
+        """Add a group or change it. O(groups below it)."""
         if self.records.get(record.key) == record:
-            return []
+            return None
         return [name for name in self._tree.put(record) if name in self._groups]
 
-    def remove(self, key: GroupKey) -> list[str]:
-        """Forget a group; return the ids of the PodGroups for which that means something."""
+    def remove(self, key: GroupKey) -> list[str] | None:
+        """Forget a group; its pods stay. O(groups below it)."""
+        if key not in self.records:
+            return None
         return [name for name in self._tree.remove(key) if name in self._groups]
+
+    def know(self, followed: bool, listed: bool, composites: bool) -> list[str] | None:
+        """Take over whether groups are followed, all have been listed, and their parents are followed."""
+        if (self.followed, self.listed, self.composites) == (followed, listed, composites):
+            return None
+        self.followed, self.listed, self.composites = followed, listed, composites
+        return list(self._groups)
 
     def resolve(self, name: str) -> tuple[GroupMembers | None, list[int]]:
         """Work out anew what a PodGroup, by its id, means for its pods.
@@ -350,8 +360,6 @@ class PodGroups:
         if group.unit is not None:
             self._note_change(group.unit)
 
-    # -------------------------------------------------------------------------------- inner work
-
     def _note_change(self, unit: WholeGroup) -> None:
         unit.version += 1
         self._widest.clear()
@@ -367,10 +375,8 @@ class PodGroups:
             number = self._free.pop() if self._free else len(self._by_number) + 1
             if number >= self.unit_of.size:
                 self.unit_of = extended(self.unit_of, number)
-                self.unknown, self.rank = (
-                    extended(self.unknown, number),
-                    extended(self.rank, number, POD_RANK),
-                )
+                self.unknown = extended(self.unknown, number)
+                self.rank = extended(self.rank, number, POD_RANK)
                 self.surplus = extended(self.surplus, number, -1)
             group = self._groups[name] = GroupMembers(GroupKey(pod.namespace, pod.group), number)
             self._by_number[number] = group

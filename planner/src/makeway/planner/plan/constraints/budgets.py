@@ -40,7 +40,7 @@ def debits(snapshot: Snapshot, leaving: Iterable[str]) -> dict[Key, int]:
         else:
             continue
         for key in keys:
-            if departure is None or snapshot.budget_revision(key) <= departure.revision:
+            if departure is None or snapshot.budgets.revisions.get(key, 0) <= departure.revision:
                 taken[key] = taken.get(key, 0) + 1
     return taken
 

@@ -1,0 +1,308 @@
+"""Pods by UID and by name, with all that is kept of each: numbers, budgets, exemption, group, unit, queue.
+
+Changed only by the snapshot that owns it. A pod event costs O(slots of its node + budgets of its namespace).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from msgspec.structs import replace
+
+from makeway.planner.snapshot.budgets import NO_BUDGETS, BudgetTable, Key
+from makeway.planner.snapshot.claim_users import ClaimUsers
+from makeway.planner.snapshot.columns import BASE_RESOURCES, BUDGETS, SIGNATURE, PodCell
+from makeway.planner.snapshot.daemonsets import DaemonSetIndex
+from makeway.planner.snapshot.exemptions import Exemptions
+from makeway.planner.snapshot.node_table import NodeTable
+from makeway.planner.snapshot.owner_index import OwnerIndex
+from makeway.planner.snapshot.pod_groups import NO_GROUP, PodGroups
+from makeway.planner.snapshot.queue_usage import QueueUsage
+from makeway.planner.snapshot.records import Departure, PodRecord
+from makeway.planner.snapshot.signatures.table import SignatureTable
+from makeway.planner.snapshot.units import UnitReader
+
+REMEMBERED_DEPARTURES: Final = 4096
+"""How many pods that are gone are remembered, for budgets whose status does not show it yet."""
+
+_ALWAYS_COUNTED = frozenset(BASE_RESOURCES)
+_NO_PODS: Mapping[str, str] = {}
+
+
+class PodTable:
+    """Pods, and the tables that count them. `by_uid`: all; bound ones have a slot of their node too.
+
+    `exclusive_claims`: namespace and name of each claim that only one pod may use. `departures`: pods that
+    left, or began to, by UID. The methods that take a UID alone work out anew what another table says of a
+    pod, where it is still there.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.by_uid: dict[str, PodRecord] = {}
+        self.departures: OrderedDict[str, Departure] = OrderedDict()
+        self.budgets = BudgetTable()
+        self.exemptions = Exemptions()
+        self.owners = OwnerIndex()
+        self.daemonsets = DaemonSetIndex()
+        self.groups = PodGroups()
+        self.units = UnitReader(
+            self.exemptions, self.owners, self.daemonsets, self.groups, budget_set=self.budget_set
+        )
+        self.queues = QueueUsage(self.units, self.groups)
+        self.exclusive_claims: set[Key] = set()
+        self.claim_users = ClaimUsers()
+        self.signatures = SignatureTable(self.exclusive_claims)
+        self._uids: dict[str, dict[str, str]] = {}
+        self._budget_sets: dict[str, int] = {}
+        self._signatures: dict[str, int] = {}
+        self._restored: dict[str, tuple[int, int]] = {}  # signature and set of budgets
+
+    # ---------------------------------------------------------------------------------- reading
+
+    def named(self, namespace: str) -> Mapping[str, str]:
+        """Return the UIDs of the pods of a namespace, by name."""
+        return self._uids.get(namespace, _NO_PODS)
+
+    def budget_set(self, uid: str) -> int:
+        """Return the number of the set of budgets that cover a pod."""
+        restored = self._restored.get(uid)
+        return self._budget_sets.get(uid, NO_BUDGETS) if restored is None else restored[1]
+
+    def signature(self, uid: str) -> int:
+        """Return the number of a pod's signature. Raises KeyError where the pod is not known."""
+        known = self._signatures.get(uid)
+        return self._restored[uid][0] if known is None else known
+
+    def cell_of(self, pod: PodRecord, group: int) -> PodCell:
+        """Return what the columns hold of a pod of a group. Raises KeyError where the pod is not known."""
+        numbers = self.budget_set(pod.uid), self.signature(pod.uid), self.exemptions.exemption_of(pod), group
+        return PodCell(pod.priority, pod.start_micros, *numbers, pod.requests)
+
+    @contextmanager
+    def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
+        """Keep numbers for pods that have left, for plans that restore them; nothing else counts them.
+
+        One at a time. O(pods · budgets of their namespaces).
+        """
+        for pod in pods:
+            if pod.uid not in self.by_uid and pod.uid not in self._restored:
+                members = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+                self._restored[pod.uid] = (
+                    self.signatures.acquire(pod.signature),
+                    self.budgets.acquire(members, pod.health),
+                )
+        try:
+            yield
+        finally:
+            for signature, budgets in self._restored.values():
+                self.signatures.release(signature)
+                self.budgets.release(budgets)
+            self._restored.clear()
+
+    # --------------------------------------------------------------------------- coming and going
+
+    def put(self, pod: PodRecord) -> None:
+        """Add a pod or put its new version in its place. No other pod has its name."""
+        uid = pod.uid
+        before = self.by_uid.get(uid)
+        if before is not None and before.node and before.facts.queue != pod.facts.queue:
+            # The queue of a pod is fixed when it is placed: a label that is changed later frees no quota.
+            pod = replace(pod, facts=replace(pod.facts, queue=before.facts.queue))
+        pod = self.groups.entered(pod)
+        if before == pod:
+            return
+        if self.named(pod.namespace).get(pod.name) != uid:
+            if before is not None:
+                self._forget_name(before)
+            self._uids.setdefault(pod.namespace, {})[pod.name] = uid
+        if before is not None and before.node == pod.node and before.importance == pod.importance:
+            self._exchange(before, pod)
+        else:
+            if before is not None:
+                self._take_out(before)
+            self._nodes.revision += 1
+            self._put_in(pod)
+        if pod.terminating and (before is None or not before.terminating):
+            self.remember(pod, self._nodes.revision)
+        self.by_uid[uid] = pod
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod."""
+        pod = self.by_uid.pop(uid, None)
+        if pod is None:
+            return
+        self._take_out(pod)
+        self._nodes.revision += 1
+        self.remember(pod, self._nodes.revision)
+        self._forget_name(pod)
+
+    def remember(self, pod: PodRecord, revision: int) -> None:
+        """Remember a pod that has left, or begun to, as it was seen at a revision."""
+        self.departures.setdefault(pod.uid, Departure(pod, revision))
+        while len(self.departures) > REMEMBERED_DEPARTURES:
+            self.departures.popitem(last=False)
+
+    def enter_node(self, name: str, row: int) -> None:
+        """Enter the pods that were bound to a node before it was there. O(pods · log pods)."""
+        pods = sorted(self._nodes.without_node.take(name), key=lambda pod: pod.importance)
+        touched = self.groups.settle(pods, row)
+        self._nodes.fill(row, [(pod, self.cell_of(pod, self.groups.number_of(pod))) for pod in pods])
+        self._moved(pods, touched)
+
+    def leave_node(self, name: str) -> None:
+        """Forget a node; its pods are kept without it. O(pods)."""
+        row = self._nodes.rows.get(name)
+        if row is None:
+            return
+        pods = self._nodes.slots[row]
+        touched = self.groups.settle(pods, row, -1)
+        self._nodes.drop(name)
+        self._moved(pods, touched)
+
+    def _moved(self, pods: Collection[PodRecord], touched: Iterable[int]) -> None:
+        """Note that pods have come into the columns, or have left them, with their node."""
+        self.exemptions.terminating_version += any(pod.terminating for pod in pods)
+        self._nodes.touch(touched)
+
+    def _put_in(self, pod: PodRecord) -> None:
+        self._count_in(pod)
+        row = self._nodes.rows.get(pod.node)
+        group = self.groups.join(pod, row)
+        if row is not None:
+            self._nodes.insert(row, pod, self.cell_of(pod, group))
+        elif pod.node:
+            self._nodes.without_node.put(pod)
+        if pod.group and pod.node:
+            self._nodes.touch(self.groups.touched_by(pod))
+
+    def _take_out(self, pod: PodRecord) -> None:
+        self._count_out(pod)
+        row = self._nodes.rows.get(pod.node)
+        if pod.group:
+            if pod.node:
+                self._nodes.touch(self.groups.touched_by(pod))
+            self.groups.leave(pod, row)
+        if row is not None:
+            self._nodes.remove(row, pod)
+        elif pod.node:
+            self._nodes.without_node.discard(pod)
+
+    def _exchange(self, before: PodRecord, pod: PodRecord) -> None:
+        """Put a pod's new version into the slot of the one before, whose place it takes."""
+        self._count_out(before)
+        self._nodes.revision += 1
+        self._count_in(pod)
+        row, group = self._nodes.rows.get(pod.node), NO_GROUP
+        if before.group or pod.group:
+            touched = self.groups.touched_by(before)
+            self.groups.leave(before, row)
+            group = self.groups.join(pod, row)
+            self._nodes.touch((*touched, *self.groups.touched_by(pod)) if pod.node else ())
+        if row is not None:
+            self._nodes.replace(row, pod, self.cell_of(pod, group))
+        elif pod.node:
+            self._nodes.without_node.put(pod)
+
+    def _count_in(self, pod: PodRecord) -> None:
+        """Enter a pod everywhere but in the columns."""
+        self._signatures[pod.uid] = self.signatures.acquire(pod.signature)
+        if pod.signature.claims:
+            self.claim_users.add(pod)
+        budgets = self.budgets.acquire(self.budgets.covering(pod.namespace, pod.name, pod.labels), pod.health)
+        if budgets != NO_BUDGETS:
+            self._budget_sets[pod.uid] = budgets
+        self.exemptions.add(pod)
+        self.daemonsets.add(pod)
+        displaced = self.owners.add(pod)
+        self.queues.place(pod)
+        self.queues.renew(displaced)
+
+    def _count_out(self, pod: PodRecord) -> None:
+        self.signatures.release(self._signatures.pop(pod.uid))
+        if pod.signature.claims:
+            self.claim_users.discard(pod)
+        self.budgets.release(self._budget_sets.pop(pod.uid, NO_BUDGETS))
+        self.exemptions.discard(pod)
+        self.daemonsets.discard(pod)
+        self.queues.discard(pod)
+        self.queues.renew(self.owners.discard(pod))
+
+    def _forget_name(self, pod: PodRecord) -> None:
+        names = self._uids[pod.namespace]
+        del names[pod.name]
+        if not names:
+            del self._uids[pod.namespace]
+
+    # ------------------------------------------------------------------------ of one pod, anew
+
+    def enter_again(self, uid: str) -> None:
+        """Enter a pod at the priority that its groups have now, and in its group."""
+        pod = self.by_uid.get(uid)
+        if pod is None or not pod.group:
+            return
+        self._take_out(pod)
+        self._nodes.revision += 1
+        pod = self.by_uid[uid] = self.groups.entered(pod)
+        self._put_in(pod)
+
+    def sign(self, uid: str) -> None:
+        """Enter a pod by the labels and claims that are asked for now."""
+        pod = self.by_uid.get(uid)
+        if pod is None:
+            return
+        before = self._signatures[uid]
+        number = self._signatures[uid] = self.signatures.acquire(pod.signature)
+        self.signatures.release(before)
+        if number != before and (place := self._nodes.place_of(pod)) is not None:
+            self._nodes.columns.set_layer(SIGNATURE, *place, number)
+
+    def match(self, uid: str) -> None:
+        """Enter a pod under the budgets that cover it now."""
+        pod = self.by_uid.get(uid)
+        if pod is None:
+            return
+        held = self.budget_set(uid)
+        covering = self.budgets.covering(pod.namespace, pod.name, pod.labels)
+        changed = self.budgets.exchange(held, covering, pod.health)
+        if changed == held:
+            return
+        if changed == NO_BUDGETS:
+            del self._budget_sets[uid]
+        else:
+            self._budget_sets[uid] = changed
+        self.queues.renew(uid)
+        if (place := self._nodes.place_of(pod)) is not None:
+            self._nodes.columns.set_layer(BUDGETS, *place, changed)
+            self._nodes.touch(place[:1])
+        if pod.node:
+            self._nodes.touch(self.groups.touched_by(pod))
+
+    def exempt(self, uid: str) -> None:
+        """Work out a pod's exemption, and mark its node where that differs."""
+        pod = self.by_uid.get(uid)
+        if pod is None or not pod.node:
+            return
+        self.queues.renew(uid)
+        if (place := self._nodes.place_of(pod)) is not None:
+            if not self._nodes.columns.set_exemption(*place, self.exemptions.exemption_of(pod)):
+                return
+            self._nodes.changed[place[0]] = self._nodes.revision
+        self._nodes.touch(self.groups.touched_by(pod))
+
+    def enqueue(self, uid: str) -> None:
+        """Count a pod in the queues in force."""
+        if (pod := self.by_uid.get(uid)) is not None:
+            self.queues.place(pod)
+
+    def recount(self, uid: str) -> None:
+        """Count what a pod requests of resources that have a layer now, and mark its node."""
+        pod = self.by_uid.get(uid)
+        if pod is None or pod.requests.keys() <= _ALWAYS_COUNTED:
+            return
+        place = self._nodes.place_of(pod)
+        if place is not None and self._nodes.columns.recount(*place, pod.requests):
+            self._nodes.touch(place[:1])
