@@ -382,3 +382,12 @@ def test_nats_py_is_held_to_the_minor_version_whose_private_method_is_overridden
 
     own, theirs = (list(inspect.signature(kind._process_msg).parameters) for kind in (TolerantClient, Client))
     assert own == theirs
+
+
+async def test_user_and_password_of_a_url_are_sent_without_its_percent_signs(nats_server: NatsServer) -> None:
+    nats_server.extra = 'authorization { users: [{ user: "a b", password: "p@ss/%41" }] }'
+    nats_server.restart()
+
+    bus = await Bus.connect(f"nats://a%20b:p%40ss%2F%2541@127.0.0.1:{nats_server.port}", name="test/one")
+
+    await bus.close()

@@ -18,6 +18,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import nats.errors
 from nats.aio.client import Client
@@ -77,6 +78,11 @@ class TolerantClient(Client):
             self._signature_cb = key.sign
             self._public_nkey = key.public()
             self._user_jwt_cb = key.jwt.encode if key.jwt else None
+        server = self._current_server
+        if server is not None and server.uri.password is not None and not callable(self.options["password"]):
+            # nats-py would send what stands in the URL, percent signs and all.
+            self.options["user"] = unquote(server.uri.username or "")
+            self.options["password"] = unquote(server.uri.password)
         return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
