@@ -91,6 +91,11 @@ class NatsServer:
         assert self._process
         self._process.send_signal(signal.SIGCONT)
 
+    def reload(self) -> None:
+        """Have it read its configuration, and the files that it names, again."""
+        assert self._process
+        self._process.send_signal(signal.SIGHUP)
+
     def restart(self) -> None:
         self.kill()
         self.start()

@@ -6,16 +6,20 @@ import asyncio
 import ssl
 from base64 import b64decode, b64encode
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote, urlsplit
 
 import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.secrets import judge, secrets_results
 from makeway.cli.keys import keeping
-from makeway.cli.keys.keeping import MADE_AGAIN, SecretsKeeper, written_login
+from makeway.cli.keys.keeping import MADE_AGAIN, UNREADABLE, SecretsKeeper, written_login
 from makeway.cli.keys.making import (
     AUTHORITY,
     PASSWORDS,
@@ -26,7 +30,7 @@ from makeway.cli.keys.making import (
     login,
 )
 from makeway.core.k8s.objects import Metadata
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import Api
 from makeway.runtime.settings import NatsSettings
 from unit.cli.test_connect import kubeconfig
 from unit.cli.test_keys import Cluster, serving
@@ -40,6 +44,8 @@ WANTED = WantedSecrets(
     signs=(SigningKind.ORDER, SigningKind.CONTROL, SigningKind.OUTCOME),
 )
 ALL = contents(WANTED, SecretContents(), NOW)
+CHOSEN = ("a\"b'c", "p@ss/w:ord?#", "with a blank ", "back\\slash", "12345", "100%25", "Gr\u00fc\u00dfe")
+"""Passwords that a person may put into a login's Secret."""
 
 
 def without(*names: str) -> SecretContents:
@@ -154,6 +160,15 @@ async def ensured(cluster: Cluster, directory: Path, wanted: WantedSecrets = WAN
             await api.close()
 
 
+def notes(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """The annotations of each Secret."""
+    return {
+        name: one["metadata"].get("annotations", {})
+        for (kind, _, name), one in cluster.objects.items()
+        if kind == "secrets"
+    }
+
+
 def stored(cluster: Cluster) -> set[str]:
     return {name for kind, namespace, name in cluster.objects if (kind, namespace) == ("secrets", NAMESPACE)}
 
@@ -174,17 +189,41 @@ async def test_all_of_it_is_stored_and_found_again(tmp_path: Path) -> None:
 async def test_what_broke_off_is_completed_and_a_lost_secret_is_marked_as_made_again(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.fails_after = 4
-    with pytest.raises(ApiError):
-        await ensured(cluster, tmp_path)
+    await ensured(cluster, tmp_path)
+    assert len(stored(cluster)) < len(WANTED.names)
     cluster.fails_after = 1000
     made = await ensured(cluster, tmp_path)
+    assert MADE_AGAIN not in notes(cluster)[login("consumer-audit")]
     del cluster.objects["secrets", NAMESPACE, login("planner")]
 
     again = await ensured(cluster, tmp_path)
 
     assert again.secrets[login("planner")]["password"] == made.secrets[login("planner")]["password"]
-    annotations = cluster.objects["secrets", NAMESPACE, login("planner")]["metadata"]["annotations"]
-    assert annotations == {MADE_AGAIN: "2026-11-27T12:00:00Z", "helm.sh/resource-policy": "keep"}
+    assert notes(cluster)[login("planner")] == {
+        MADE_AGAIN: "2026-11-27T12:00:00Z",
+        "helm.sh/resource-policy": "keep",
+    }
+
+
+async def test_the_login_of_a_part_that_comes_later_was_never_lost(tmp_path: Path) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+
+    await ensured(cluster, tmp_path, replace(WANTED, users=(*WANTED.users, "evictor")))
+
+    assert MADE_AGAIN not in notes(cluster)[login("evictor")]
+
+
+async def test_no_private_key_is_stored_whose_public_key_was_refused(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.fails_after = 0
+
+    await ensured(cluster, tmp_path)
+    cluster.fails_after = len(WANTED.users)
+    await ensured(cluster, tmp_path)
+
+    assert ("configmaps", NAMESPACE, "makeway-keys") in cluster.objects
+    assert not [name for name in stored(cluster) if name.startswith("makeway-signing-")]
 
 
 @pytest.mark.parametrize(
@@ -192,21 +231,117 @@ async def test_what_broke_off_is_completed_and_a_lost_secret_is_marked_as_made_a
     [
         ("makeway-signing-evictor", "outcome.pem", b"no key"),
         (AUTHORITY, "tls.crt", b"no certificate"),
+        (login("viewer"), "tls.crt", b"no certificate"),
         (login("viewer"), "password", b"\xff"),
+        (login("viewer"), "password", b"of-a-file\n"),
+        (login("viewer"), "password", b"$2a$11$WXyY/3dQmuaOzpvjrs2e1.kHsDWpyZ3RULvnxz1EWHM1WGRDWuMXy"),
     ],
 )
-async def test_what_cannot_be_read_is_named_and_nothing_is_made_in_its_place(
+async def test_what_cannot_be_read_is_named_and_left_and_all_else_is_made(
     tmp_path: Path, name: str, key: str, value: bytes
 ) -> None:
     cluster = Cluster()
+    before = await ensured(cluster, tmp_path)
+    held = cluster.objects["secrets", NAMESPACE, name]["data"]
+    good, held[key] = held[key], b64encode(value).decode()
+    bad = dict(held)
+    del cluster.objects["secrets", NAMESPACE, login("planner")]
+    del cluster.objects["secrets", NAMESPACE, "makeway-signing-planner"]
+
+    made = await ensured(cluster, tmp_path)
+
+    assert list(made.unreadable) == [name]
+    assert cluster.objects["secrets", NAMESPACE, name]["data"] == bad
+    (result,) = judge([Metadata(name=one, annotations=found) for one, found in notes(cluster).items()])
+    assert (result.state, result.detail.split(" (")[0]) == ("wrong", f"unreadable: {name}")
+    assert made.secrets[login("planner")]["password"] == before.secrets[login("planner")]["password"]
+    assert "makeway-signing-planner" in stored(cluster)
+    writes = cluster.version
     await ensured(cluster, tmp_path)
-    cluster.objects["secrets", NAMESPACE, name]["data"][key] = b64encode(value).decode()
-    del cluster.objects["secrets", NAMESPACE, SERVER]
+    assert cluster.version == writes, "nothing is written again"
 
-    with pytest.raises(ValueError, match=f"Secret {name}: "):
-        await ensured(cluster, tmp_path)
+    held = cluster.objects["secrets", NAMESPACE, name]["data"]
+    held[key] = good
+    assert not (await ensured(cluster, tmp_path)).unreadable
+    assert not [one for one in notes(cluster).values() if UNREADABLE in one]
 
-    assert SERVER not in stored(cluster)
+
+async def test_a_secret_that_the_api_server_refuses_does_not_stop_the_others(tmp_path: Path) -> None:
+    class _Forbids(Cluster):
+        async def handle(self, request: web.Request) -> web.Response:
+            if request.path.endswith(f"/{login('viewer')}"):
+                return web.json_response({"message": "no", "reason": "Forbidden"}, status=403)
+            return await super().handle(request)
+
+    cluster = _Forbids()
+
+    made = await ensured(cluster, tmp_path)
+
+    assert list(made.unreadable) == [login("viewer")]
+    assert stored(cluster) == set(WANTED.names) - {login("viewer")}
+    assert "VIEWER_PASSWORD" in made.secrets[PASSWORDS]["passwords.conf"], "NATS starts without it"
+
+
+def chosen(password: str) -> SecretContents:
+    """All of it, with a password for the viewer that a person chose."""
+    data = {**ALL.secrets[login("viewer")], "password": password}
+    return contents(WANTED, SecretContents({**ALL.secrets, login("viewer"): data}, ALL.public), NOW)
+
+
+@pytest.mark.parametrize("password", CHOSEN)
+def test_a_password_of_a_persons_choice_is_in_the_url_and_the_file_as_it_is(password: str) -> None:
+    made = chosen(password)
+
+    assert unquote(urlsplit(made.secrets[login("viewer")]["url"]).password or "") == password
+    assert contents(WANTED, made, NOW) == made
+    lost_login = {name: data for name, data in made.secrets.items() if name != login("viewer")}
+    again = contents(WANTED, SecretContents(lost_login, made.public), NOW)
+    assert again.secrets[login("viewer")]["password"] == password
+
+
+def certificate_ends(made: SecretContents, name: str, key: str = "tls.crt") -> datetime:
+    return x509.load_pem_x509_certificate(made.secrets[name][key].encode()).not_valid_after_utc
+
+
+def test_certificates_are_issued_anew_at_two_thirds_of_their_life_and_not_before() -> None:
+    early, late = NOW + timedelta(days=19), NOW + timedelta(days=21)
+    assert contents(WANTED, ALL, early) == ALL
+
+    renewed = contents(WANTED, ALL, late)
+
+    for name in (SERVER, *map(login, WANTED.users)):
+        assert certificate_ends(renewed, name) == late + timedelta(days=30)
+        assert renewed.secrets[name]["ca.crt"] == renewed.secrets[AUTHORITY]["tls.crt"]
+        assert renewed.secrets[name].get("password") == ALL.secrets[name].get("password")
+    assert contents(WANTED, renewed, late) == renewed
+
+
+def test_what_was_issued_before_and_after_a_renewal_verifies_with_either_authority() -> None:
+    renewed = contents(WANTED, ALL, NOW + timedelta(days=21))
+
+    for authority in (ALL, renewed):
+        store = Store(x509.load_pem_x509_certificates(authority.secrets[AUTHORITY]["tls.crt"].encode()))
+        builder = PolicyBuilder().store(store).time(NOW + timedelta(days=22))
+        for issued in (ALL, renewed):
+            leaf = x509.load_pem_x509_certificate(issued.secrets[SERVER]["tls.crt"].encode())
+            builder.build_server_verifier(x509.DNSName("makeway-nats")).verify(leaf, [])
+
+
+def test_a_certificate_that_was_issued_later_is_renewed_later() -> None:
+    more = replace(WANTED, users=(*WANTED.users, "evictor"))
+    later = contents(more, ALL, NOW + timedelta(days=10))
+
+    renewed = contents(more, later, NOW + timedelta(days=21))
+
+    assert certificate_ends(later, login("evictor")) == NOW + timedelta(days=40)
+    assert renewed.secrets[login("evictor")]["ca.crt"] == renewed.secrets[AUTHORITY]["tls.crt"]
+
+
+def test_certificates_of_your_own_leave_none_that_was_made_with_a_login() -> None:
+    switched = contents(replace(WANTED, certificate_days=0), ALL, NOW)
+
+    assert set(switched.secrets[login("viewer")]) == {"user", "password", "url"}
+    assert contents(WANTED, switched, NOW).secrets[login("viewer")]["ca.crt"]
 
 
 async def test_what_helm_has_made_stays_helms(tmp_path: Path) -> None:
@@ -271,16 +406,18 @@ def test_certificates_of_your_own_are_used_in_place_of_those_that_are_made(tmp_p
 
 
 def test_check_says_which_secret_was_lost_and_made_again() -> None:
-    kept = Metadata(name=PASSWORDS)
-    again = Metadata(name=login("planner"), annotations={MADE_AGAIN: "2026-11-27T12:00:00Z"})
+    own = {"app.kubernetes.io/managed-by": "makeway"}
+    kept = Metadata(name=PASSWORDS, labels=own)
+    again = Metadata(name=login("planner"), labels=own, annotations={MADE_AGAIN: "2026-11-27T12:00:00Z"})
+    theirs = Metadata(name="sh.helm.release.v1.makeway.v1", labels={"owner": "helm"})
 
-    (result,) = judge([kept, again])
+    (result,) = judge([kept, again, theirs])
 
     assert (result.state, result.remedy) == ("ok", "")
     assert result.detail == (
         "2 made in the cluster; lost and made again: makeway-nats-planner (2026-11-27T12:00:00Z)"
     )
-    assert judge([]) == ()
+    assert judge([theirs]) == ()
 
 
 async def test_a_cluster_in_which_none_was_made_has_a_null_in_place_of_a_list() -> None:

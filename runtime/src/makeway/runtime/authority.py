@@ -59,8 +59,17 @@ class Authority:
     @classmethod
     def new(cls, name: str, now: datetime, valid: timedelta) -> Self:
         """Make an authority; `name` is its common name."""
-        key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return cls._signed(subject, ec.generate_private_key(ec.SECP256R1()), now, valid)
+
+    def renewed(self, now: datetime, valid: timedelta) -> Self:
+        """Return the same authority with a later end: what either has issued verifies with both."""
+        return self._signed(self._certificate.subject, self._key, now, valid)
+
+    @classmethod
+    def _signed(
+        cls, subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, valid: timedelta
+    ) -> Self:
         builder = (
             _builder(subject, subject, key.public_key(), now, valid)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -87,6 +96,17 @@ class Authority:
             names = x509.SubjectAlternativeName([_host(one) for one in hosts])
             builder = builder.add_extension(names, critical=False)
         return Pair(_pem(builder.sign(self._key, hashes.SHA256())), private_pem(key))
+
+
+def is_due(certificate: bytes, now: datetime) -> bool:
+    """Report whether a certificate is to be renewed: two thirds of its life are over.
+
+    Raises:
+        ValueError: it is no certificate.
+    """
+    read = x509.load_pem_x509_certificate(certificate)
+    begin, end = read.not_valid_before_utc, read.not_valid_after_utc
+    return now >= begin + (end - begin) * 2 / 3
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

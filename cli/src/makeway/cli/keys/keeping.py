@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -14,14 +14,16 @@ from typing import Any, Final, NoReturn
 import msgspec
 import structlog
 
-from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login, named
-from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT
+from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login, lost
+from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT, SECRETS
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
 from makeway.runtime.settings import NatsSettings
 
 MADE_AGAIN: Final = "makeway.dev/made-again"
 """Annotation: when a Secret was made that others of the installation had outlived."""
+UNREADABLE: Final = "makeway.dev/unreadable"
+"""Annotation: why a Secret cannot be read. It goes when the Secret can be."""
 MANAGED_BY: Final = "makeway"
 LABELS: Final = {
     "app.kubernetes.io/name": "makeway",
@@ -31,6 +33,9 @@ LABELS: Final = {
 
 _KEPT_BY_HELM: Final = {"helm.sh/resource-policy": "keep"}
 """Annotation of what is made: else Helm deletes it where a release before had rendered one of its name."""
+
+_NOTE: Final = 200
+"""Characters of an annotation."""
 
 _LOOK_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 2.0
@@ -46,11 +51,13 @@ class SecretsKeeper:
     api: Api
     wanted: WantedSecrets
     _found: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
 
     async def begin(self) -> SecretContents:
-        """Make what is missing, again and again until all is there."""
+        """Make what is missing, again and again until the keeper's own login is there."""
         while True:
-            if (made := await self._attempt()) is not None:
+            made = await self._attempt()
+            if made is not None and (not self.wanted.users or login(_USER) in made.secrets):
                 return made
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -64,38 +71,62 @@ class SecretsKeeper:
     async def _attempt(self) -> SecretContents | None:
         try:
             return await self.ensure(datetime.now(UTC))
-        except (ApiError, ApiUnavailable, ValueError) as error:
+        except ApiUnavailable as error:
             _log.warning("secrets_awaited", error=str(error))
             return None
 
     async def ensure(self, now: datetime) -> SecretContents:
-        """Make what is missing once.
+        """Make what is missing once. What cannot be read or written is named and left; the rest is made.
 
         Raises:
-            ApiError, ApiUnavailable: not all could be read or written.
-            ValueError: what is there cannot be read.
+            ApiUnavailable: the API server does not answer.
         """
-        public = (
-            await self._read(self.api.core.read_namespaced_config_map, CONFIGMAP) if self.wanted.signs else {}
-        )
-        found = SecretContents({name: data async for name, data in self._secrets()}, public or {})
+        found = await self._read_all()
         made = contents(self.wanted, found, now)
+        refused: dict[str, str] = {}
         # Public keys first: what a part signs with counts from its first message on.
         if changed := {name: pem for name, pem in made.public.items() if pem != found.public.get(name)}:
-            await self._publish(changed, now)
-        for name, data in made.secrets.items():
-            if data != found.secrets.get(name):
-                again = {MADE_AGAIN: api_time(now)} if found.secrets and name not in found.secrets else {}
-                await self._write(name, data, again)
+            try:
+                await self._publish(changed, now)
+            except ApiError as error:
+                refused[CONFIGMAP] = str(error)
+        lost_ones = lost(self.wanted, found)
+        unpublished = SECRETS.values() if CONFIGMAP in refused else ()
+        for name in self.wanted.names:
+            if name in unpublished:
+                continue
+            notes = {UNREADABLE: made.unreadable[name][:_NOTE]} if name in made.unreadable else {}
+            notes |= {MADE_AGAIN: api_time(now)} if name in lost_ones else {}
+            try:
+                await self._write(name, made.secrets.get(name), notes)
+            except ApiError as error:
+                refused[name] = str(error)
+        self._tell({**refused, **made.unreadable})
         return made
 
-    async def _secrets(self) -> AsyncIterator[tuple[str, Data]]:
+    def _tell(self, trouble: Mapping[str, str]) -> None:
+        """Log what is wrong where that is something else than at the last look."""
+        for name, why in trouble.items():
+            if why != self._told.get(name):
+                _log.warning("secret_left", name=name, error=why)
+        self._told = dict(trouble)
+
+    async def _read_all(self) -> SecretContents:
+        core, public, data = self.api.core, Data(), {}
+        unreadable = {}
+        if self.wanted.signs:
+            try:
+                public = await self._read(core.read_namespaced_config_map, CONFIGMAP) or {}
+            except ApiError as error:
+                unreadable[CONFIGMAP] = str(error)
         for name in self.wanted.names:
-            data = await self._read(self.api.core.read_namespaced_secret, name)
-            if data is not None:
-                with named(name):
-                    texts = {key: b64decode(value).decode() for key, value in data.items()}
-                yield name, texts
+            try:
+                found = await self._read(core.read_namespaced_secret, name)
+                if found is not None:
+                    data[name] = {key: b64decode(value).decode() for key, value in found.items()}
+            except (ApiError, ValueError) as error:
+                unreadable[name] = str(error)
+        return SecretContents(data, public, unreadable)
 
     async def _publish(self, changed: Data, now: datetime) -> None:
         core, namespace = self.api.core, self.wanted.namespace
@@ -122,22 +153,27 @@ class SecretsKeeper:
         self._found[name] = found = msgspec.json.decode(body, type=dict[str, Any])
         return dict(found.get("data") or {})
 
-    async def _write(self, name: str, data: Data, annotations: dict[str, str]) -> None:
-        core, namespace = self.api.core, self.wanted.namespace
-        data = {key: b64encode(value.encode()).decode("ascii") for key, value in data.items()}
-        if (found := self._found.get(name)) is not None:
-            await self.api.call(core.replace_namespaced_secret, name, namespace, {**found, "data": data})
-            _log.info("secret_completed", name=name)
-            return
-        metadata = {
-            "name": name,
-            "namespace": namespace,
-            "labels": LABELS,
-            "annotations": {**_KEPT_BY_HELM, **annotations},
-        }
-        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
-        await self.api.call(core.create_namespaced_secret, namespace, body)
-        _log.info("secret_made", name=name)
+    async def _write(self, name: str, data: Data | None, notes: Mapping[str, str]) -> None:
+        """Store a Secret where it is another, or has other notes; `data`: None leaves what it holds."""
+        core, namespace, found = self.api.core, self.wanted.namespace, self._found.get(name)
+        coded = {key: b64encode(text.encode()).decode("ascii") for key, text in (data or {}).items()}
+        if found is not None:
+            metadata, held = found["metadata"], found.get("data") or {}
+            before = metadata.get("annotations") or {}
+            after = {**{key: text for key, text in before.items() if key != UNREADABLE}, **notes}
+            coded = held if data is None else coded
+            if (coded, after) != (held, before):
+                body = {**found, "data": coded, "metadata": {**metadata, "annotations": after}}
+                await self.api.call(core.replace_namespaced_secret, name, namespace, body)
+                _log.info("secret_completed", name=name)
+        elif data is not None:
+            annotations = {**_KEPT_BY_HELM, **notes}
+            metadata = {"name": name, "namespace": namespace, "labels": LABELS, "annotations": annotations}
+            kind = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
+            await self.api.call(
+                core.create_namespaced_secret, namespace, {**kind, "metadata": metadata, "data": coded}
+            )
+            _log.info("secret_made", name=name)
 
 
 def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> NatsSettings:

@@ -1,22 +1,25 @@
 """What the Secrets of an installation hold: what is there is kept, what is missing is made. Without I/O.
 
 The chart's NATS knows each login by a password and by a certificate. Passwords are kept twice, with the login
-and in the Secret that NATS reads, so that either is made again as it was.
+and in the Secret that NATS reads, so that either is made again as it was. Certificates are issued anew when
+two thirds of their life are over, the authority's own with the key that it has: what it issued before
+verifies with both.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.cli.keys.stores import CONFIGMAP, SECRETS, by_key_id
-from makeway.runtime.authority import Authority, Pair
+from makeway.runtime.authority import Authority, Pair, is_due
 
 Data: TypeAlias = dict[str, str]
 """What a Secret or a ConfigMap holds, decoded."""
@@ -29,7 +32,8 @@ SERVICE: Final = "makeway-nats"
 PORT: Final = 4222
 
 _CERTIFICATE: Final = ("ca.crt", "tls.crt", "tls.key")
-_LINE: Final = re.compile(r'(\w+): "(\w+)"')
+_LINE: Final = re.compile(r'^(\w+): "((?:[^"\\]|\\.)*)"$', re.MULTILINE)
+_HASH: Final = re.compile(r"\$2[abxy]\$\d\d\$")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class WantedSecrets:
 
 @dataclass(frozen=True)
 class SecretContents:
-    """Secrets by name, and the public keys as their ConfigMap has them."""
+    """Secrets by name, and the public keys as their ConfigMap has them.
+
+    unreadable: by name, why a Secret or the ConfigMap cannot be read. It is left as it is.
+    """
 
     secrets: Mapping[str, Data] = field(default_factory=dict)
     public: Data = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 def login(user: str) -> str:
@@ -68,35 +76,146 @@ def login(user: str) -> str:
 
 
 def contents(wanted: WantedSecrets, found: SecretContents, now: datetime) -> SecretContents:
-    """Return all that is wanted: as it is found, with what is missing.
-
-    Raises:
-        ValueError: what is there cannot be read; nothing is made in its place.
-    """
-    made = {name: dict(found.secrets.get(name, {})) for name in wanted.names}
-    for user, password in _passwords(wanted, found):
-        made[login(user)] |= {
-            "user": user,
-            "password": password,
-            "url": f"nats://{user}:{password}@{SERVICE}.{wanted.namespace}.svc:{PORT}",
-        }
+    """Return all that is wanted: as it is found, with what is missing, and what ends soon issued anew."""
+    making = _Making(wanted, now, dict(found.public), dict(found.unreadable))
+    making.secrets = {
+        name: dict(found.secrets.get(name, {})) for name in wanted.names if name not in found.unreadable
+    }
     if wanted.users:
-        lines = [f'{_variable(user)}: "{made[login(user)]["password"]}"\n' for user in wanted.users]
-        made[PASSWORDS] = {PASSWORDS_FILE: "".join(lines)}
+        making.add_passwords()
         if wanted.certificate_days:
-            _add_certificates(wanted, made, now)
-    public = found.public
-    for kind in wanted.signs:
-        public = _add_key(kind, made[SECRETS[kind]], public)
-    return SecretContents(made, public)
+            making.add_certificates()
+    if CONFIGMAP not in found.unreadable:
+        making.add_keys()
+    return SecretContents(making.secrets, making.public, making.unreadable)
 
 
-def _passwords(wanted: WantedSecrets, found: SecretContents) -> Iterator[tuple[str, str]]:
-    known = dict(_LINE.findall(found.secrets.get(PASSWORDS, {}).get(PASSWORDS_FILE, "")))
-    for user in wanted.users:
-        kept = found.secrets.get(login(user), {}).get("password") or known.get(_variable(user))
-        # Begins with a letter: NATS would read digits as a number.
-        yield user, kept or f"p{secrets.token_hex(16)}"
+def lost(wanted: WantedSecrets, found: SecretContents) -> set[str]:
+    """Return the Secrets that are missing, and that were there by what others say. Pure."""
+    known = _known_passwords(found.secrets)
+    names = {login(user) for user in wanted.users if _variable(user) in known}
+    names |= {SECRETS[kind] for kind in wanted.signs if f"{kind}.pem" in found.public}
+    if all(login(user) in found.secrets for user in wanted.users):
+        names |= {PASSWORDS, SERVER, AUTHORITY}
+    return names.intersection(wanted.names) - set(found.secrets) - set(found.unreadable)
+
+
+@dataclass
+class _Making:
+    """What is made so far. A Secret that cannot be read leaves `secrets`; what needs it is not made."""
+
+    wanted: WantedSecrets
+    now: datetime
+    public: Data
+    unreadable: dict[str, str]
+    secrets: dict[str, Data] = field(default_factory=dict)
+
+    def add_passwords(self) -> None:
+        """Complete the logins, and the file by which NATS knows them."""
+        known = _known_passwords(self.secrets)
+        for user in self.wanted.users:
+            # Of a login that cannot be read NATS has to know some password, or it would not start.
+            known.setdefault(_variable(user), f"p{secrets.token_hex(16)}")
+            with self._reading(login(user)) as data:
+                password = _usable(data.get("password") or known[_variable(user)])
+                known[_variable(user)] = password
+                server = f"{SERVICE}.{self.wanted.namespace}.svc:{PORT}"
+                url = f"nats://{user}:{quote(password, safe='')}@{server}"
+                data |= {"user": user, "password": password, "url": url}
+                if not self.wanted.certificate_days:
+                    # Whoever reads the login would show them in place of your own.
+                    for key in _CERTIFICATE:
+                        data.pop(key, None)
+        if PASSWORDS in self.secrets:
+            names = map(_variable, self.wanted.users)
+            lines = [f'{name}: "{_escaped(known[name])}"\n' for name in names]
+            self.secrets[PASSWORDS] = {PASSWORDS_FILE: "".join(lines)}
+
+    def add_certificates(self) -> None:
+        """Issue what is missing or ends soon; all of it where the authority is another."""
+        holders = [name for name in (SERVER, *map(login, self.wanted.users)) if name in self.secrets]
+        due = [name for name in holders if self._is_due(name)]
+        authority = self._authority(needed=bool(due))
+        if authority is None:
+            return
+        own, valid = authority.pair, timedelta(days=self.wanted.certificate_days)
+        self.secrets[AUTHORITY] |= {"tls.crt": own.certificate.decode(), "tls.key": own.key.decode()}
+        for name in holders:
+            data = self.secrets.get(name)
+            if data is None or (name not in due and data["ca.crt"] == own.certificate.decode()):
+                continue
+            hosts = _hosts(self.wanted.namespace) if name == SERVER else ()
+            pair = authority.issue(name, self.now, valid, hosts=hosts)
+            issued = (own.certificate, pair.certificate, pair.key)
+            data |= {key: value.decode() for key, value in zip(_CERTIFICATE, issued, strict=True)}
+
+    def add_keys(self) -> None:
+        """Make the key of each kind that has none, and publish what is signed with."""
+        with self._reading(CONFIGMAP):
+            ids = by_key_id(self.public, "public keys")
+            for kind in self.wanted.signs:
+                if SECRETS[kind] in self.secrets:
+                    with self._reading(SECRETS[kind]) as data:
+                        self._add_key(kind, data, ids[kind])
+
+    def _add_key(self, kind: SigningKind, private: Data, ids: Container[str]) -> None:
+        name = f"{kind}.pem"
+        if name not in private:
+            private[name] = SigningKey.new().to_pem().decode()
+        key = SigningKey.from_pem(private[name].encode())
+        if key.key_id not in ids:
+            self.public[name] = key.public_pem()
+
+    def _is_due(self, name: str) -> bool:
+        """Report whether a certificate is missing, or is to be renewed."""
+        data = self.secrets[name]
+        if not set(_CERTIFICATE) <= set(data):
+            return True
+        with self._reading(name):
+            return is_due(data["tls.crt"].encode(), self.now)
+        return False
+
+    def _authority(self, *, needed: bool) -> Authority | None:
+        """Return who issues; None where the authority cannot be read, or is not there and not needed."""
+        if AUTHORITY not in self.secrets:
+            return None
+        valid = timedelta(days=self.wanted.certificate_days)
+        with self._reading(AUTHORITY) as data:
+            if not {"tls.crt", "tls.key"} <= set(data):
+                return Authority.new(SERVICE, self.now, valid) if needed else None
+            certificate = data["tls.crt"].encode()
+            kept = Authority(Pair(certificate, data["tls.key"].encode()))
+            return kept.renewed(self.now, valid) if is_due(certificate, self.now) else kept
+        return None
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[Data]:
+        """Give what a Secret holds; where it cannot be read, note why and leave it out."""
+        try:
+            yield self.secrets.get(name, {})
+        except ValueError as error:
+            self.unreadable[name] = str(error)
+            self.secrets.pop(name, None)
+
+
+def _known_passwords(found: Mapping[str, Data]) -> Data:
+    """Return the passwords by the names that NATS knows them by."""
+    lines = _LINE.findall(found.get(PASSWORDS, {}).get(PASSWORDS_FILE, ""))
+    return {name: re.sub(r"\\(.)", r"\1", text) for name, text in lines}
+
+
+def _usable(password: str) -> str:
+    """Return a password, which may be one that a person chose; raise ValueError where NATS cannot have it."""
+    if not password.isprintable():
+        raise ValueError("password: it has a line end or another character that is not printed")
+    if _HASH.match(password):
+        raise ValueError("password: NATS takes it for a bcrypt hash")
+    return password
+
+
+def _escaped(text: str) -> str:
+    """Return a text as it stands between the quotes of NATS' configuration."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _variable(user: str) -> str:
@@ -104,55 +223,6 @@ def _variable(user: str) -> str:
     return f"{user.upper().replace('-', '_')}_PASSWORD"
 
 
-def _add_certificates(wanted: WantedSecrets, made: dict[str, Data], now: datetime) -> None:
-    """Issue what is missing; all of it anew where the authority's key is not there to issue some."""
-    holders = {SERVER: _hosts(wanted.namespace), **{login(user): () for user in wanted.users}}
-    authorities = {made[name].get("ca.crt", "") for name in holders}
-    missing = [name for name in holders if not set(_CERTIFICATE) <= set(made[name])]
-    if len(authorities) > 1:
-        current = made[AUTHORITY].get("tls.crt")
-        missing = [name for name in holders if name in missing or made[name]["ca.crt"] != current]
-    if not missing:
-        return
-    valid = timedelta(days=wanted.certificate_days)
-    if set(made[AUTHORITY]) >= {"tls.crt", "tls.key"}:
-        kept = Pair(made[AUTHORITY]["tls.crt"].encode(), made[AUTHORITY]["tls.key"].encode())
-        with named(AUTHORITY):
-            authority = Authority(kept)
-    else:
-        authority, missing = Authority.new(SERVICE, now, valid), list(holders)
-    own = authority.pair
-    made[AUTHORITY] = {"tls.crt": own.certificate.decode(), "tls.key": own.key.decode()}
-    for name in missing:
-        pair = authority.issue(name, now, valid, hosts=holders[name])
-        issued = (own.certificate, pair.certificate, pair.key)
-        made[name] |= {key: value.decode() for key, value in zip(_CERTIFICATE, issued, strict=True)}
-
-
 def _hosts(namespace: str) -> tuple[str, ...]:
     host = f"{SERVICE}.{namespace}"
     return (SERVICE, host, f"{host}.svc", "localhost", "127.0.0.1")
-
-
-def _add_key(kind: SigningKind, private: Data, public: Data) -> Data:
-    """Make a kind's key where there is none, and return the public keys with that of the key in use."""
-    name = f"{kind}.pem"
-    ids = by_key_id(public, f"ConfigMap {CONFIGMAP}")[kind]
-    if name in private:
-        with named(f"{SECRETS[kind]}: {name}"):
-            key = SigningKey.from_pem(private[name].encode())
-        if key.key_id in ids:
-            return public
-    else:
-        key = SigningKey.new()
-        private[name] = key.to_pem().decode()
-    return {**public, name: key.public_pem()}
-
-
-@contextmanager
-def named(secret: str) -> Iterator[None]:
-    """Say of what cannot be read which Secret holds it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"Secret {secret}: {error}") from error
