@@ -41,7 +41,6 @@ from makeway.dev.binaries import KUBERNETES
 from makeway.dev.build import ensure
 from makeway.dev.cluster import DevCluster
 from makeway.dev.options import (
-    COMPONENTS,
     EVICTOR,
     LIFTED_RATES,
     SCHEDULER,
@@ -86,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        ensure(binaries.needed(COMPONENTS), ConsoleProgress())
+        ensure(binaries.ALL, ConsoleProgress())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,6 +7,7 @@ import pytest
 from integration.clusters import KINDS
 from makeway.dev.binaries import (
     ALL,
+    KUBE_CONTROLLER_MANAGER,
     KUBE_SCHEDULER,
     MAKEWAY_SCHEDULER,
     MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS,
@@ -14,8 +15,9 @@ from makeway.dev.binaries import (
     cache_key,
     needed,
 )
+from makeway.dev.demo.scenarios import SCENARIOS
 from makeway.dev.minors import DEFAULT, MINORS, Minor, chosen
-from makeway.dev.options import COMPONENTS, SHADOW
+from makeway.dev.options import COMPONENTS, SHADOW, ClusterOptions
 from makeway.dev.paths import CHECKOUT, CONTROL_PLANE_MODULE, PLUGIN_MODULE
 
 pytestmark = pytest.mark.tools
@@ -86,13 +88,14 @@ def test_the_schedulers_key_follows_its_sources_but_not_their_tests(tmp_path: Pa
 
 
 def test_only_what_a_cluster_runs_is_built() -> None:
-    assert needed(COMPONENTS) == ALL
-    without_shadow = set(COMPONENTS) - {SHADOW}
-    assert needed(without_shadow, plugin=False) == (KUBE_SCHEDULER, *ALL[1:])
-    assert needed(COMPONENTS, plugin=False) == (KUBE_SCHEDULER, *ALL[1:], MAKEWAY_SCHEDULER)
-    assert MAKEWAY_SCHEDULER not in needed(COMPONENTS, failpoints=True)
-    assert MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS in needed(COMPONENTS, failpoints=True, test_plugins=True)
-    assert {binary.name for binary in needed(())} == {
+    whole = ClusterOptions(frozenset(COMPONENTS))
+    assert needed(whole) == ALL
+    without_shadow = replace(whole, components=whole.components - {SHADOW}, plugin=False)
+    assert needed(without_shadow) == (KUBE_SCHEDULER, *ALL[1:])
+    assert needed(replace(whole, plugin=False)) == (KUBE_SCHEDULER, *ALL[1:], MAKEWAY_SCHEDULER)
+    assert MAKEWAY_SCHEDULER not in needed(replace(whole, failpoints=True))
+    assert MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS in needed(replace(whole, failpoints=True, test_plugins=True))
+    assert names(ClusterOptions(frozenset())) == {
         "etcd",
         "kube-apiserver",
         "kube-controller-manager",
@@ -100,15 +103,18 @@ def test_only_what_a_cluster_runs_is_built() -> None:
     }
 
 
+def test_the_demo_needs_controllers_only_where_their_pods_are_part_of_the_story() -> None:
+    assert names(SCENARIOS["main"].options) == {"makeway-scheduler", "kube-apiserver", "etcd", "nats-server"}
+    assert {name for name, one in SCENARIOS.items() if KUBE_CONTROLLER_MANAGER in needed(one.options)} == {
+        "daemonset",
+        "quota",
+    }
+
+
+def names(options: ClusterOptions) -> set[str]:
+    return {binary.name for binary in needed(options)}
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_what_the_shared_control_planes_need_is_built_before_the_integration_tests(name: str) -> None:
-    options = KINDS[name].options()
-    wanted = needed(
-        options.components,
-        plugin=options.plugin,
-        failpoints=options.failpoints,
-        test_plugins=options.test_plugins,
-        partitions=options.partitions,
-    )
-
-    assert set(wanted) <= set(OF_TESTS)
+    assert set(needed(KINDS[name].options())) <= set(OF_TESTS)

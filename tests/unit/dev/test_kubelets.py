@@ -11,7 +11,7 @@ from makeway.core.k8s.times import api_time
 from makeway.dev.binaries import KUBECTL, KWOK, needed
 from makeway.dev.kubelets import leaves_in, node_patch, pod_patch
 from makeway.dev.kwok import AFTER_GRACE, AS_KUBELET, NEVER, TERMINATION
-from makeway.dev.options import USUAL
+from makeway.dev.options import ClusterOptions
 
 pytestmark = pytest.mark.tools
 
@@ -65,5 +65,5 @@ def test_a_deleted_pod_leaves_at_once_or_as_it_says() -> None:
 
 
 def test_a_small_cluster_needs_neither_kwok_nor_kubectl() -> None:
-    assert {KWOK, KUBECTL} <= set(needed(USUAL))
-    assert not {KWOK, KUBECTL} & set(needed(USUAL, small=True))
+    assert {KWOK, KUBECTL} <= set(needed(ClusterOptions()))
+    assert not {KWOK, KUBECTL} & set(needed(ClusterOptions(small=True)))

@@ -155,45 +155,24 @@ _ONLY_WITH = {MAKEWAY_SCHEDULER: SCHEDULER, NATS_SERVER: NATS, KWOK: KWOK_COMPON
 """Binaries that only clusters with a certain component need."""
 
 
-def needed(
-    components: Iterable[str],
-    *,
-    plugin: bool = True,
-    failpoints: bool = False,
-    test_plugins: bool = False,
-    partitions: bool = False,
-    small: bool = False,
-) -> tuple[Binary, ...]:
-    """Name the binaries of a cluster with these components, in the order they are built.
+def needed(options: ClusterOptions) -> tuple[Binary, ...]:
+    """Name the binaries of a cluster with these options, in the order they are built.
 
-    `plugin`: without it, and without `test_plugins`, the scheduler is kube-scheduler; a shadow is
-    makeway-scheduler in any case. `failpoints`: it is the one that tests can kill at named points.
-    `test_plugins`: it is the one with further plugins. `partitions`: whether lines are cut. `small`: as of
-    ClusterOptions.
+    Without the plugin, and without further plugins, the scheduler is kube-scheduler; a shadow is
+    makeway-scheduler in any case.
     """
-    chosen = set(components)
-    left_out = {KWOK, KUBECTL} if small else set()
-    usual = (one for one in ALL if _ONLY_WITH.get(one) in {None, *chosen} and one not in left_out)
-    scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if failpoints else MAKEWAY_SCHEDULER
+    left_out = {KWOK, KUBECTL} if options.small else set()
+    left_out |= set() if options.controllers else {KUBE_CONTROLLER_MANAGER}
+    there = {None, *options.components}
+    usual = (one for one in ALL if _ONLY_WITH.get(one) in there and one not in left_out)
+    scheduler = MAKEWAY_SCHEDULER_WITH_FAILPOINTS if options.failpoints else MAKEWAY_SCHEDULER
     shadows: tuple[Binary, ...] = ()
-    if test_plugins:
+    if options.test_plugins:
         scheduler = MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS
-    elif not plugin:
+    elif not options.plugin:
         scheduler, shadows = KUBE_SCHEDULER, (scheduler,)
-    extra = (*((TOXIPROXY,) if partitions else ()), *(shadows if SHADOW in chosen else ()))
+    extra = (*((TOXIPROXY,) if options.partitions else ()), *(shadows if SHADOW in there else ()))
     return (*(scheduler if one == MAKEWAY_SCHEDULER else one for one in usual), *extra)
-
-
-def needed_by(options: ClusterOptions) -> tuple[Binary, ...]:
-    """Name the binaries of a cluster with these options, in the order they are built."""
-    return needed(
-        options.components,
-        plugin=options.plugin,
-        failpoints=options.failpoints,
-        test_plugins=options.test_plugins,
-        partitions=options.partitions,
-        small=options.small,
-    )
 
 
 def cache_key(binary: Binary) -> str:

@@ -67,7 +67,7 @@ class DevCluster:
         Raises:
             DevError: a build failed, or a component ended or did not become ready. Nothing is left running.
         """
-        built = ensure(binaries.needed_by(self.options), self._progress)
+        built = ensure(binaries.needed(self.options), self._progress)
         atexit.register(self.stop)
         try:
             self._start(built)
@@ -89,10 +89,10 @@ class DevCluster:
         # Side by side: the API server asks etcd again until that answers.
         what = "etcd, kube-apiserver and nats-server" if bus else "etcd and kube-apiserver"
         self._run(what, control_plane.etcd(site), control_plane.kube_apiserver(site, api), *bus)
-        controllers = [control_plane.kube_controller_manager(site)]
+        early = [control_plane.kube_controller_manager(site)] if self.options.controllers else []
         if KWOK in wanted:
-            controllers.append(kubelets.program(site) if self.options.small else kwok.program(site))
-        coming = [self._processes.start(program) for program in controllers]
+            early.append(kubelets.program(site) if self.options.small else kwok.program(site))
+        coming = [self._processes.start(program) for program in early]
         with self._progress.step("applying service accounts and roles"):
             access.grant(site, api)
             access.announce(site, api)
@@ -112,7 +112,7 @@ class DevCluster:
             SCHEDULER: scheduler.program,
         }
         chosen = [program(site) for name, program in programs.items() if name in wanted]
-        names = ", ".join(["controllers", *(program.name for program in (*controllers[1:], *chosen))])
+        names = ", ".join(program.name for program in (*early, *chosen))
         self._run(names, *chosen, coming=coming)
         self._info.write()
 

@@ -7,6 +7,8 @@ from makeway.dev.processes import Program
 from makeway.dev.site import Site
 
 SERVICE_RANGE = "10.96.0.0/16"
+_WITHOUT_CONTROLLERS = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
+"""No controller makes a namespace's account, or takes a new node's taint off."""
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
@@ -62,6 +64,7 @@ def kube_apiserver(site: Site, api: AdminApi) -> Program:
             "--audit-log-format=json",
             "--audit-log-mode=blocking",
             "--audit-log-maxsize=10000",
+            *([] if site.options.controllers else [_WITHOUT_CONTROLLERS]),
             *site.options.apiserver_arguments,
         ),
         ready=http_ok(f"{site.server}/readyz", api.context),

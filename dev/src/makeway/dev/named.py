@@ -88,7 +88,7 @@ def up(
         DevError: it is up already, or could not be started; its logs are kept then.
     """
     directory = directory_of(name)
-    ensure(binaries.needed_by(options), progress)
+    ensure(binaries.needed(options), progress)
     state_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
     with hold(state_directory() / f".{name}.lock"):
         if is_up(name):

@@ -13,7 +13,7 @@ SHADOW = "shadow"
 STREAMS = "streams"
 USUAL = (NATS, SCHEDULER, KWOK, PLANNER, EVICTOR)
 COMPONENTS = (*USUAL, NOMINATOR, SHADOW)
-"""What may be left out of a cluster; etcd, kube-apiserver and kube-controller-manager are always there.
+"""What may be left out of a cluster; etcd and kube-apiserver are always there.
 Nominator and shadow are left out where nothing is said."""
 
 BRIDGES = {
@@ -44,6 +44,9 @@ class ClusterOptions:
     small: bool = False
     """Whether a stand-in of our own plays the kubelets in KWOK's place, and kubectl is left out: with less to
     build, what the demo needs. See makeway.dev.kubelets."""
+    controllers: bool = True
+    """Whether kube-controller-manager runs. Without it no Deployment or DaemonSet makes pods, no budget gets
+    a status, and pods have no service account."""
     fallback: bool = True
     """Whether DefaultPreemption follows MakeWay and the scheduler may delete pods."""
     nominated_sort: bool = False

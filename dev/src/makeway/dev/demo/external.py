@@ -37,12 +37,12 @@ async def fill(stage: Stage) -> None:
             _class("patient", opted_in=False),
             _class("urgent", opted_in=True),
             *(manifests.node(f"node-{letter}") for letter in "abc"),
-            manifests.budget("web", 2),
-            manifests.deployment("web", 2, "batch"),
+            *manifests.pods("web", (1, 2), "batch"),
         ]
     )
+    await stage.hold("web", 2)
     await stage.running({"web": 2})
-    await stage.create([manifests.deployment("crunch", 4 + _WAITING, "batch")])
+    await stage.create(manifests.pods("crunch", range(1, 5 + _WAITING), "batch"))
     await stage.running({"web": 2, "crunch": 4})
     narrator.cluster(stage.timeline.living())
     narrator.say(

@@ -18,6 +18,7 @@ OPTIONS = ClusterOptions(
     admission_policies=True,
     fallback=False,
     small=True,
+    controllers=False,
 )
 """The gate with which kube-scheduler places a group as one, and the API that groups are of. Where a plan is
 late, the group waits for it: the evictor alone evicts."""

@@ -16,8 +16,9 @@ async def play(stage: Stage) -> None:
     """Tell it, top to bottom."""
     await prepare(stage)
     await fill(stage)
-    await make_room(stage)
-    await refuse(stage)
+    await make_room(stage, "payment")
+    await add_a_node(stage)
+    await refuse(stage, "fraud-check")
     await audit(stage)
 
 
@@ -37,25 +38,21 @@ async def fill(stage: Stage) -> None:
     """Fill three nodes: `web` under a budget that allows no disruption, `crunch` without one."""
     stage.narrator.chapter("A full cluster")
     await stage.create(manifests.node(f"node-{letter}") for letter in "abc")
-    await stage.create(
-        [
-            manifests.budget("web", 3),
-            manifests.deployment("web", 3, "batch"),
-            manifests.deployment("crunch", 3, "batch"),
-        ]
-    )
+    await stage.hold("web", 3)
+    for app in ("web", "crunch"):
+        await stage.create(manifests.pods(app, (1, 2, 3), "batch"))
     await stage.running({"web": 3, "crunch": 3})
     stage.narrator.cluster(stage.timeline.living())
     stage.narrator.say("Budget web: 3 of 3 must stay. crunch has none. Every CPU is taken.")
 
 
-async def make_room(stage: Stage) -> None:
+async def make_room(stage: Stage, name: str) -> None:
     """One urgent pod: decision, nomination, order, delete, outcome, binding."""
     timeline, narrator = stage.timeline, stage.narrator
     narrator.chapter("An urgent pod makes room")
-    uid, sent = await stage.create_one(manifests.urgent_pod("payment"))
-    narrator.begin(sent, "pod payment created: 2 CPUs, priority 100000")
-    bound = await stage.bound(uid, "payment")
+    uid, sent = await stage.create_one(manifests.urgent_pod(name))
+    narrator.begin(sent, f"pod {name} created: 2 CPUs, priority 100000")
+    bound = await stage.bound(uid, name)
     order, outcome = await stage.last_outcome(uid)
     decision = await stage.decision_of(order)
 
@@ -68,13 +65,13 @@ async def make_room(stage: Stage) -> None:
         leaving = timeline.first(lambda p, v=victim.uid: p.uid == v and (p.leaving or p.deleted))  # type: ignore[misc]
         narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
     narrator.outcome(outcome)
-    narrator.bound(bound.at, order, f"payment bound to {bound.node}")
+    narrator.bound(bound.at, order, f"{name} bound to {bound.node}")
     narrator.timetable()
 
     took = bound.at - sent
     apps = {pod.app for pod in timeline.pods if pod.uid in {v.uid for v in order.victims}}
     narrator.claim(
-        f"payment was bound {took:.2f} s after it was created (promised: {BIND_BOUND_SECONDS:g} s)",
+        f"{name} was bound {took:.2f} s after it was created (promised: {BIND_BOUND_SECONDS:g} s)",
         took <= BIND_BOUND_SECONDS,
     )
     narrator.claim(
@@ -87,21 +84,31 @@ async def make_room(stage: Stage) -> None:
     narrator.claim("the order succeeded", outcome.result == "succeeded")
 
 
-async def refuse(stage: Stage) -> None:
-    """A delete that the API server refuses: rolled back, and the pod is placed elsewhere."""
-    timeline, narrator = stage.timeline, stage.narrator
+async def add_a_node(stage: Stage) -> None:
+    """Fill a fourth node: with `ledger`, which may not be deleted, and another pod of `crunch`."""
+    narrator = stage.narrator
     narrator.chapter("An eviction that is refused")
-    await stage.create([manifests.node("node-d"), manifests.deployment("ledger", 1, "scavenger")])
+    await stage.create(
+        [
+            manifests.node("node-d"),
+            *manifests.pods("ledger", (1,), "scavenger"),
+            *manifests.pods("crunch", (4,), "batch"),
+        ]
+    )
     await stage.running({"web": 3, "crunch": 3, "ledger": 1, "payment": 1})
     await stage.create(manifests.never_delete("ledger"))
     await stage.until_undeletable("ledger")
-    narrator.cluster(timeline.living())
+    narrator.cluster(stage.timeline.living())
     narrator.say("A new node has filled up. ledger has the lowest priority, so it would go first;")
     narrator.say("but a ValidatingAdmissionPolicy refuses to delete its pods, which no planner can know.")
 
-    uid, sent = await stage.create_one(manifests.urgent_pod("fraud-check"))
-    narrator.begin(sent, "pod fraud-check created: 2 CPUs, priority 100000")
-    bound = await stage.bound(uid, "fraud-check")
+
+async def refuse(stage: Stage, name: str) -> None:
+    """A delete that the API server refuses: rolled back, and the pod is placed elsewhere."""
+    timeline, narrator = stage.timeline, stage.narrator
+    uid, sent = await stage.create_one(manifests.urgent_pod(name))
+    narrator.begin(sent, f"pod {name} created: 2 CPUs, priority 100000")
+    bound = await stage.bound(uid, name)
     await stage.last_outcome(uid)
     orders = timeline.orders(uid)
     outcomes = [timeline.outcome(order.order_id) for order in orders]
@@ -118,7 +125,7 @@ async def refuse(stage: Stage) -> None:
         narrator.order(order)
         if outcome:
             narrator.outcome(outcome)
-    narrator.bound(bound.at, orders[-1], f"fraud-check bound to {bound.node}")
+    narrator.bound(bound.at, orders[-1], f"{name} bound to {bound.node}")
     narrator.timetable()
 
     ledger = [pod for pod in timeline.living() if pod.app == "ledger"]
@@ -129,7 +136,6 @@ async def refuse(stage: Stage) -> None:
         and {v.uid for v in first_order.victims} == {pod.uid for pod in ledger},
     )
     narrator.claim("the nomination was rolled back", reverted is not None)
-    # The pod that replaces crunch's victim may want ledger's place by now, and fail like the first order.
     marked = timeline.first(lambda p: p.app == "ledger" and p.disruption_target)
     unmarked = marked and timeline.first(
         lambda p: p.uid == marked.uid and not p.disruption_target, after=marked.at
@@ -139,7 +145,7 @@ async def refuse(stage: Stage) -> None:
         len(ledger) == 1 and ledger[0].running and unmarked is not None,
     )
     narrator.claim(
-        "fraud-check was placed by another order",
+        f"{name} was placed by another order",
         len(orders) > 1 and bound.node == orders[-1].node and orders[-1].victims != first_order.victims,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 NAMESPACE = "demo"
@@ -89,7 +90,7 @@ def queues(tree: Manifest) -> Manifest:
 
 
 def deployment(name: str, replicas: int, priority_class_name: str, *, queue: str = "") -> Manifest:
-    """A Deployment of pods with 2 CPUs each: two of them fill a node."""
+    """A Deployment of such pods as `pods` makes."""
     labels = {"app": name, **({"queue": queue} if queue else {})}
     return {
         "apiVersion": "apps/v1",
@@ -103,14 +104,33 @@ def deployment(name: str, replicas: int, priority_class_name: str, *, queue: str
     }
 
 
+def pods(app: str, numbers: Iterable[int], priority_class_name: str) -> list[Manifest]:
+    """Pods of an application with 2 CPUs each, of no controller: two of them fill a node."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{app}-{number}", "namespace": NAMESPACE, "labels": {"app": app}},
+            "spec": pod_spec(priority_class_name, "2"),
+        }
+        for number in numbers
+    ]
+
+
 def budget(app: str, min_available: int) -> Manifest:
-    """A PodDisruptionBudget over the pods of a Deployment."""
+    """A PodDisruptionBudget over the pods of an application."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": app, "namespace": NAMESPACE},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}},
     }
+
+
+def used_up(pods: int) -> Manifest:
+    """What the disruption controller writes of a budget whose pods are all healthy, and none may go."""
+    counts = {"currentHealthy": pods, "desiredHealthy": pods, "expectedPods": pods}
+    return {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, **counts}}
 
 
 def urgent_pod(name: str) -> Manifest:

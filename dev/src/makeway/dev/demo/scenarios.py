@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from makeway.dev.demo import daemonset, external, gang, main_job, quota, toleration
 from makeway.dev.demo.stage import Stage
 from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
+
+_SMALLEST = ClusterOptions(small=True, controllers=False, admission_policies=True)
+_WITH_CONTROLLERS = replace(_SMALLEST, controllers=True)
+"""For stories of which a controller's pods are a part."""
 
 
 @dataclass(frozen=True)
@@ -16,14 +20,14 @@ class Scenario:
 
     `shows`: what, in a few words. `asks`: the makeway command that tells most afterwards. `play`: tells it,
     top to bottom; namespace `demo` is there, and pods in it are watched. `options`: how to start the cluster.
-    `minor`: the only minor version of Kubernetes that has
-    what it shows, and `because`, a clause that says why; empty: all have it.
+    `minor`: the only minor version of Kubernetes that has what it shows, and `because`, a clause that says
+    why; empty: all have it.
     """
 
     shows: str
     asks: str
     play: Callable[[Stage], Awaitable[None]]
-    options: ClusterOptions = field(default_factory=lambda: ClusterOptions(small=True))
+    options: ClusterOptions = _SMALLEST
     minor: str = ""
     because: str = ""
 
@@ -44,13 +48,7 @@ SCENARIOS = {
         "an urgent pod makes room beside a kube-scheduler that is not touched",
         "why -n demo payment",
         external.play,
-        ClusterOptions(
-            components=frozenset({*USUAL, NOMINATOR}),
-            plugin=False,
-            fallback=False,
-            admission_policies=True,
-            small=True,
-        ),
+        replace(_SMALLEST, components=frozenset({*USUAL, NOMINATOR}), plugin=False, fallback=False),
     ),
     "gang": Scenario(
         "a training job of 8 makes room, all of it or none",
@@ -66,10 +64,16 @@ SCENARIOS = {
         toleration.play,
     ),
     "daemonset": Scenario(
-        "pods of DaemonSets get room on the one node that is theirs", "why -n demo thumbnails", daemonset.play
+        "pods of DaemonSets get room on the one node that is theirs",
+        "why -n demo thumbnails",
+        daemonset.play,
+        _WITH_CONTROLLERS,
     ),
     "quota": Scenario(
-        "a queue is brought down to a lowered quota, and its guarantee holds", "queues", quota.play
+        "a queue is brought down to a lowered quota, and its guarantee holds",
+        "queues",
+        quota.play,
+        _WITH_CONTROLLERS,
     ),
 }
 """By name, in the order of being shown."""

@@ -49,13 +49,21 @@ class Stage:
         created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
         return str(created["metadata"]["uid"]), sent
 
-    async def patch(self, manifest: manifests.Manifest, changes: manifests.Manifest) -> float:
+    async def patch(
+        self, manifest: manifests.Manifest, changes: manifests.Manifest, subresource: str = ""
+    ) -> float:
         """Change fields of an object (JSON merge patch); the time just before the request was sent."""
         sent = time.time()
-        path = f"{manifests.collection_path(manifest)}/{manifest['metadata']['name']}"
+        path = f"{manifests.collection_path(manifest)}/{manifest['metadata']['name']}{subresource}"
         body = json.dumps(changes).encode()
         await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
         return sent
+
+    async def hold(self, app: str, pods: int) -> None:
+        """Create a budget under which none of an application's pods may go."""
+        made = manifests.budget(app, pods)
+        await self.create_one(made)
+        await self.patch(made, manifests.used_up(pods), "/status")
 
     async def running(self, wanted: dict[str, int]) -> None:
         """Wait until every application has so many pods running."""
