@@ -35,7 +35,7 @@ ACTIONLINT := $(CURDIR)/.tools/actionlint-v1.7.12/actionlint
 HADOLINT := $(CURDIR)/.tools/hadolint-2.15.1/bin/hadolint
 GO_PACKAGES := ./...
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-SCENARIO ?= main
+SCENARIO ?=
 ENGINE ?= docker
 N ?= 10000
 FIRST ?=
@@ -345,13 +345,13 @@ fuzz: setup ## Fuzz both decoders (FUZZ_SECONDS for each target); what is found 
 	MAKEWAY_CORPUS_COUNT=$$((2000 * $(FUZZ_SECONDS))) MAKEWAY_CORPUS_SEED=$$RANDOM $(BIN)/pytest -q tests/contract/test_hostile_corpus.py
 
 .PHONY: demo
-demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=main, ARGS=--keep)
+demo: setup ## A scenario on a real control plane, with a readable outcome (SCENARIO=gang, ARGS=--keep)
 	@$(BIN)/makeway demo $(SCENARIO) $(ARGS)
 
 .PHONY: recording
 recording: setup ## Draw docs/demo.svg and demo-still.svg from a real run of the demo
 	$(BIN)/makeway dev build
-	$(BIN)/python -m makeway.dev.recording $(SCENARIO) docs/demo.svg
+	$(BIN)/python -m makeway.dev.recording $(or $(SCENARIO),main) docs/demo.svg
 
 .PHONY: screenshots
 screenshots: setup ## Keep pictures of the page in docs/screenshots, from a real run of the demo

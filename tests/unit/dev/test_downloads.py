@@ -15,9 +15,18 @@ from pathlib import Path
 import pytest
 
 from makeway.dev import downloads
-from makeway.dev.binaries import Binary, cache_key
+from makeway.dev.binaries import (
+    ETCD,
+    KUBE_SCHEDULER,
+    MAKEWAY_SCHEDULER,
+    Binary,
+    cache_key,
+    needed,
+)
 from makeway.dev.build import ensure, usual_seconds
+from makeway.dev.demo.scenarios import EXTERNAL, MAIN, SCENARIOS, played_first
 from makeway.dev.downloads import INDEX, VARIABLE, Mirror, NotFetchedError, file_name, fill, named_mirror
+from makeway.dev.errors import DevError
 from unit.dev.test_build import TOOL, go
 
 pytestmark = pytest.mark.tools
@@ -61,11 +70,9 @@ def served(directory: Path) -> Iterator[str]:
 @pytest.fixture
 def mirror(tmp_path: Path) -> tuple[Path, str]:
     """The directory of a mirror that has the tool, as a machine built it, and the digest of its index."""
-    built = tmp_path / "elsewhere" / f"tool-{cache_key(TOOL)}"
-    built.mkdir(parents=True)
-    (built / "tool").write_bytes(b"built elsewhere" * 1000)
+    put(tmp_path / "elsewhere", TOOL)
     directory = tmp_path / "mirror"
-    return directory, fill(directory, [TOOL, OTHER], built.parent)
+    return directory, fill(directory, [TOOL, OTHER], tmp_path / "elsewhere")
 
 
 def packed(directory: Path) -> Path:
@@ -84,7 +91,7 @@ def test_what_a_mirror_has_is_fetched_and_nothing_is_built(
     assert program.read_bytes() == b"built elsewhere" * 1000
     assert program.stat().st_mode & 0o111
     assert not (go / "runs").exists()
-    assert told.lines == ["1 programs to fetch: tool", "fetching tool"]
+    assert told.lines == ["1 program (tool) to fetch", "fetching tool"]
 
 
 def wrong_byte(file: Path) -> str:
@@ -131,7 +138,55 @@ def test_a_program_that_the_mirror_does_not_have_is_built(
         monkeypatch.setenv(VARIABLE, f"{url}#sha256={digest}")
         assert ensure([TOOL], told)["tool"].read_text() == "built"
 
-    assert any("its index does not have it" in line for line in told.lines)
+    assert told.lines == [
+        "1 program (tool) to build, once; about 1 s",
+        "building tool (1 of 1, about 1 s left)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "cached", "first"),
+    [
+        ((), (), MAIN),
+        ((MAKEWAY_SCHEDULER,), (), EXTERNAL),
+        ((MAKEWAY_SCHEDULER,), (MAKEWAY_SCHEDULER,), MAIN),
+        ((MAKEWAY_SCHEDULER, KUBE_SCHEDULER), (), MAIN),
+        ((MAKEWAY_SCHEDULER, KUBE_SCHEDULER), (KUBE_SCHEDULER,), EXTERNAL),
+        ((MAKEWAY_SCHEDULER, ETCD), (), MAIN),
+    ],
+)
+def test_from_a_mirror_without_the_plugins_scheduler_the_external_form_is_played_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lacks: tuple[Binary, ...],
+    cached: tuple[Binary, ...],
+    first: str,
+) -> None:
+    every = {one for name in (MAIN, EXTERNAL) for one in needed(SCENARIOS[name].options)}
+    elsewhere, directory = tmp_path / "elsewhere", tmp_path / "mirror"
+    for one in every - set(lacks):
+        put(elsewhere, one)
+    for one in cached:
+        put(tmp_path / "cache" / "bin", one)
+    monkeypatch.setenv("MAKEWAY_CACHE", str(tmp_path / "cache"))
+    digest = fill(directory, every, elsewhere)
+
+    with served(directory) as url:
+        monkeypatch.setenv(VARIABLE, f"{url}#sha256={digest}")
+        assert played_first() == first
+    assert played_first() == MAIN  # the mirror cannot be reached any more
+
+
+def test_without_a_mirror_the_main_scenario_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+    assert played_first() == MAIN
+
+
+def put(root: Path, binary: Binary) -> None:
+    built = root / f"{binary.name}-{cache_key(binary)}" / binary.name
+    built.parent.mkdir(parents=True)
+    built.write_bytes(b"built elsewhere" * 1000)
 
 
 def test_an_answer_that_breaks_off_is_no_program(tmp_path: Path) -> None:
@@ -201,10 +256,51 @@ def test_an_index_that_is_not_the_named_one_is_not_used(mirror: tuple[Path, str]
         named_mirror({VARIABLE: f"{url}#sha256={mirror[1]}"})
 
 
-@pytest.mark.parametrize("text", ["http://127.0.0.1:1/", "file:///etc#sha256=00", "here"])
-def test_a_mirror_without_a_digest_or_behind_another_protocol_is_not_used(text: str) -> None:
-    with pytest.raises(NotFetchedError, match="no URL#sha256=DIGEST"):
-        named_mirror({VARIABLE: text})
+DIGEST = "#sha256=" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("http://127.0.0.1:1/", "no sha256= with 64 digits"),
+        ("http://127.0.0.1:1/#sha256=00", "no sha256= with 64 digits"),
+        (f"http://127.0.0.1:1/{DIGEST.upper()}", "no sha256= with 64 digits"),
+        (f"file:///etc{DIGEST}", "not http(s)://HOST/DIRECTORY"),
+        (f"here{DIGEST}", "not http(s)://HOST/DIRECTORY"),
+        (f"http:///programs{DIGEST}", "not http(s)://HOST/DIRECTORY"),
+        (f"http://::1:8000/programs{DIGEST}", "not http(s)://HOST/DIRECTORY"),
+        (f"http://fe80::1/programs{DIGEST}", "Port could not be cast"),
+        (f"http://[::1/programs{DIGEST}", "Invalid IPv6 URL"),
+        (f"http://mirror:80000/programs{DIGEST}", "Port out of range"),
+    ],
+)
+def test_what_is_no_mirrors_address_ends_the_start_with_what_it_should_be(
+    go: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+
+    with pytest.raises(DevError, match=r"MAKEWAY_DOWNLOADS is .*It is URL#sha256=DIGEST") as raised:
+        ensure([TOOL], Told())
+
+    assert why in str(raised.value)
+    assert not (go / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1]:1/programs", "http://user:word@127.0.0.1:1", "http://127.0.0.1:1"]
+)
+def test_a_mirror_that_cannot_be_reached_is_told_in_one_line_and_all_is_built(
+    go: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, url + DIGEST)
+    told = Told()
+
+    assert ensure([TOOL], told)["tool"].read_text() == "built"
+    assert len((go / "runs").read_text().splitlines()) == 1
+    assert len([line for line in told.lines if line.startswith("nothing is fetched, all is built: ")]) == 1
+
+
+def test_without_a_mirror_none_is_asked() -> None:
     assert named_mirror({}) is None
 
 
@@ -215,7 +311,7 @@ def test_how_many_are_built_and_for_how_long_is_said_first_by_the_last_times_her
     ensure([long], told)
 
     assert told.lines == [
-        "1 programs to build, once: tool; about 7 min",
+        "1 program (tool) to build, once; about 7 min",
         "building tool (1 of 1, about 7 min left)",
     ]
     assert 0 < usual_seconds(tmp_path / "cache" / "bin", long) < 60

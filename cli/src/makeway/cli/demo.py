@@ -15,7 +15,7 @@ from makeway.cli.errors import USAGE, fail
 from makeway.dev.binaries import KUBERNETES
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.runner import CLUSTER, run
-from makeway.dev.demo.scenarios import SCENARIOS, Scenario
+from makeway.dev.demo.scenarios import MAIN, SCENARIOS, Scenario, played_first
 from makeway.dev.errors import DevError
 from makeway.dev.progress import ConsoleProgress
 
@@ -23,7 +23,7 @@ _TOLD = "; ".join(f"{name}: {scenario.shows}" for name, scenario in SCENARIOS.it
 
 
 def demo(
-    scenario: Annotated[str, typer.Argument(help=f"What to show. {_TOLD}.")] = "main",
+    scenario: Annotated[str | None, typer.Argument(help=f"What to show. {_TOLD}.", show_default=MAIN)] = None,
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up and say how to use it.")] = False,
 ) -> None:
@@ -31,31 +31,51 @@ def demo(
 
     It starts a cluster of its own, tells what happens, checks every claim, names the two commands that are
     best run next, and takes the cluster down again: on a terminal when Enter is pressed. Exit code 1 where a
-    claim did not hold.
+    claim did not hold. Where a mirror has all but makeway-scheduler, external is played before main.
     """
-    if scenario not in SCENARIOS:
+    if scenario and scenario not in SCENARIOS:
         raise typer.BadParameter(f"no scenario {scenario!r}; there is: {', '.join(SCENARIOS)}")
-    if why := SCENARIOS[scenario].refused_on(KUBERNETES.name):
+    if scenario and (why := SCENARIOS[scenario].refused_on(KUBERNETES.name)):
         fail(f"scenario {scenario}: {why}", USAGE)
-    chosen, console = SCENARIOS[scenario], Console(highlight=False)
-    narrator = Narrator(console)
+    console = Console(highlight=False)
+    try:
+        chosen = scenario or played_first()
+        then = "" if scenario or chosen == MAIN else MAIN
+        held, goes_on = _play(chosen, console, keep=keep, then=then)
+        if goes_on:
+            held &= _play(then, console, keep=False, then="")[0]
+    except DevError as error:
+        fail(str(error))
+    if not held:
+        raise typer.Exit(1)
+
+
+def _play(name: str, console: Console, *, keep: bool, then: str) -> tuple[bool, bool]:
+    """Play a scenario; report whether all claims held, and whether `then` is to be played after it.
+
+    Raises:
+        DevError: the cluster could not be started.
+    """
+    narrator, goes_on = Narrator(console), False
     waits = not keep and console.is_terminal and sys.stdin.isatty()
 
     def at_end() -> None:
+        nonlocal goes_on
         if keep or waits:
-            console.print(f"\nThe cluster is up. In another terminal:\n{next_commands(chosen)}", markup=False)
+            commands = next_commands(SCENARIOS[name])
+            console.print(f"\nThe cluster is up. In another terminal:\n{commands}", markup=False)
         if waits:
+            more = f" and plays {then}: {SCENARIOS[then].shows}; Ctrl-D ends all" if then else ""
             with suppress(EOFError):
-                console.input("Enter ends it. ")
+                console.input(f"Enter ends it{more}. ")
+                goes_on = then != ""
 
-    try:
-        run(chosen, narrator, ConsoleProgress(console), keep=keep, at_end=at_end)
-    except DevError as error:
-        fail(str(error))
+    run(SCENARIOS[name], narrator, ConsoleProgress(console), keep=keep, at_end=at_end)
     if keep:
         console.print(f"and to end it:\n  {program()} dev down --name {CLUSTER}")
-    if narrator.broken:
-        raise typer.Exit(1)
+    if then and not waits:
+        console.print(f"With the plugin, for which makeway-scheduler is built:\n  {program()} demo {then}")
+    return not narrator.broken, goes_on
 
 
 def next_commands(scenario: Scenario) -> str:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from makeway.dev.binaries import GO_ENVIRONMENT, OF_TESTS, Binary, cache_key
@@ -33,27 +33,36 @@ def ensure(binaries: Iterable[Binary], progress: Progress) -> Mapping[str, Path]
     What that is, and how long it takes by this machine's last times, is said first.
 
     Raises:
-        DevError: Go is missing or too old, or a build failed; the text has the tail of the compiler's output.
+        DevError: Go is missing or too old, or a build failed, and the text has the tail of the compiler's
+            output; or MAKEWAY_DOWNLOADS is no mirror's address.
     """
     root, wanted = cache_directory() / "bin", list(binaries)
-    missing = [binary for binary in wanted if not _use(_place(root, binary))]
-    if missing:
+    if missing := _missing(root, wanted):
         root.mkdir(parents=True, exist_ok=True)
-        mirror = _mirror(progress)
-        left = [usual_seconds(root, binary) for binary in missing]
-        names = ", ".join(binary.name for binary in missing)
-        how = "to fetch" if mirror else "to build, once"
-        progress.note(
-            f"{len(missing)} programs {how}: {names}" + ("" if mirror else f"; about {_minutes(sum(left))}")
-        )
-        for number, binary in enumerate(missing):
-            rest = (
-                ""
-                if mirror
-                else f" ({number + 1} of {len(missing)}, about {_minutes(sum(left[number:]))} left)"
-            )
-            _ensure_one(root, binary, progress, mirror, rest)
+        mirror = reached_mirror(progress)
+        building = to_build(missing, mirror)
+        fetching = [binary for binary in missing if binary not in building]
+        left = [usual_seconds(root, binary) for binary in building]
+        if fetching:
+            progress.note(f"{_named(fetching)} to fetch")
+        if building:
+            progress.note(f"{_named(building)} to build, once; about {_minutes(sum(left))}")
+        for binary in fetching:
+            _ensure_one(root, binary, progress, mirror)
+        for number, binary in enumerate(building):
+            rest = f" ({number + 1} of {len(building)}, about {_minutes(sum(left[number:]))} left)"
+            _ensure_one(root, binary, progress, None, rest)
     return {binary.name: _place(root, binary) for binary in wanted}
+
+
+def to_build(binaries: Iterable[Binary], mirror: Mirror | None) -> list[Binary]:
+    """Return those that neither the cache nor the mirror has."""
+    missing = _missing(cache_directory() / "bin", binaries)
+    return [one for one in missing if mirror is None or not mirror.has(one, cache_key(one))]
+
+
+def _missing(root: Path, binaries: Iterable[Binary]) -> list[Binary]:
+    return [binary for binary in binaries if not _use(_place(root, binary))]
 
 
 def usual_seconds(root: Path, binary: Binary) -> float:
@@ -69,11 +78,21 @@ def _times(root: Path) -> dict[str, float]:
         return {}
 
 
+def _named(binaries: Sequence[Binary]) -> str:
+    programs = "program" if len(binaries) == 1 else "programs"
+    return f"{len(binaries)} {programs} ({', '.join(binary.name for binary in binaries)})"
+
+
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _mirror(progress: Progress) -> Mirror | None:
+def reached_mirror(progress: Progress) -> Mirror | None:
+    """Return the mirror that the environment names, where its index can be had; why not is said in one line.
+
+    Raises:
+        DevError: what the environment names is no mirror's address.
+    """
     try:
         return named_mirror()
     except NotFetchedError as error:
@@ -81,7 +100,9 @@ def _mirror(progress: Progress) -> Mirror | None:
         return None
 
 
-def _ensure_one(root: Path, binary: Binary, progress: Progress, mirror: Mirror | None, rest: str) -> None:
+def _ensure_one(
+    root: Path, binary: Binary, progress: Progress, mirror: Mirror | None, rest: str = ""
+) -> None:
     with hold(
         root / f".{binary.name}.lock", lambda: progress.note(f"{binary.name}: another process builds it")
     ):

@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import os
 import platform
+import re
 import shutil
 import time
 import urllib.request
@@ -23,10 +24,11 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
-from urllib.parse import urldefrag
+from urllib.parse import urldefrag, urlsplit
 
 from makeway.bus.reasons import reason_of
 from makeway.dev.binaries import ALL, KUBE_SCHEDULER, Binary, cache_key
+from makeway.dev.errors import DevError
 from makeway.dev.paths import cache_directory
 
 VARIABLE: Final = "MAKEWAY_DOWNLOADS"
@@ -53,22 +55,24 @@ class Mirror:
     digests: Mapping[str, str] = field(default_factory=dict)
     silence_seconds: float = _SILENCE_SECONDS
 
+    def has(self, binary: Binary, key: str) -> bool:
+        """Report whether the index has a program."""
+        return file_name(binary, key) in self.digests
+
     def fetch(self, binary: Binary, key: str, target: Path) -> None:
-        """Write a program to `target`.
+        """Write a program that the index has to `target`.
 
         Raises:
             NotFetchedError: it is not there, not whole, not the one that the index states, or does not come.
         """
         name = file_name(binary, key)
-        if (wanted := self.digests.get(name)) is None:
-            raise NotFetchedError("its index does not have it")
         packed = target.with_suffix(".gz")
         with packed.open("wb") as file:
             digest = hashlib.sha256()
             for piece in _pieces(f"{self.url}/{name}", self.silence_seconds, _PROGRAM_BYTES):
                 digest.update(piece)
                 file.write(piece)
-        if digest.hexdigest() != wanted:
+        if digest.hexdigest() != self.digests[name]:
             packed.unlink()
             raise NotFetchedError(f"{name} has another digest than its index states")
         try:
@@ -86,19 +90,34 @@ def named_mirror(
     """Return the mirror that the environment names, with its index; None where it names none.
 
     Raises:
-        NotFetchedError: it names no digest, or the index cannot be had or is another one.
+        NotFetchedError: the index cannot be had or is another one.
+        DevError: the variable is no URL with a digest, which no build mends.
     """
     if not (text := environment.get(VARIABLE, "")):
         return None
-    url, wanted = urldefrag(text)
-    if not wanted.startswith("sha256=") or not url.startswith(("http://", "https://")):
-        raise NotFetchedError(f"{VARIABLE} is no URL#sha256=DIGEST")
-    url = url.rstrip("/")
+    url, wanted = _parsed(text)
     index = b"".join(_pieces(f"{url}/{INDEX}", silence, _INDEX_BYTES))
-    if hashlib.sha256(index).hexdigest() != wanted.removeprefix("sha256="):
+    if hashlib.sha256(index).hexdigest() != wanted:
         raise NotFetchedError(f"{INDEX} has another digest than {VARIABLE} states")
     lines = (line.split() for line in index.decode("utf-8", "replace").splitlines())
     return Mirror(url, {words[1]: words[0] for words in lines if len(words) == 2}, silence)
+
+
+def _parsed(text: str) -> tuple[str, str]:
+    """Return the URL without its last slash, and the digest. Raises DevError."""
+    try:
+        url, digest = urldefrag(text)
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        why = "" if whole else "the URL is not http(s)://HOST/DIRECTORY"
+    except ValueError as error:  # brackets, or a port that is no number
+        why = str(error)
+    if not why and not re.fullmatch(r"sha256=[0-9a-f]{64}", digest):
+        why = "after # is no sha256= with 64 digits in hex"
+    if why:
+        form = "URL#sha256=DIGEST, as `python -m makeway.dev.downloads DIRECTORY` prints it"
+        raise DevError(f"{VARIABLE} is {text!r}: {why}. It is {form}")
+    return url.rstrip("/"), digest.removeprefix("sha256=")
 
 
 def file_name(binary: Binary, key: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from makeway.dev.binaries import needed
+from makeway.dev.build import reached_mirror, to_build
 from makeway.dev.demo import daemonset, external, gang, main_job, quota, toleration
 from makeway.dev.demo.stage import Stage
 from makeway.dev.options import NOMINATOR, USUAL, ClusterOptions
+from makeway.dev.progress import SilentProgress
 
 _SMALLEST = ClusterOptions(small=True, controllers=False, admission_policies=True)
 _WITH_CONTROLLERS = replace(_SMALLEST, controllers=True)
@@ -40,11 +43,14 @@ class Scenario:
         )
 
 
+MAIN = "main"
+EXTERNAL = "external"
+
 SCENARIOS = {
-    "main": Scenario(
+    MAIN: Scenario(
         "an urgent pod makes room, and an eviction is refused", "why -n demo fraud-check", main_job.play
     ),
-    "external": Scenario(
+    EXTERNAL: Scenario(
         "an urgent pod makes room beside a kube-scheduler that is not touched",
         "why -n demo payment",
         external.play,
@@ -77,3 +83,14 @@ SCENARIOS = {
     ),
 }
 """By name, in the order of being shown."""
+
+
+def played_first() -> str:
+    """Return what is played where no scenario is named: main, or what a mirror has the programs of before it.
+
+    Raises:
+        DevError: what the environment names is no mirror's address.
+    """
+    mirror = reached_mirror(SilentProgress())
+    lacking = {name: to_build(needed(SCENARIOS[name].options), mirror) for name in (MAIN, EXTERNAL)}
+    return EXTERNAL if mirror and lacking[MAIN] and not lacking[EXTERNAL] else MAIN
