@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from typing import get_args
 
+import nats.errors
+import nats.js.errors
+
 from campaign import schedule
+from campaign.counted import Deaths
 from campaign.lines import Lines
 from campaign.schedule import Injection
 from campaign.settings import queues
+from integration.arming import KILL, Failpoints
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE, QUEUES_CONFIGMAP, put
+from integration.crashing import COMMITTING
 from integration.faults import Faults
+from makeway.bus.subjects import Subjects
 from makeway.dev.errors import DevError
 from makeway.dev.fault_rules import Action, FaultRule
+from makeway.dev.options import PLANNER
 from makeway.dev.site import nats_servers
+from makeway.runtime.kube import ApiError, ApiUnavailable
 
 LOWERED, USUAL = 3, 12
 """Cores that the queue with a maximum may have."""
@@ -33,6 +44,8 @@ RECOVERY = timedelta(seconds=15)
 PODS_WATCH = r"/api/v1/pods\?.*watch="
 WRITES = r"/pods/[a-z0-9-]+(/status|/binding|\?|$)"
 _ACTIONS = {action: action for action in get_args(Action)}
+LAST_SECONDS = 8.0
+"""A planner that is killed so shortly before its storm ends is the last: its Lease ends by itself."""
 SHARE = 0.3
 """Of the requests that are spoilt while a fault of the API server lasts."""
 
@@ -61,6 +74,7 @@ class Injector:
         self.counts: Counter[str] = Counter()
         self.requests_spoilt = 0
         self.outages: list[tuple[datetime, datetime]] = []
+        self.deaths: list[Deaths] = []
         self.done: list[tuple[datetime, datetime, str]] = []
         """When each injection began and ended, and what it was."""
 
@@ -118,6 +132,10 @@ class Injector:
                     await self._queues(USUAL)
             case schedule.QUORUM:
                 await self._without_quorum(one.seconds)
+            case schedule.FREEZE:
+                await self._freeze_leader(one.seconds)
+            case schedule.COMMIT:
+                await self._kill_committing(one.seconds)
             case schedule.FORGE:
                 until = time.monotonic() + one.seconds
                 while self.forge is not None and time.monotonic() < until:
@@ -171,6 +189,57 @@ class Injector:
         await asyncio.sleep(seconds)
         for name in lost:
             await self._start(name)
+
+    async def _freeze_leader(self, seconds: float) -> None:
+        """Stop the nats-server that leads the stream of orders; where none leads, the first."""
+        servers = nats_servers(self._cluster.owned.options)
+        leader = ""
+        with contextlib.suppress(nats.errors.Error, nats.js.errors.Error):
+            async with self._cluster.jetstream() as jetstream:
+                info = await jetstream.stream_info(Subjects().orders_stream)
+                leader = (info.cluster and info.cluster.leader) or ""
+        frozen = next((name for name in servers if f"makeway-dev-{name}" == leader), servers[0])
+        process = self._cluster.process(frozen)
+        process.pause()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            process.resume()
+
+    async def _kill_committing(self, seconds: float) -> None:
+        """Kill the planner that leads, each time after it has read a commit or stored an order, unanswered.
+
+        Its Lease is given back, so that the next leads soon; but for the last one's.
+        """
+        failpoints, begin = Failpoints(self._cluster), datetime.now(UTC)
+        end = begin + timedelta(seconds=seconds)
+        killed: list[datetime] = []
+        for point in cycle(COMMITTING):
+            if (left := (end - datetime.now(UTC)).total_seconds()) <= 0:
+                break
+            failpoints.arm(point, KILL)
+            try:
+                pid = await failpoints.fired(point, seconds=left)
+            except AssertionError:
+                failpoints.disarm()
+                break
+            killed.append(datetime.now(UTC))
+            self._say(f"the leading planner is killed at {point}")
+            await self._start_again(pid)
+            if (end - datetime.now(UTC)).total_seconds() < LAST_SECONDS:
+                break
+            with contextlib.suppress(ApiError, ApiUnavailable):
+                await self._cluster.end_lease(PLANNER)
+        self.deaths.append(Deaths(begin, datetime.now(UTC), tuple(killed)))
+
+    async def _start_again(self, pid: int) -> None:
+        """Start the planner that had the process id, once it is dead."""
+        names = self._cluster.replicas(PLANNER)
+        while any(self._cluster.process(name).pid == pid for name in names):  # noqa: ASYNC110 - it is killed
+            await asyncio.sleep(0.02)
+        for name in names:
+            if self._cluster.process(name).pid is None:
+                await self._start(name)
 
     async def _start(self, name: str) -> None:
         process = self._cluster.process(name)

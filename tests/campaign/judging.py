@@ -146,13 +146,15 @@ def _own_nomination(name: str) -> bool:
 def counts_of(verdict: Verdict) -> dict[str, int]:
     """Orders, evictions and rollbacks of a run, without what was forged."""
     streams = verdict.history.streams
+    orders = [stored.message for stored in streams.orders if stored.message.void is None]
     outcomes = [stored.message for stored in streams.outcomes]
     results = Counter(outcome.result for outcome in outcomes)
     deleted = sum(one.result == "deleted" for outcome in outcomes for one in outcome.victims)
     rollbacks = sum(outcome.rollback is not None for outcome in outcomes)
     return {
-        "orders": len(streams.orders),
-        "quota orders": sum(stored.message.kind == "quota" for stored in streams.orders),
+        "orders": len(orders),
+        "voids": len(streams.orders) - len(orders),
+        "quota orders": sum(order.kind == "quota" for order in orders),
         "victims deleted": deleted,
         "rollbacks": rollbacks,
         **{f"outcomes {result}": number for result, number in sorted(results.items())},

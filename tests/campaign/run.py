@@ -25,6 +25,7 @@ from typing import Any
 
 from campaign import document
 from campaign.clock import skewed_clock
+from campaign.counted import preempting
 from campaign.forging import Forger
 from campaign.injecting import Injector
 from campaign.judging import Judge, Verdict, answered, counts_of
@@ -55,6 +56,7 @@ def options(nats_servers: int, signatures: str = "require") -> ClusterOptions:
         faulty=(PLANNER, EVICTOR, SCHEDULER),
         nats_servers=nats_servers,
         partitions=True,
+        failpoints=True,
         admission_policies=True,
         signatures=signatures,
         planner_arguments=("--leader-elect",),
@@ -79,7 +81,10 @@ async def campaign(
     async with faults_of(cluster) as faults, toxiproxy as lines:
         injector = Injector(cluster, faults, lines, skewed_clock(cluster.owned.directory), say)
         judge.brakes = injector.brakes
-        async with loaded(cluster, arguments.seed, arguments.nodes, arguments.rate) as load:
+        async with (
+            preempting(cluster, arguments.minutes * 60) as preemptors,
+            loaded(cluster, arguments.seed, arguments.nodes, arguments.rate) as load,
+        ):
 
             async def forge(kind: str) -> None:
                 await forger.send(kind, load.seen, judge.streams)
@@ -100,7 +105,9 @@ async def campaign(
                 say(f"the breaker was open, and is reset: {opened}")
             await forger.make_sure()
             verdict = await judge.settle(quiet, injector.outages, injector.done)
-            verdict = replace(verdict, left=(*verdict.left, *forger.beyond))
+            counted = await preemptors.counted(api, verdict.history.streams)
+            left = (*verdict.left, *forger.beyond, *counted.findings(injector.deaths))
+            verdict = replace(verdict, left=left)
             if cluster.owned.options.signatures == "require":
                 taken = answered(verdict.streams, forger.sent)
                 verdict = replace(verdict, left=(*verdict.left, *taken))
@@ -114,7 +121,7 @@ async def campaign(
         "forged": dict(sorted(forger.counts.items())),
         "requests_spoilt": injector.requests_spoilt,
         "load": dict(sorted(load.counts.items())),
-        "seen": counts_of(verdict),
+        "seen": {**counts_of(verdict), **counted.counts(injector.deaths)},
         "violations": len(verdict.findings.violations),
         "not_settled": len(verdict.left) + len(verdict.findings.pending),
     }

@@ -1,6 +1,7 @@
 """When what is injected: a schedule drawn from a seed, so that a run can be played again. Pure.
 
 A run is a row of storms, each followed by a calm in which every promise with a bound in time has to be kept.
+In every second storm planners are killed while they commit, one after another, and nothing else is done.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ MOST_AT_ONCE = 6
 KILL, STOP, API = "kill", "stop", "api"
 LINE, CLOCK, BRAKE, QUOTA, FORGE, QUORUM = "line", "clock", "brake", "quota", "forge", "quorum"
 """Lines cut; a wall clock that is wrong; the brake; a lowered maximum; forged messages; nats-servers lost."""
+FREEZE, COMMIT = "freeze", "commit"
+"""The nats-server that leads the stream of orders stopped; planners killed between commit and answer."""
 
 API_ANSWERS = (409, 422, 429, 500, 503)
 API_BREAKS = ("cut", "drop", "delay")
@@ -54,7 +57,24 @@ class Injection:
         return f"{self.at_seconds:7.1f} s {self.kind} {self.target} {self.detail} for {self.seconds:.1f} s"
 
 
-KINDS = (KILL, KILL, KILL, STOP, STOP, API, API, LINE, LINE, CLOCK, BRAKE, QUOTA, FORGE, FORGE, QUORUM)
+KINDS = (
+    KILL,
+    KILL,
+    KILL,
+    STOP,
+    STOP,
+    API,
+    API,
+    LINE,
+    LINE,
+    CLOCK,
+    BRAKE,
+    QUOTA,
+    FORGE,
+    FORGE,
+    QUORUM,
+    FREEZE,
+)
 """Kinds that a storm is drawn from; those that are named more often come more often."""
 
 _SKEWED = {LINE: (PLANNER, EVICTOR, SCHEDULER), CLOCK: (PLANNER, EVICTOR)}
@@ -66,11 +86,12 @@ def draw(seed: int, minutes: float, processes: Sequence[str]) -> list[Injection]
     chance = random.Random(seed)
     servers = {name for name in processes if name.startswith(NATS)}
     found: list[Injection] = []
-    begin, end = CALM_SECONDS / 3, minutes * 60
-    while begin + STORM_SECONDS + CALM_SECONDS <= end:
+    for number, (begin, _) in enumerate(storms(minutes)):
+        if number % 2:
+            found.append(Injection(begin, COMMIT, PLANNER, STORM_SECONDS))
+            continue
         free = list(processes)
         found += [_one(chance, begin, free, servers) for _ in range(chance.randint(2, MOST_AT_ONCE))]
-        begin += STORM_SECONDS + CALM_SECONDS
     return sorted(found, key=lambda one: one.at_seconds)
 
 
@@ -94,7 +115,7 @@ def _one(chance: random.Random, begin: float, free: list[str], servers: set[str]
             return Injection(at, kind, "cluster", round(min(left, chance.uniform(5, 20)), 1))
         case "forge":
             return Injection(at, kind, "nats", whole, chance.choice(FORGERIES))
-        case "quorum" if servers <= set(free):
+        case "quorum" | "freeze" if servers <= set(free):
             free[:] = [name for name in free if not name.startswith(NATS)]
             return Injection(at, kind, "nats", round(chance.uniform(3, min(left, 12)), 1))
         case "line" | "clock":

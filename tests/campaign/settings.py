@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from campaign.counted import NAMESPACE as COUNTED
 from campaign.grammar import CLASSES, HARD_BUDGETS, PROTECTED, SYSTEM, TENANTS, daemon_set
 from integration.cluster import RunningCluster
 from integration.configuring import put
@@ -60,8 +61,9 @@ def in_force(cluster_uid: str, brakes: tuple[tuple[datetime, datetime], ...] = (
 
 
 def queues(most: int = 12) -> str:
-    """A queue for each tenant; one has a maximum."""
+    """A queue for each tenant, and one for the preemptors that are counted; one has a maximum."""
     return queues_yaml(
+        queue(COUNTED),
         queue("camp-a"),
         queue("camp-b", guaranteed=8),
         queue("camp-quota", max=most, delay="2s"),
@@ -90,7 +92,7 @@ def _make(cluster: RunningCluster, count: int) -> None:
                 "value": value,
             }
         )
-    for name in (*TENANTS, PROTECTED, SYSTEM):
+    for name in (*TENANTS, PROTECTED, SYSTEM, COUNTED):
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     api.request("POST", f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets", daemon_set())
     for app in ("web", "api"):

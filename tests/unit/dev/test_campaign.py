@@ -13,15 +13,28 @@ import pytest
 from builders_bus import make_outcome
 from builders_keys import KEYS, PUBLIC_DATA
 from campaign import document, grammar
+from campaign.counted import Counted, Deaths, Preemptor
 from campaign.forging import Forger
 from campaign.injecting import rule_of
 from campaign.judging import answered, without
-from campaign.schedule import API, CLOCK, KILL, LINE, MOST_AT_ONCE, STOP, draw, storms, usual_processes
+from campaign.schedule import (
+    API,
+    CLOCK,
+    COMMIT,
+    KILL,
+    LINE,
+    MOST_AT_ONCE,
+    STOP,
+    draw,
+    storms,
+    usual_processes,
+)
 from makeway.bus import codec
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.bus.signing.keys import PublicKeys, SignatureVerdict, SigningKey, SigningKind
 from makeway.bus.subjects import Subjects
 from makeway.dev.checker.history import StoredRecord, Streams
+from makeway.dev.checker.orders import OrderHistory
 from unit.dev.recorded_history import at, order_of
 
 pytestmark = pytest.mark.tools
@@ -44,6 +57,7 @@ def test_injections_end_with_their_storm_and_a_process_suffers_one_thing_at_a_ti
         within = [one for one in schedule if begin <= one.at_seconds < end]
         assert 1 <= len(within) <= MOST_AT_ONCE
         assert all(one.at_seconds + one.seconds <= end + 0.1 for one in within)
+        assert len(within) == 1 or not any(one.kind == COMMIT for one in within)
         hurt = [one.target for one in within if one.kind in (KILL, STOP, LINE, CLOCK)]
         assert len(hurt) == len(set(hurt))
     assert all(rule_of(one) for one in schedule if one.kind == API)
@@ -141,6 +155,55 @@ def test_a_forged_control_state_is_wrong_in_itself_unless_signatures_keep_it_out
     assert bool(believable) == sound
     assert len(believable) < len(states)
     assert all(forger.sealed(one, "makeway.control") for one in states)
+
+
+def test_every_second_storm_kills_planners_that_commit_and_does_nothing_else() -> None:
+    kinds = [{one.kind for one in draw(3, 30, PROCESSES) if b <= one.at_seconds < e} for b, e in storms(30)]
+
+    assert all((found == {COMMIT}) == bool(number % 2) for number, found in enumerate(kinds))
+
+
+def test_a_preemptor_with_one_victim_and_one_order_is_as_it_has_to_be() -> None:
+    assert counted(ended(1)).findings([Deaths(at(0), at(60), (at(5),))]) == []
+
+
+@pytest.mark.parametrize(
+    ("orders", "gone", "bound", "found"),
+    [
+        ([], 1, 12, "high-1 is bound with 0 victims; its orders: none"),
+        ([1, 2], 2, 12, "high-1 is bound with 2 victims; its orders: ord-"),
+        ([1, 2], 2, 12, "2 victims are gone for 1 preemptors that are bound"),
+        ([1, 2], 2, 12, "high-1, of a storm of deaths, has ord-"),
+        ([1], 1, 32, "high-1 was bound 22 s after the last death of a storm"),
+        ([1], 0, None, "preemptor high-1 is not bound"),
+    ],
+)
+def test_preemptors_that_are_robbed_late_or_served_twice_are_found(
+    orders: list[int], gone: int, bound: int | None, found: str
+) -> None:
+    seen = counted(*map(ended, orders), gone=gone, bound=bound)
+
+    findings = seen.findings([Deaths(at(0), at(60), (at(5), at(10)))])
+
+    assert any(found in one for one in findings), findings
+
+
+def test_the_numbers_of_equal_preemptors_tell_deaths_and_the_longest_wait_after_one() -> None:
+    numbers = counted(ended(1)).counts([Deaths(at(0), at(60), (at(5), at(10)))])
+
+    assert numbers["planners killed within a commit"] == 2
+    assert numbers["longest wait after a leader's death, s"] == 2.0
+    assert numbers["equal preemptors bound"] == numbers["their victims deleted"] == 1
+
+
+def counted(*orders: OrderHistory, gone: int = 1, bound: int | None = 12) -> Counted:
+    preemptor = Preemptor("uid", "high-1", at(8), None if bound is None else at(bound))
+    return Counted((preemptor,), gone, {"uid": orders})
+
+
+def ended(number: int) -> OrderHistory:
+    order = order_of(number)
+    return OrderHistory(order, at(9), make_outcome(order), at(11))
 
 
 def stored(sequence: int, message: M) -> StoredRecord[M]:
