@@ -312,11 +312,14 @@ const (
 	NotRefused      Refusal = iota
 	RefusedInFlight         // its order has no outcome, or came to nothing and is being taken back
 	RefusedLeaving          // its victims are leaving
+	RefusedBeside           // its victims have left, and those of pods that are nominated beside it have not
 )
 
 // Refuse reports whether a pod that failed a cycle may not preempt now, because it has an order. From then
 // on the gate is closed. cycle says what its snapshot shows: a released preemptor that met a victim there came too early and is held
-// again for a moment; one whose victims are leaving is held for longer, and for nothing where its node does not help any more.
+// again for a moment, and so is one that has its room beside pods whose orders are still making theirs: another plan would evict more
+// than is needed, and leave its room to them. One whose victims are leaving is held for longer, and for nothing where its node does not
+// help any more.
 func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why Refusal, orderID, node string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -328,18 +331,20 @@ func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why 
 		return NotRefused, "", ""
 	}
 	happened := onCycleFailed
+	tooEarly := e.Phase == Released && e.early < earlyRetries && e.meets(cycle.StillThere)
+	beside := e.Phase == Released && !tooEarly && !cycle.Unresolvable(e.Node) && f.makeRoom(cycle.Beside)
 	switch {
 	case e.Phase == Leaving && e.nominationTaken:
 		happened = onNominationGone
 	case e.Phase == Leaving && cycle.Unresolvable(e.Node):
 		happened = onNodeUnresolvable
-	case e.Phase == Released && e.early < earlyRetries && now.Before(e.OpensAt) && e.meets(cycle.StillThere):
+	case now.Before(e.OpensAt) && (tooEarly || beside):
 		happened = onCycleTooEarly
 	}
 	f.happens(e, happened)
 	switch {
 	case happened == onCycleTooEarly:
-		e.notBefore = now.Add(earlyRetryDelay << e.early)
+		e.notBefore = now.Add(earlyRetryDelay << min(e.early, earlyRetries))
 		e.early++
 	case e.Phase == Leaving:
 		if now.Sub(e.heldUntil) >= longestLeavingHold {
@@ -353,9 +358,20 @@ func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why 
 	case absent:
 		return NotRefused, "", ""
 	case Leaving:
+		if beside {
+			return RefusedBeside, e.OrderID, e.Node
+		}
 		return RefusedLeaving, e.OrderID, e.Node
 	}
 	return RefusedInFlight, e.OrderID, e.Node
+}
+
+// makeRoom reports whether one of these preemptors has an order whose victims have not left.
+func (f *InFlight) makeRoom(preemptors []types.UID) bool {
+	return slices.ContainsFunc(preemptors, func(uid types.UID) bool {
+		e := f.of(uid)
+		return e != nil && (e.Phase.live() || e.Phase == Leaving) && len(e.Remaining) > 0
+	})
 }
 
 // put makes an order known, in place of an earlier one of its pod.

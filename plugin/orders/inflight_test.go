@@ -505,6 +505,61 @@ func TestACycleThatCameTooEarlyIsRepeatedAfterAMoment(t *testing.T) {
 	expectWakes(t, f, at(12).Add(earlyRetryDelay), Activation{OrderID: "o"})
 }
 
+func TestAPreemptorWithItsRoomWaitsForTheVictimsOfThoseThatAreNominatedBesideIt(t *testing.T) {
+	for name, becomes := range map[string]func(*InFlight){
+		"an order that is stored": func(f *InFlight) { stored(f, "o2", at(90000)) },
+		"victims that leave":      func(f *InFlight) { f.Succeed("o2", at(11), at(90000), notGone) },
+	} {
+		f := NewInFlight()
+		f.Begin(order("o", "a"))
+		f.Begin(of("q", order("o2", "b")))
+		f.Succeed("o", at(10), at(90000), notGone)
+		f.left("a")
+		expectWakes(t, f, at(10), Activation{OrderID: "o"})
+		becomes(f)
+		cycle := notThere
+		cycle.Beside = []types.UID{"q"}
+
+		now := at(12)
+		for repetition := range earlyRetries + 3 {
+			if why, orderID, node := f.Refuse("p", now, cycle); why != RefusedBeside || orderID != "o" || node != "n1" {
+				t.Fatalf("%s: refused with %d, order %q, node %q", name, why, orderID, node)
+			}
+			now = now.Add(earlyRetryDelay << min(repetition, earlyRetries))
+			expectWakes(t, f, now.Add(-time.Millisecond))
+			expectWakes(t, f, now, Activation{OrderID: "o"})
+		}
+		f.Succeed("o2", now, at(90000), notGone)
+		f.left("b")
+		expectWakes(t, f, now, Activation{OrderID: "o2"})
+		if why, _, _ := f.Refuse("p", now, cycle); why != NotRefused {
+			t.Errorf("%s: refused with %d once all have left", name, why)
+		}
+	}
+}
+
+func TestTwoPreemptorsWithoutRoomForBothDoNotWaitForEachOther(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(order("o", "a"))
+	f.Begin(of("q", order("o2", "b")))
+	f.Succeed("o", at(10), at(90000), notGone)
+	f.Succeed("o2", at(10), at(90000), notGone)
+	f.left("a")
+	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	cycle := notThere
+	cycle.Beside = []types.UID{"q"}
+	if why, _, _ := f.Refuse("p", at(11), cycle); why != RefusedBeside {
+		t.Fatalf("refused with %d", why)
+	}
+	f.left("b")
+	expectWakes(t, f, at(12), Activation{OrderID: "o2"})
+	cycle.Beside = []types.UID{"p"}
+
+	if why, _, _ := f.Refuse("q", at(12), cycle); why != NotRefused {
+		t.Errorf("refused with %d", why)
+	}
+}
+
 func TestACycleThatFailsForAnotherReasonMayPreemptAgain(t *testing.T) {
 	f := NewInFlight()
 	f.Begin(order("o", "a"))

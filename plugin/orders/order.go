@@ -103,6 +103,7 @@ func (e *Order) removes(victim types.UID) bool {
 type FailedCycle struct {
 	StillThere   func(node string, uid types.UID) bool // the pod is on the node
 	Unresolvable func(node string) bool                // removing pods from the node does not help, or it is not there
+	Beside       []types.UID                           // pods of no lower priority that are nominated where the preemptor is: a cycle counts them in
 }
 
 // meets reports whether a victim or an awaited pod is still on the node.

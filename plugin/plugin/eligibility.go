@@ -38,6 +38,7 @@ func (p *preemptor) ineligiblePod(pod *v1.Pod, statuses fwk.NodeToStatusReader, 
 			_, err := nodes.Get(node)
 			return err != nil || statuses.Get(node).Code() == fwk.UnschedulableAndUnresolvable
 		},
+		Beside: p.nominatedBeside(),
 	}
 	p.engine.inflight.NominatedTo(pod.UID, pod.Status.NominatedNodeName)
 	switch why, orderID, node := p.engine.inflight.Refuse(pod.UID, p.engine.clock.Now(), cycle); why {
@@ -45,9 +46,14 @@ func (p *preemptor) ineligiblePod(pod *v1.Pod, statuses fwk.NodeToStatusReader, 
 		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this pod on node %s is in flight", orderID, node)}
 	case orders.RefusedLeaving:
 		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("victims of order %s are still leaving node %s", orderID, node)}
+	case orders.RefusedBeside:
+		return &preemptResult{kind: endLeaving, node: node, message: fmt.Sprintf("order %s made room on node %s; %s", orderID, node, leavingBeside)}
 	}
 	return p.waitsForOthersVictims(func(node string) bool { return statuses.Get(node).Code() != fwk.UnschedulableAndUnresolvable })
 }
+
+// leavingBeside is why a preemptor waits whose room is there: kube-scheduler's filters count in the pods that are nominated beside it.
+const leavingBeside = "victims of pods that are nominated beside it are still leaving"
 
 // excluded ends what is not to be planned for whatever the cluster is like.
 func excluded(pod *v1.Pod) *preemptResult {

@@ -138,12 +138,14 @@ func (a *groupAttempt) ineligible() (*preemptResult, map[types.NamespacedName]st
 	case a.group.NeverPreempts:
 		return &preemptResult{kind: endNever, message: "not eligible due to preemptionPolicy=Never"}, nil
 	}
-	cycle := orders.FailedCycle{StillThere: a.stillThere(), Unresolvable: func(string) bool { return false }}
+	cycle := orders.FailedCycle{StillThere: a.stillThere(), Unresolvable: func(string) bool { return false }, Beside: a.nominatedBeside()}
 	switch why, orderID, _ := e.inflight.Refuse(a.group.UID, e.clock.Now(), cycle); why {
 	case orders.RefusedInFlight:
 		return &preemptResult{kind: endInFlight, message: fmt.Sprintf("order %s for this group is in flight", orderID)}, a.ordered()
 	case orders.RefusedLeaving:
 		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("victims of order %s are still leaving", orderID)}, a.ordered()
+	case orders.RefusedBeside:
+		return &preemptResult{kind: endLeaving, message: fmt.Sprintf("order %s made room; %s", orderID, leavingBeside)}, a.ordered()
 	}
 	return a.waitsForOthersVictims(func(string) bool { return true }), a.nominated()
 }

@@ -354,6 +354,38 @@ func TestWhileItsVictimsLeaveAPodKeepsItsNominationAndOrdersNothing(t *testing.T
 	w.eventually("it is activated once more", func() bool { return w.activator.of("p") == 1 })
 }
 
+func TestAPodWithItsRoomKeepsItWhileVictimsOfAnEqualThatIsNominatedBesideItAreThere(t *testing.T) {
+	p, q, a, b := pod("p", "", high, medium).Obj(), pod("q", "", high, medium).Obj(), pod("a", "n1", mid, medium).Obj(), pod("b", "n1", mid, medium).Obj()
+	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, q, a, b)
+	w.bus.plan = answers(candidate("n1", "!a"))
+	order := w.orderOf(p)
+	w.bus.plan = answers(candidate("n1", "!b"))
+	w.orderOf(q)
+	for _, preemptor := range []*v1.Pod{p, q} {
+		info, _ := fwkPodInfo(preemptor)
+		w.framework.AddNominatedPod(klogger(w), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
+	}
+	w.end(order, wire.ResultSucceeded)
+	w.delete(a)
+	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+	if err := w.nodes[0].RemovePod(klogger(w), a); err != nil {
+		t.Fatal(err)
+	}
+	requests := w.asked()
+
+	statuses := framework.NewDefaultNodeToStatus()
+	statuses.Set("n1", fwk.NewStatus(fwk.Unschedulable, "the pods that are nominated there take its room"))
+	result, status := w.postFilter(w.state(p), p, statuses)
+
+	if result == nil || result.NominatedNodeName != "n1" || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), leavingBeside) {
+		t.Errorf("result %+v, status %v", result, status)
+	}
+	if w.asked() != requests || w.orders() != 2 {
+		t.Errorf("%d requests, %d orders", w.asked()-requests, w.orders())
+	}
+	w.eventually("it is activated once more", func() bool { return w.activator.of("p") == 2 })
+}
+
 func TestAPodWhoseNodeHelpsNoMorePreemptsElsewhereWhileItsVictimsLeave(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	w.nominated(p, "n1")

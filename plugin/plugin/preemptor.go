@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/failpoints"
@@ -92,6 +94,23 @@ func (p *preemptor) waitsForOthersVictims(helps func(node string) bool) *preempt
 	}
 	p.engine.memory.Retries.Postpone(p.one(), until)
 	return &preemptResult{kind: endLeaving, message: "pods preempted on the nominated node are still terminating"}
+}
+
+// nominatedBeside returns the other pods that are nominated where a pod is, and are of no lower priority: its filters count them in.
+func (p *preemptor) nominatedBeside() []types.UID {
+	var beside []types.UID
+	for _, pod := range p.pods {
+		if pod.Status.NominatedNodeName == "" {
+			continue
+		}
+		for _, info := range p.handle.NominatedPodsForNode(pod.Status.NominatedNodeName) {
+			other := p.engine.podOf(orders.RefOf(info.GetPod())) // of one that has left it the queue knows the name alone
+			if corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) && !slices.ContainsFunc(p.pods, func(own *v1.Pod) bool { return own.UID == other.UID }) {
+				beside = append(beside, other.UID)
+			}
+		}
+	}
+	return beside
 }
 
 // unreachable ends an attempt without an answer; it is tried again, since no event of the cluster tells when the planner is back.
