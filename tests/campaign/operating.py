@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from typer.testing import CliRunner
 
 from integration.cluster import RunningCluster
-from makeway.cli.mode.breaker import app, stored_trips
+from makeway.cli.connect.configmaps import read_map
+from makeway.cli.mode.breaker import app
+from makeway.core.policy.breaker import CONFIGMAP, parse_breaker
 
 NAMESPACE = "makeway-system"
 
@@ -21,7 +23,8 @@ async def close_breaker(cluster: RunningCluster, counts: Counter[str]) -> list[s
         ApiError, ApiUnavailable: it cannot be read just now.
     """
     async with cluster.connect() as api:
-        trips = await stored_trips(api, NAMESPACE, datetime.now(UTC))
+        now, stored = datetime.now(UTC), await read_map(api, NAMESPACE, CONFIGMAP)
+    trips = [trip for trip in parse_breaker(stored.data, now)[0].values() if trip.holds(now)]
     if not trips:
         return []
     counts.update(f"breaker opened by {trip.cause}" for trip in trips)

@@ -9,6 +9,7 @@ import pytest
 
 from go_tests import go_test, needs_go
 from makeway.bus import codec
+from makeway.bus.control import ControlState
 from makeway.bus.errors import Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.plan import PlanReply, PlanRequest
@@ -35,7 +36,7 @@ def decode(kind: str, data: bytes) -> object:
     if kind == "group-plan-reply":
         return codec.decode(GroupPlanReply, data)
     if kind == "control-envelope":
-        return codec.unwrap_control(data)
+        return codec.unwrap_as(data, ControlState)
     return codec.unwrap_order(data)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -11,7 +13,7 @@ from makeway.evictor.act import cluster as edge
 from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.work import EvictorParts
-from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.intake.control import keep_to_control
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.live_orders import StreamOrders
 from makeway.evictor.intake.repair import MarkRepair
@@ -44,7 +46,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
     bus = SimulatedBus(nats, process, "evictor")
     api = edge.Cluster(ClusterApi(world, cluster, process, order_in_hand), _METRICS, _no_brake)  # type: ignore[arg-type]
     guard = ModeGuard("enforce", lambda: policy)
-    control = FollowingControl(bus, CLUSTER, guard, _METRICS, now=process.now)
+    control_read = asyncio.Event()
     slots = Slots(CONCURRENCY, _METRICS)
     evictor = Evictor(
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
@@ -65,9 +67,9 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
     )
 
     async def take() -> None:
-        await control.read.wait()
+        await control_read.wait()
         nats.repairs[process] = repair.handle
         await take_forever(Orders(nats, process), evictor.handle, slots)
 
-    process.spawn(control.follow_forever())
+    process.spawn(keep_to_control(bus, CLUSTER, guard, _METRICS, caught_up=control_read, now=process.now))
     process.spawn(take())

@@ -13,13 +13,13 @@ from aiohttp import web
 
 from makeway.bus.comparison import Comparison
 from makeway.cli.check.cluster import configuration_results
+from makeway.cli.connect.configmaps import StoredMap
 from makeway.cli.mode.begin import begins, found_lines
 from makeway.cli.mode.brake import released, set_for
 from makeway.cli.mode.components import Confirmation, confirmation
-from makeway.cli.mode.config import StoredPolicy
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
-from makeway.core.policy.document import Policy
+from makeway.core.policy.document import KEY, Policy
 from makeway.dev.samples import MESSAGES
 from makeway.runtime.kube import Api
 from unit.cli.test_connect import kubeconfig, makeway
@@ -417,9 +417,13 @@ def test_what_would_begin_is_counted_for_the_namespace_that_is_asked_about() -> 
     assert "made room for 0 pods, with 0 victims" in found_lines([comparison], "elsewhere")[0]
 
 
+def stored(policy: str) -> StoredMap:
+    return StoredMap({KEY: policy}, version="7", since="2026-11-23T03:00:00Z")
+
+
 def test_the_mode_of_a_namespace_is_not_taken_for_that_of_the_cluster() -> None:
     policy = GOOD + "mode: enforce\nnamespaceModes: {default: observe}\n"
-    said = StoredState.of(RELEASED, StoredPolicy(policy, version="7"))
+    said = StoredState.of(RELEASED, stored(policy))
 
     shown = list(lines(report_of(said, namespace="", changed=False, components=[]), "ns"))
 
@@ -427,7 +431,7 @@ def test_the_mode_of_a_namespace_is_not_taken_for_that_of_the_cluster() -> None:
 
 
 def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
-    said = StoredState.of(RELEASED, StoredPolicy(BROKEN, version="7", since="2026-11-23T03:00:00Z"))
+    said = StoredState.of(RELEASED, stored(BROKEN))
     heard = [Confirmation("evictor", "e", confirmed=False, mode="enforce")]
 
     shown = list(lines(report_of(said, namespace="", changed=False, components=heard), "ns"))
@@ -439,13 +443,9 @@ def test_with_a_refused_policy_the_mode_is_what_the_components_go_by() -> None:
 
 
 def test_what_is_in_force_names_what_says_so() -> None:
-    observe = StoredState.of(
-        RELEASED, StoredPolicy(GOOD + "mode: observe\n", version="7", since="2026-11-23T03:00:00Z")
-    )
-    none = StoredState.of(RELEASED, StoredPolicy(None))
-    batch = StoredState.of(
-        Brake(namespaces=frozenset({"batch"}), since="2026-11-23T03:40:10Z"), StoredPolicy(None)
-    )
+    observe = StoredState.of(RELEASED, stored(GOOD + "mode: observe\n"))
+    none = StoredState.of(RELEASED, StoredMap())
+    batch = StoredState.of(Brake(namespaces=frozenset({"batch"}), since="2026-11-23T03:40:10Z"), StoredMap())
 
     def first(said: StoredState, namespace: str = "") -> str:
         return next(lines(report_of(said, namespace=namespace, changed=False, components=[]), "ns"))

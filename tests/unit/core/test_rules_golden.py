@@ -13,7 +13,7 @@ import pytest
 from makeway.core.k8s.budget import budget_of
 from makeway.core.k8s.objects import Pod, PodDisruptionBudget, PriorityClass
 from makeway.core.policy import protection, toleration
-from makeway.core.policy.delay import UnreadableDelay, delay_of, unschedulable_since
+from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.document import Protection
 from makeway.core.policy.exemption import NOT_EXEMPT
 from makeway.core.policy.facts import facts_of
@@ -81,13 +81,6 @@ def test_a_priority_class_delays_preemption_in_every_language(case: dict[str, An
 
     assert isinstance(found, UnreadableDelay) is not case["readable"]
     assert isinstance(found, UnreadableDelay) or found == timedelta(milliseconds=case["delayMilliseconds"])
-
-
-@cases("unschedulable-since")
-def test_a_pod_is_unschedulable_since_the_same_moment_in_every_language(case: dict[str, Any]) -> None:
-    since = unschedulable_since(msgspec.convert(case["pod"], Pod), datetime.fromisoformat(case["now"]))
-
-    assert since == datetime.fromisoformat(case["since"])
 
 
 def test_a_delay_that_cannot_be_read_says_what_is_expected() -> None:

@@ -133,7 +133,7 @@ def test_victims_in_vain_open_nothing_where_most_are_not() -> None:
 def test_victims_are_in_vain_where_the_preemptor_lives_on_without_the_place(
     pod: Pod | None, told: bool | None
 ) -> None:
-    assert in_vain(make_order("a"), pod) is told
+    assert in_vain(make_order("a"), [pod]) is told
 
 
 async def test_preemptors_are_looked_at_a_minute_after_their_victims_should_be_gone() -> None:

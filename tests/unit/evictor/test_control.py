@@ -20,7 +20,7 @@ from makeway.bus.errors import Malformed
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.core.policy.mode import Mode
-from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.intake.control import keep_to_control
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.metrics import EvictorMetrics
 from unit.evictor.building import CLUSTER, NOW
@@ -56,6 +56,10 @@ def said(revision: int, mode: Mode = "enforce", cluster_uid: str = CLUSTER) -> b
     return codec.wrap(state, "makeway/planner/test", at=NOW)
 
 
+def read(data: bytes, now: datetime | None) -> ControlState:
+    return codec.timely(codec.unwrap_as(data, ControlState)[1], now)
+
+
 async def after(*messages: bytes) -> tuple[ModeGuard, CollectorRegistry]:
     """What is in force once an evictor has read these messages."""
     stream = [Message(data, sequence) for sequence, data in enumerate(messages, 1)]
@@ -65,7 +69,8 @@ async def after(*messages: bytes) -> tuple[ModeGuard, CollectorRegistry]:
 async def following(*stream: Message) -> tuple[ModeGuard, CollectorRegistry]:
     guard, registry = ModeGuard("enforce"), CollectorRegistry()
     bus = cast("Bus", Following([*stream]))
-    await FollowingControl(bus, CLUSTER, guard, EvictorMetrics(registry), now=lambda: NOW).follow_forever()
+    metrics = EvictorMetrics(registry)
+    await keep_to_control(bus, CLUSTER, guard, metrics, caught_up=asyncio.Event(), now=lambda: NOW)
     return guard, registry
 
 
@@ -76,10 +81,10 @@ def test_a_revision_more_than_an_hour_ahead_is_refused_as_by_the_plugin(case: di
 
     if case["refused"]:
         with pytest.raises(Malformed) as refused:
-            codec.unwrap_control(data, now)
+            read(data, now)
         assert refused.value.reason == "future-revision"
     else:
-        assert codec.unwrap_control(data, now).revision == case["revision"]
+        assert read(data, now).revision == case["revision"]
 
 
 async def test_a_state_of_the_far_future_switches_nothing_off_and_the_next_is_taken() -> None:
@@ -113,5 +118,5 @@ async def test_in_a_stream_that_was_made_anew_a_lower_revision_counts() -> None:
 
 
 def test_without_a_clock_no_revision_is_judged() -> None:
-    assert codec.unwrap_control(said(2**63 - 1), None).revision == 2**63 - 1
+    assert read(said(2**63 - 1), None).revision == 2**63 - 1
     assert codec.is_ahead(2**63 - 1, datetime.now(UTC))

@@ -30,7 +30,7 @@ from makeway.evictor.act.report import summarise
 from makeway.evictor.act.rollback import RollbackReport
 from makeway.evictor.act.work import CHECK_LASTS
 from makeway.evictor.intake import service
-from makeway.evictor.intake.wasted import WastedVictims, group_in_vain
+from makeway.evictor.intake.wasted import WastedVictims, in_vain
 from makeway.evictor.judge import gang
 from makeway.evictor.judge.members import Members
 from makeway.evictor.judge.verdicts import Exempt, Proceed, Refused
@@ -748,7 +748,7 @@ def bound(number: int, node: str) -> Pod:
 async def test_victims_of_a_group_are_in_vain_where_too_few_members_get_a_place(
     pods: list[Pod | None], wasted: bool | None
 ) -> None:
-    assert group_in_vain(group_order(*VICTIMS), pods) is wasted
+    assert in_vain(group_order(*VICTIMS), pods) is wasted
 
 
 async def test_the_members_of_an_order_that_succeeded_are_looked_at_for_the_breaker() -> None:

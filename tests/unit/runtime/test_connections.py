@@ -20,9 +20,9 @@ from makeway.bus.nats.connection import ConnectionTimings
 from makeway.runtime.connections import Connections, connected
 from makeway.runtime.settings import (
     ConfigSettings,
-    HttpSettings,
     KubeSettings,
     NatsSettings,
+    ServiceSettings,
     SignatureSettings,
 )
 
@@ -56,12 +56,14 @@ async def starting(url: str, directory: Path, port: int = 0) -> AsyncIterator[Co
     try:
         async with connected(
             "evictor",
-            "one",
-            nats=NatsSettings(url=url),
-            kube=KubeSettings(kubeconfig=kubeconfig),
-            listen=HttpSettings(listen=f"127.0.0.1:{port}"),
-            config=ConfigSettings(),
-            signatures=SignatureSettings(),
+            ServiceSettings(
+                identity="one",
+                nats=NatsSettings(url=url),
+                kube=KubeSettings(kubeconfig=kubeconfig),
+                listen=f"127.0.0.1:{port}",
+                config=ConfigSettings(),
+                signatures=SignatureSettings(),
+            ),
             signs=(),
             registry=CollectorRegistry(),
         ) as opened:

@@ -15,7 +15,7 @@ from makeway.runtime.kube import ApiError, ApiUnavailable
 from makeway.runtime.lease import LONGEST_IMPAIRED, Leadership, LeaseSettings, StepDown, may_take
 from typed_calls import FakeApis
 
-SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner")
+SETTINGS = LeaseSettings(namespace="ns", name="makeway-planner", duration=15.0, renew_within=10.0, retry=2.0)
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):

@@ -197,14 +197,6 @@ def unwrap_decision(data: bytes) -> DecisionRecord:
     return unwrap_as(data, DecisionRecord)[1]
 
 
-def unwrap_control(data: bytes, now: datetime | None = None) -> ControlState:
-    """Read an envelope that must hold a control state, and one of a time that can be; raises `Malformed`.
-
-    `now`: of the reader's clock; None where the revision is not judged.
-    """
-    return timely(unwrap_as(data, ControlState)[1], now)
-
-
 def timely(state: ControlState, now: datetime | None) -> ControlState:
     """Return a control state whose time can be, by `now`; None where it is not judged. Raises `Malformed`."""
     if now is not None and is_ahead(state.revision, now):

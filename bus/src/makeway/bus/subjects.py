@@ -186,10 +186,6 @@ class Subjects:
         """The subject of comparisons about one preemptor; in the decisions' stream, as all `comparisons`."""
         return f"{self.prefix}.v1.decisions.comparison.{token(preemptor_uid)}"
 
-    def is_comparison(self, subject: str) -> bool:
-        """Whether a message of the decisions' stream is a comparison."""
-        return subject.startswith(self.comparisons.removesuffix(">"))
-
     def recording(self, name: str) -> str:
         """The subject that holds the parts of one recording, in order."""
         return f"{self.prefix}.v1.recordings.{token(name)}"

@@ -12,7 +12,9 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
+from makeway.bus.following import follow_outcomes
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.nats.follow import Start
 from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.mode import Mode
@@ -25,10 +27,9 @@ from makeway.evictor.act.records import OrderRecords
 from makeway.evictor.act.toleration_reads import TolerationReads
 from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.breaker_store import BreakerStore
-from makeway.evictor.intake.control import FollowingControl
+from makeway.evictor.intake.control import keep_to_control
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.live_orders import StreamOrders
-from makeway.evictor.intake.outcomes import FollowingOutcomes
 from makeway.evictor.intake.probe import ApiProbe
 from makeway.evictor.intake.repair import MarkRepair
 from makeway.evictor.intake.service import Evictor, EvictorSettings
@@ -39,6 +40,7 @@ from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.queue_guard import QueueGuard
 from makeway.evictor.limits.slots import Slots
+from makeway.evictor.limits.windows import TEN_MINUTES
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import SystemClock
 from makeway.evictor.status import evictor_status
@@ -50,13 +52,7 @@ from makeway.runtime.config_sources import source_for
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.process import run_until_signalled
 from makeway.runtime.queues_config import QUEUES
-from makeway.runtime.settings import (
-    ConfigSettings,
-    HttpSettings,
-    KubeSettings,
-    NatsSettings,
-    SignatureSettings,
-)
+from makeway.runtime.settings import ServiceSettings
 
 POLICY: Final[ConfigKind[Policy]] = ConfigKind("policy", KEY, parse_policy, Policy())
 
@@ -67,16 +63,11 @@ _log = structlog.get_logger()
 
 
 async def run(
+    settings: ServiceSettings,
     *,
-    nats: NatsSettings,
-    kube: KubeSettings,
-    listen: HttpSettings,
-    config: ConfigSettings,
-    signatures: SignatureSettings,
     mode: Mode,
     concurrency: int,
     fences: Fences,
-    identity: str,
 ) -> int:
     """Run an evictor until it is told to stop; returns the exit code.
 
@@ -85,18 +76,14 @@ async def run(
         BusError: NATS cannot be used as it is configured.
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
+    config, identity = settings.config, settings.identity
     async with contextlib.AsyncExitStack() as closing:
         # A delete that waits for a connection could be sent after its order has expired: the slots, and
         # `AT_ONCE` of each order, bound the requests instead.
         opened = await closing.enter_async_context(
             connected(
                 "evictor",
-                identity,
-                nats=nats,
-                kube=kube,
-                listen=listen,
-                config=config,
-                signatures=signatures,
+                settings,
                 signs=(SigningKind.OUTCOME,),
                 registry=REGISTRY,
                 connections=0,
@@ -123,8 +110,7 @@ async def run(
         )
         breaker.subscribe(mode_guard.changed)
         brake.subscribe(mode_guard.changed)
-        control = FollowingControl(bus, cluster_uid, mode_guard, metrics)
-        known = asyncio.Event()
+        known, control_read, outcomes_read = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         def policy_changed() -> None:
             mode_guard.changed()
@@ -132,23 +118,9 @@ async def run(
                 known.set()
 
         policy.subscribe(policy_changed)
-        source = source_for(
-            policy,
-            api,
-            config_metrics,
-            namespace=config.namespace,
-            configmap=config.policy_configmap,
-            file=config.policy_file,
-        )
+        source = source_for(policy, api, config_metrics, config)
         queues = Config(QUEUES, config_metrics)
-        queues_source = source_for(
-            queues,
-            api,
-            config_metrics,
-            namespace=config.namespace,
-            configmap=config.queues_configmap,
-            file=config.queues_file,
-        )
+        queues_source = source_for(queues, api, config_metrics, config)
         queues_read = asyncio.Event()
         queues.subscribe(queues_read.set)
         queue_guard = QueueGuard(
@@ -165,7 +137,11 @@ async def run(
         slots = Slots(concurrency, metrics)
         caps = Caps(mode_guard.rates, identity, metrics)
         caps.show_recent(clock.now)
-        outcomes = FollowingOutcomes(bus, cluster_uid, caps, clock)
+        # What was evicted lately counts wherever it was, also before this process began.
+        since = Start.at_time(clock.now() - TEN_MINUTES)
+
+        def ended_anywhere(outcome: Outcome) -> None:
+            caps.ended(outcome, clock.now())
 
         def ended(order: EvictionOrder, outcome: Outcome) -> None:
             breaker.ended(outcome)
@@ -227,8 +203,8 @@ async def run(
             # What restrains an order has to be known before the first is touched.
             await known.wait()
             await brake.known.wait()
-            await control.read.wait()
-            await outcomes.read.wait()
+            await control_read.wait()
+            await outcomes_read.wait()
             await breaker_store.known.wait()
             # Not waited for without end: orders of pods do not depend on the queues.
             with contextlib.suppress(TimeoutError):
@@ -244,8 +220,8 @@ async def run(
             source.run(),
             queues_source.run(),
             brake.run(),
-            control.follow_forever(),
-            outcomes.follow_forever(),
+            keep_to_control(bus, cluster_uid, mode_guard, metrics, caught_up=control_read),
+            follow_outcomes(bus, cluster_uid, since, take=ended_anywhere, caught_up=outcomes_read),
             breaker_store.keep_forever(),
             members.run(),
             wasted.look_forever(),

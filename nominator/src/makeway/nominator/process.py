@@ -33,13 +33,7 @@ from makeway.runtime.events import EventRecorder
 from makeway.runtime.lease import Leadership, LeaseSettings, StepDown
 from makeway.runtime.listwatch import ListWatch, Resource
 from makeway.runtime.process import run_until_signalled
-from makeway.runtime.settings import (
-    ConfigSettings,
-    HttpSettings,
-    KubeSettings,
-    NatsSettings,
-    SignatureSettings,
-)
+from makeway.runtime.settings import ServiceSettings
 
 Verify = Literal["none", "shadow"]
 """Who verifies plans before they are carried out."""
@@ -48,16 +42,11 @@ _log = structlog.get_logger()
 
 
 async def run(
+    settings: ServiceSettings,
     *,
-    nats: NatsSettings,
-    kube: KubeSettings,
-    listen: HttpSettings,
-    config: ConfigSettings,
-    signatures: SignatureSettings,
     mode: Mode,
     verify: Verify,
     lease: LeaseSettings,
-    identity: str,
 ) -> int:
     """Run a nominator until it is told to stop; returns the exit code.
 
@@ -66,16 +55,12 @@ async def run(
         BusError: NATS cannot be used as it is configured.
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
     """
+    config, identity = settings.config, settings.identity
     async with contextlib.AsyncExitStack() as closing:
         opened = await closing.enter_async_context(
             connected(
                 "nominator",
-                identity,
-                nats=nats,
-                kube=kube,
-                listen=listen,
-                config=config,
-                signatures=signatures,
+                settings,
                 signs=(),
                 registry=REGISTRY,
             )

@@ -12,6 +12,7 @@ from makeway.core.k8s.event import Regarding
 from makeway.core.k8s.objects import ConfigMap
 from makeway.runtime.config import Config, ConfigContent
 from makeway.runtime.listwatch import ListWatch, ListWatchTimings, ObjectReader, Observer, Resource
+from makeway.runtime.settings import ConfigSettings
 
 FILE_SECONDS: Final = 1.0
 """Between two looks at a file. They are small, and read whole, as mounted ones change by a link."""
@@ -131,17 +132,12 @@ Source = ConfigMapSource | FileSource | NoSource
 
 
 def source_for(
-    config: Config[Any],
-    api: ObjectReader,
-    observer: Observer,
-    *,
-    namespace: str,
-    configmap: str,
-    file: Path | None,
+    config: Config[Any], api: ObjectReader, observer: Observer, settings: ConfigSettings
 ) -> Source:
     """Return where a configuration is read from: the file, else the ConfigMap of that name, else nothing."""
+    configmap, file = settings.place_of(config.kind.name)
     if file is not None:
         return FileSource(config, file)
     if configmap:
-        return ConfigMapSource(api, config, observer, namespace=namespace, name=configmap)
+        return ConfigMapSource(api, config, observer, namespace=settings.namespace, name=configmap)
     return NoSource(config)

@@ -25,13 +25,7 @@ from makeway.runtime import http
 from makeway.runtime.key_ring import KeyRing, KeysMissingError
 from makeway.runtime.kube import CONNECTIONS, Api
 from makeway.runtime.process import unless_signalled
-from makeway.runtime.settings import (
-    ConfigSettings,
-    HttpSettings,
-    KubeSettings,
-    NatsSettings,
-    SignatureSettings,
-)
+from makeway.runtime.settings import ServiceSettings
 
 _TIMINGS: Final = ConnectionTimings(connect=5.0)
 """Of one attempt; the client tries several times within it."""
@@ -101,18 +95,13 @@ class Connections:
 @contextlib.asynccontextmanager
 async def connected(
     component: str,
-    identity: str,
+    settings: ServiceSettings,
     *,
-    nats: NatsSettings,
-    kube: KubeSettings,
-    listen: HttpSettings,
-    config: ConfigSettings,
-    signatures: SignatureSettings,
     signs: Sequence[SigningKind],
     registry: CollectorRegistry,
     connections: int = CONNECTIONS,
 ) -> AsyncIterator[Connections]:
-    """Open all under the name `component`/`identity`; `connections`: as `Api.connect`.
+    """Open all under the name of the component and its process; `connections`: as `Api.connect`.
 
     `signs`: what the component signs. Required keys are waited for, as NATS is.
 
@@ -122,17 +111,18 @@ async def connected(
         ValueError, OSError: an option is wrong, or the address to listen on is taken.
         SystemExit: the process was told to stop while it waited for NATS.
     """
+    nats, kube, signatures = settings.nats, settings.kube, settings.signatures
     async with contextlib.AsyncExitStack() as closing:
         api = await Api.connect(
             kubeconfig=str(kube.kubeconfig) if kube.kubeconfig else None,
             context=kube.context,
-            user_agent=f"makeway-{component}/{identity}",
+            user_agent=f"makeway-{component}/{settings.identity}",
             connections=connections,
         )
         closing.push_async_callback(api.close)
         cluster_uid = await api.cluster_uid()
         starting = Starting()
-        server = await http.serve(listen.listen, ready=starting.ready, live=dict, registry=registry)
+        server = await http.serve(settings.listen, ready=starting.ready, live=dict, registry=registry)
         closing.push_async_callback(server.close)
         signing = Signatures(signatures.mode)
         keys = KeyRing(
@@ -140,7 +130,7 @@ async def connected(
             signing,
             kinds=signs,
             directory=signatures.signing_keys,
-            namespace=config.namespace,
+            namespace=settings.config.namespace,
             configmap=signatures.keys_configmap,
         )
         await starting.reach(keys.read_first)
@@ -148,7 +138,7 @@ async def connected(
         async def open_bus() -> Bus:
             bus = await Bus.connect(
                 nats.servers(),
-                name=f"{component}/{identity}",
+                name=f"{component}/{settings.identity}",
                 prefix=nats.subject_prefix,
                 login=nats.login(),
                 tls=nats.tls(),

@@ -38,7 +38,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseSettings:
-    """Which lease, and how often it is renewed. Times in seconds; those of kube-scheduler.
+    """Which lease, and how often it is renewed. Times in seconds.
+
+    They are shorter than kube-scheduler's: the successor of a planner that is killed answers within 10 s. One
+    that loses the Lease for a hiccup of the API server loses nothing, since the other is warm.
 
     duration: others wait so long after the last renewal they saw before they take the lease.
     renew_within: a holder that has not renewed for so long stops its work; less than `duration`.
@@ -52,9 +55,9 @@ class LeaseSettings:
 
     namespace: str
     name: str
-    duration: float = 15.0
-    renew_within: float = 10.0
-    retry: float = 2.0
+    duration: float = 6.0
+    renew_within: float = 4.0
+    retry: float = 1.0
     unfit_for: float = 10.0
     impaired_for: float = 60.0
     leave_for: float = 5.0

@@ -118,16 +118,6 @@ class KubeSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpSettings:
-    """Where /metrics, /healthz and /readyz are served.
-
-    listen: HOST:PORT or :PORT (all addresses). Port 0 takes a free one, which is logged.
-    """
-
-    listen: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ConfigSettings:
     """Where policy and queues are read from.
 
@@ -140,6 +130,12 @@ class ConfigSettings:
     queues_configmap: str = "makeway-queues"
     policy_file: Path | None = None
     queues_file: Path | None = None
+
+    def place_of(self, kind: str) -> tuple[str, Path | None]:
+        """Return ConfigMap and file of a kind of configuration: policy or queues."""
+        if kind == "policy":
+            return self.policy_configmap, self.policy_file
+        return self.queues_configmap, self.queues_file
 
     def policy_object(self) -> tuple[str, str, str] | None:
         """Return kind, namespace and name of the object that holds the policy; None where it is a file's."""
@@ -159,6 +155,23 @@ class SignatureSettings:
     mode: SignatureMode = "off"
     signing_keys: Path | None = None
     keys_configmap: str = "makeway-keys"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """What every service is told, and the name of this process.
+
+    listen: where /metrics, /healthz and /readyz are served, HOST:PORT or :PORT (all addresses). Port 0 takes
+        a free one, which is logged.
+    """
+
+    identity: str
+    nats: NatsSettings
+    kube: KubeSettings
+    listen: str
+    config: ConfigSettings
+    signatures: SignatureSettings
+    otlp_endpoint: str = ""
 
 
 _NATS = "NATS"

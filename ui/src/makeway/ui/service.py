@@ -8,7 +8,8 @@ import typer
 
 from makeway.cli.errors import fail
 from makeway.cli.extras import needed
-from makeway.cli.services.service import ServiceOptions, service
+from makeway.cli.services.service import service
+from makeway.runtime.settings import ServiceSettings
 
 app = typer.Typer(add_completion=False)
 
@@ -16,7 +17,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 @service("ui-server", listen=":9468")
 async def ui_server(
-    shared: ServiceOptions,
+    shared: ServiceSettings,
     *,
     page_listen: Annotated[
         str,

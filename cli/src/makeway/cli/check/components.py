@@ -153,7 +153,7 @@ def _leading(planners: Sequence[ComponentStatus]) -> Iterator[CheckResult]:
             "planner in sync", "ok", f"{leaders[0].identity} leads and has read the cluster{warm}"
         )
     elif not leaders:
-        remedy = "wait for the Lease to run out (15 s), then see the planners' logs for lease_"
+        remedy = "wait for the Lease to run out (6 s), then see the planners' logs for lease_"
         yield CheckResult(
             "planner in sync", "wrong", "no planner leads, or none has read the cluster yet", remedy
         )

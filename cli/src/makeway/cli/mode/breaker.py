@@ -14,7 +14,6 @@ from makeway.cli.connect.session import Installation, connected
 from makeway.cli.errors import NEGATIVE
 from makeway.cli.output import OutputOption, Printer
 from makeway.core.policy.breaker import CONFIGMAP, RESET_AT, Trip, parse_breaker
-from makeway.runtime.kube import Api
 
 app = typer.Typer(add_completion=False)
 
@@ -72,9 +71,3 @@ class BreakerReport(msgspec.Struct, frozen=True, rename="camel"):
     reset: bool
     reset_at: datetime | None
     open: tuple[Trip, ...]
-
-
-async def stored_trips(api: Api, namespace: str, now: datetime) -> list[Trip]:
-    """Read for what the breaker is open. Raises ApiError, ApiUnavailable."""
-    trips, _ = parse_breaker((await read_map(api, namespace, CONFIGMAP)).data, now)
-    return [trip for trip in trips.values() if trip.holds(now)]

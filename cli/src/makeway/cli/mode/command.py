@@ -14,6 +14,7 @@ import typer
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.check.presence import must_be_installed
+from makeway.cli.connect.configmaps import StoredMap, change_map, read_map
 from makeway.cli.connect.form import Form, installed_form
 from makeway.cli.connect.objects import Bare, listed, read_object
 from makeway.cli.connect.session import Installation, complete_namespaces, connected
@@ -22,7 +23,7 @@ from makeway.cli.mode.begin import begins, what_would_begin
 from makeway.cli.mode.brake import holds_for, released, set_for
 from makeway.cli.mode.brake_config import set_brake, stored_brake, whoami
 from makeway.cli.mode.components import Confirmation, confirmation, in_order, silent, without
-from makeway.cli.mode.config import CONFIGMAP, StoredPolicy, change, stored
+from makeway.cli.mode.config import CONFIGMAP, manager_of
 from makeway.cli.mode.report import StoredState, lines, report_of
 from makeway.cli.output import Printer, TableOutputOption
 from makeway.core.config.document import did_you_mean
@@ -220,8 +221,8 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             f"{brake.describe()}: nothing was changed. `makeway mode{for_one} --release` releases it; with "
             f"`makeway mode {asked.wanted}{for_one} --release` the policy is changed first"
         )
-    now = await stored(api, at)
-    before = Policy() if now.text is None else parse_policy(now.text, f"{CONFIGMAP}/{KEY}")
+    now = await read_map(api, at, CONFIGMAP)
+    before = parse_policy(now.data[KEY], f"{CONFIGMAP}/{KEY}") if KEY in now.data else Policy()
     after = parse_policy(_edited(now, asked), f"{CONFIGMAP}/{KEY}")
     if begins(before, after, namespace):
         if not (await installed_form(api, at)).evicts:
@@ -231,7 +232,9 @@ async def _policy(api: Api, installation: Installation, asked: _Asked, printer: 
             )
         if not asked.yes:
             await _confirm(installation, namespace)
-    changed = await change(api, at, lambda stored_now: _edited(stored_now, asked))
+    changed = await change_map(
+        api, at, CONFIGMAP, lambda stored: {**stored.data, KEY: _edited(stored, asked)}
+    )
     for_whom = f" for namespace {namespace}" if namespace else ""
     said = "now says" if changed else "says already"
     _tell(printer, f"ConfigMap {at}/{CONFIGMAP} {said} {asked.wanted}{for_whom}")
@@ -271,20 +274,20 @@ async def _namespaces(api: Api) -> list[str]:
     return [one.metadata.name for one in there]
 
 
-def _edited(before: StoredPolicy, asked: _Asked) -> str:
+def _edited(before: StoredMap, asked: _Asked) -> str:
     """What the policy's text becomes. Raises ValueError where it may not be written."""
     if before.immutable:
         raise ValueError(f"ConfigMap {CONFIGMAP} is immutable: change the mode where it is made")
-    if before.exists and before.text is None:
-        keys = ", ".join(before.keys) or "none"
+    if before.version and KEY not in before.data:
+        keys = ", ".join(sorted(before.data)) or "none"
         raise ValueError(f"ConfigMap {CONFIGMAP} has no key {KEY}; it has {keys}")
-    if before.manager and not asked.force:
+    if (manager := manager_of(before.labels, before.annotations)) and not asked.force:
         raise ValueError(
-            f"ConfigMap {CONFIGMAP} is managed by {before.manager}, which would put its own text back: "
+            f"ConfigMap {CONFIGMAP} is managed by {manager}, which would put its own text back: "
             "change the mode there, or give --force to write it all the same; "
             "`makeway mode off` needs neither"
         )
-    return set_mode(NEW_POLICY if before.text is None else before.text, asked.mode, asked.namespace)
+    return set_mode(before.data.get(KEY, NEW_POLICY), asked.mode, asked.namespace)
 
 
 def _tell(printer: Printer, line: str) -> None:
@@ -301,7 +304,7 @@ async def _as_stored(api: Api, namespace: str) -> StoredState:
     """Read policy and brake as stored now; a policy that is refused, or not ours to read, is told."""
     brake: Brake = await stored_brake(api, namespace)
     try:
-        policy = await stored(api, namespace)
+        policy = await read_map(api, namespace, CONFIGMAP)
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise

@@ -8,9 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from makeway.cli.connect.configmaps import StoredMap
 from makeway.cli.mode.brake import holds_for
 from makeway.cli.mode.components import COLUMNS, Confirmation, row
-from makeway.cli.mode.config import CONFIGMAP, StoredPolicy
+from makeway.cli.mode.config import CONFIGMAP
 from makeway.cli.tables import Column
 from makeway.core.config.document import ConfigError
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
@@ -37,16 +38,17 @@ class StoredState:
     unread: str = ""
 
     @classmethod
-    def of(cls, brake: Brake, stored: StoredPolicy) -> StoredState:
+    def of(cls, brake: Brake, stored: StoredMap) -> StoredState:
         """Read what is stored; a policy that would be refused is a part of the answer, no error."""
-        if not stored.exists:
+        if not stored.version:
             return cls(brake, Policy(), "", "")
-        if stored.text is None:
-            keys = ", ".join(stored.keys) or "none"
+        text = stored.data.get(KEY)
+        if text is None:
+            keys = ", ".join(sorted(stored.data)) or "none"
             return cls(brake, None, "", stored.since, (f"it has no key {KEY}; it has {keys}",))
-        revision = revision_of(stored.text)
+        revision = revision_of(text)
         try:
-            policy = parse_policy(stored.text, f"{CONFIGMAP}/{KEY}")
+            policy = parse_policy(text, f"{CONFIGMAP}/{KEY}")
         except ConfigError as error:
             problems = tuple(problem.describe(error.source) for problem in error.problems)
             return cls(brake, None, revision, stored.since, problems)

@@ -7,11 +7,17 @@ from typing import Annotated, Final
 
 import typer
 
-from makeway.cli.services.service import ServiceOptions, service
+from makeway.cli.services.service import service
 from makeway.core.policy.mode import Mode
 from makeway.evictor.judge.fences import NOMINATOR_FENCES, PLANNER_FENCES, SCHEDULER_FENCES, Fences
 from makeway.evictor.process import run
-from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption, option
+from makeway.runtime.settings import (
+    ConfigSettings,
+    QueuesConfigMapOption,
+    QueuesFileOption,
+    ServiceSettings,
+    option,
+)
 
 _CONFIG: Final = ConfigSettings()
 
@@ -21,7 +27,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 @service("evictor", listen=":9465", traces=True)
 async def evictor(
-    shared: ServiceOptions,
+    shared: ServiceSettings,
     *,
     mode: Annotated[
         Mode,
@@ -74,14 +80,10 @@ async def evictor(
     Needs the rights of charts/makeway/rbac/evictor.yaml. Ends with 0 when told to stop, with 1 when
     it cannot start or has lost what it needs, to be restarted.
     """
+    config = replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file)
     return await run(
-        nats=shared.nats,
-        kube=shared.kube,
-        listen=shared.listen,
-        config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
-        signatures=shared.signatures,
+        replace(shared, config=config),
         mode=mode,
         concurrency=concurrency,
         fences=Fences.of(scheduler_fence, planner_fence, nominator_fence),
-        identity=shared.identity,
     )

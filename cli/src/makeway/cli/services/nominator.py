@@ -6,26 +6,21 @@ from typing import Annotated
 
 import typer
 
-from makeway.cli.services.service import ServiceOptions, service
+from makeway.cli.services.service import service
 from makeway.core.policy.mode import Mode
 from makeway.nominator.process import Verify, run
 from makeway.runtime.lease import LeaseSettings
-from makeway.runtime.settings import option
+from makeway.runtime.settings import ServiceSettings, option
 
 app = typer.Typer(add_completion=False)
 
 LEASE_NAME = "makeway-nominator"
 
-# As the planner's: a successor begins within 10 s.
-_LEASE_SECONDS = 6.0
-_RENEW_WITHIN_SECONDS = 4.0
-_RETRY_SECONDS = 1.0
-
 
 @app.command()
 @service("nominator", listen=":9467", traces=True)
 async def nominator(
-    shared: ServiceOptions,
+    shared: ServiceSettings,
     *,
     lease_namespace: Annotated[
         str,
@@ -51,19 +46,8 @@ async def nominator(
     Ends with 0 when told to stop, with 1 when it cannot start or has lost what it needs, to be restarted.
     """
     return await run(
-        nats=shared.nats,
-        kube=shared.kube,
-        listen=shared.listen,
-        config=shared.config,
-        signatures=shared.signatures,
+        shared,
         mode=mode,
         verify=verify,
-        lease=LeaseSettings(
-            namespace=lease_namespace,
-            name=LEASE_NAME,
-            duration=_LEASE_SECONDS,
-            renew_within=_RENEW_WITHIN_SECONDS,
-            retry=_RETRY_SECONDS,
-        ),
-        identity=shared.identity,
+        lease=LeaseSettings(namespace=lease_namespace, name=LEASE_NAME),
     )

@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from makeway.cli.services.service import ServiceOptions, service
+from makeway.cli.services.service import service
 from makeway.core.policy.mode import Mode
 from makeway.planner.service.process import run
 from makeway.runtime.lease import LeaseSettings
-from makeway.runtime.settings import ConfigSettings, QueuesConfigMapOption, QueuesFileOption, option
+from makeway.runtime.settings import (
+    ConfigSettings,
+    QueuesConfigMapOption,
+    QueuesFileOption,
+    ServiceSettings,
+    option,
+)
 
 app = typer.Typer(add_completion=False)
 
 LEASE_NAME = "makeway-planner"
-
-# Shorter than kube-scheduler's: the successor of a planner that is killed answers within 10 s. One that loses
-# the Lease for a hiccup of the API server loses nothing, since the other is warm.
-_LEASE_SECONDS = 6.0
-_RENEW_WITHIN_SECONDS = 4.0
-_RETRY_SECONDS = 1.0
 
 _CONFIG = ConfigSettings()
 
@@ -29,7 +29,7 @@ _CONFIG = ConfigSettings()
 @app.command()
 @service("planner", listen=":9464", traces=True)
 async def planner(
-    shared: ServiceOptions,
+    shared: ServiceSettings,
     *,
     leader_elect: Annotated[
         bool,
@@ -60,24 +60,10 @@ async def planner(
     charts/makeway/rbac/planner.yaml. Ends with 0 when told to stop, with 1 when it cannot start or has lost
     what it needs, to be restarted.
     """
+    config = replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file)
     return await run(
-        nats=shared.nats,
-        kube=shared.kube,
-        listen=shared.listen,
-        config=replace(shared.config, queues_configmap=queues_configmap, queues_file=queues_file),
-        signatures=shared.signatures,
+        replace(shared, config=config),
         mode=mode,
-        lease=_lease(lease_namespace) if leader_elect else None,
-        identity=shared.identity,
+        lease=LeaseSettings(namespace=lease_namespace, name=LEASE_NAME) if leader_elect else None,
         record=record,
-    )
-
-
-def _lease(namespace: str) -> LeaseSettings:
-    return LeaseSettings(
-        namespace=namespace,
-        name=LEASE_NAME,
-        duration=_LEASE_SECONDS,
-        renew_within=_RENEW_WITHIN_SECONDS,
-        retry=_RETRY_SECONDS,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -22,7 +21,6 @@ from makeway.runtime.settings import (
     ConfigNamespaceOption,
     ConfigSettings,
     ContextOption,
-    HttpSettings,
     KeysConfigMapOption,
     KubeconfigOption,
     KubeSettings,
@@ -33,6 +31,7 @@ from makeway.runtime.settings import (
     OtlpEndpointOption,
     PolicyConfigMapOption,
     PolicyFileOption,
+    ServiceSettings,
     SignatureSettings,
     SignaturesOption,
     SigningKeysOption,
@@ -40,19 +39,6 @@ from makeway.runtime.settings import (
 
 _CONFIG = ConfigSettings()
 _SIGNATURES = SignatureSettings()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceOptions:
-    """What the shared options say, and the name of this process."""
-
-    identity: str
-    nats: NatsSettings
-    kube: KubeSettings
-    listen: HttpSettings
-    config: ConfigSettings
-    signatures: SignatureSettings
-    otlp_endpoint: str
 
 
 def _shared(
@@ -71,15 +57,15 @@ def _shared(
     log_level: LogLevelOption = "info",
     component: str,
     nats: NatsSettings,
-) -> ServiceOptions:
+) -> ServiceSettings:
     """Set up logging, and put the shared options together. What is declared here every service has."""
     me = identity()
     logs.configure(log_format, log_level, component, me)
-    return ServiceOptions(
+    return ServiceSettings(
         identity=me,
         nats=nats,
         kube=KubeSettings(kubeconfig=kubeconfig, context=context),
-        listen=HttpSettings(listen=listen),
+        listen=listen,
         config=ConfigSettings(
             namespace=config_namespace, policy_configmap=policy_configmap, policy_file=policy_file
         ),
@@ -94,7 +80,7 @@ Run = Callable[..., Coroutine[Any, Any, int]]
 
 
 def service(component: str, *, listen: str, traces: bool = False) -> Callable[[Run], Callable[..., None]]:
-    """Make a command of a coroutine function that takes a `ServiceOptions` and the command's own options.
+    """Make a command of a coroutine function that takes a `ServiceSettings` and the command's own options.
 
     `listen`: the default of `--listen`. `traces`: it may be told to send traces. The command ends with what
     the coroutine returns, or with 1 and one line on stderr where the service cannot start.

@@ -9,11 +9,11 @@ there were none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from makeway.core.config.duration import DurationError, parse_duration
-from makeway.core.k8s.objects import Pod, PriorityClass
+from makeway.core.k8s.objects import PriorityClass
 
 PREEMPTION_DELAY: Final = "makeway.dev/preemption-delay"
 """Annotation of a PriorityClass: so long its pods are pending before they preempt; a Go duration."""
@@ -55,17 +55,3 @@ def delay_of(priority_class: PriorityClass | None) -> timedelta | UnreadableDela
     except DurationError as error:
         return UnreadableDelay(text, str(error))
     return delay if delay <= LONGEST_DELAY else UnreadableDelay(text, "is too long")
-
-
-def unschedulable_since(pod: Pod, now: datetime) -> datetime:
-    """Return since when no node fits a pod that none fits now, as its condition says it; else now. O(1).
-
-    Whoever asks keeps the first answer. Later on the condition may name an earlier moment: where its queue or
-    scheduling gates held the pod before, the condition keeps the time from then.
-    """
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled":
-            said = condition.last_transition_time
-            known = condition.status == "False" and condition.reason == "Unschedulable"
-            return min(said, now) if known and said is not None else now
-    return now

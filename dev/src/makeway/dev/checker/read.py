@@ -36,11 +36,12 @@ async def read_streams(
     """Read the three streams whole, or what was stored since a time; what cannot be decoded is only named."""
     names = Subjects(prefix)
     unreadable: list[str] = []
+    comparisons = names.comparisons.removesuffix(">")
 
     async def read(stream: str, subject: str, unwrap: Callable[[bytes], M]) -> tuple[StoredRecord[M], ...]:
         stored = []
         async for message in _messages(jetstream, stream, subject, since):
-            if names.is_comparison(message.subject or ""):
+            if (message.subject or "").startswith(comparisons):
                 continue
             try:
                 decoded = unwrap(message.data or b"")

@@ -17,40 +17,23 @@ from makeway.evictor.metrics import EvictorMetrics
 _log = structlog.get_logger()
 
 
-class FollowingControl:
-    """Keeps a `ModeGuard` to the last good control state. One that is refused changes nothing."""
+async def keep_to_control(
+    bus: Bus,
+    cluster_uid: str,
+    mode_guard: ModeGuard,
+    metrics: EvictorMetrics,
+    *,
+    caught_up: asyncio.Event,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> None:
+    """Keep a `ModeGuard` to the last good control state, until the process ends. One refused changes nothing.
 
-    def __init__(
-        self,
-        bus: Bus,
-        cluster_uid: str,
-        mode_guard: ModeGuard,
-        metrics: EvictorMetrics,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._bus = bus
-        self._cluster_uid = cluster_uid
-        self._mode_guard = mode_guard
-        self._metrics = metrics
-        self._now = now
-        self.read = asyncio.Event()
-        """Set when what had been said before this process began has been read."""
+    `caught_up`: set when what had been said before this process began has been read.
+    """
 
-    async def follow_forever(self) -> None:
-        """Follow until the process ends."""
-        await follow_control(
-            self._bus,
-            self._cluster_uid,
-            take=self._take,
-            refused=self._metrics.control.labels(result="refused").inc,
-            caught_up=self.read,
-            now=self._now,
-        )
-
-    def _take(self, state: ControlState) -> None:
-        self._metrics.control.labels(result="taken").inc()
-        self._metrics.control_revision.set(state.revision)
+    def take(state: ControlState) -> None:
+        metrics.control.labels(result="taken").inc()
+        metrics.control_revision.set(state.revision)
         _log.info(
             "control_in_force",
             revision=state.revision,
@@ -58,4 +41,7 @@ class FollowingControl:
             namespace_modes=len(state.namespace_modes),
             policy_revision=state.policy_revision,
         )
-        self._mode_guard.put_control(state)
+        mode_guard.put_control(state)
+
+    refused = metrics.control.labels(result="refused").inc
+    await follow_control(bus, cluster_uid, take=take, refused=refused, caught_up=caught_up, now=now)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
-from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.bus.messages import EvictionOrder, OrderMember, Outcome, Preemptor
 from makeway.core.k8s.objects import ENDED_PHASES, Pod
 from makeway.evictor.act.cluster import Cluster
 from makeway.evictor.limits.breaker import Breaker
@@ -63,50 +63,34 @@ class WastedVictims:
             about = order.room_for
             assert about is not None  # noqa: S101 - `follow` takes no other
             try:
-                wasted = await self._wasted(order)
+                pods = [await self._cluster.get_pod(one.namespace, one.name) for one in _wanting(order)]
             except (TemporaryError, PermanentError):
                 continue
-            if wasted is not None:
+            if (wasted := in_vain(order, pods)) is not None:
                 self._breaker.placed(about.namespace, victims, wasted=wasted)
 
-    async def _wasted(self, order: EvictionOrder) -> bool | None:
-        """Read who an order made room for, and report whether that was in vain."""
-        if order.kind == "group":
-            return group_in_vain(
-                order, [await self._cluster.get_pod(one.namespace, one.name) for one in order.members]
-            )
-        about = order.room_for
-        return in_vain(order, await self._cluster.get_pod(about.namespace, about.name) if about else None)
+
+def _wanting(order: EvictionOrder) -> Sequence[Preemptor | OrderMember]:
+    """Return the pods that an order makes room for."""
+    return order.members or ((order.preemptor,) if order.preemptor is not None else ())
 
 
-def group_in_vain(order: EvictionOrder, pods: Sequence[Pod | None]) -> bool | None:
-    """Report whether too few members of an order's group got a place; None where it is not to be told. Pure.
+def in_vain(order: EvictionOrder, pods: Sequence[Pod | None]) -> bool | None:
+    """Report whether too few pods that an order made room for got a place; None where it is not to be told.
 
-    `pods`: under the members' names, in their order. The scheduler is free to exchange equal members, so any
-    of the order's nodes will do.
+    `pods`: under the names of its preemptor or of its group's members, in their order. The scheduler is free
+    to exchange equal members, so any of the order's nodes will do. Pure.
     """
-    nodes = {member.node for member in order.members}
+    nodes = {member.node for member in order.members} or {order.node}
+    must_place = order.group.must_place if order.group is not None else 1
     there = [
         pod
-        for member, pod in zip(order.members, pods, strict=True)
+        for one, pod in zip(_wanting(order), pods, strict=True)
         if pod is not None
-        and pod.metadata.uid == member.uid
+        and pod.metadata.uid == one.uid
         and pod.metadata.deletion_timestamp is None
         and pod.status.phase not in ENDED_PHASES
     ]
-    if order.group is None or len(there) < order.group.must_place:
+    if len(there) < must_place:
         return None
-    return sum(pod.spec.node_name in nodes for pod in there) < order.group.must_place
-
-
-def in_vain(order: EvictionOrder, pod: Pod | None) -> bool | None:
-    """Report whether an order's preemptor went without the place; None where it is not to be told. Pure."""
-    if (
-        pod is None
-        or order.preemptor is None
-        or pod.metadata.uid != order.preemptor.uid
-        or pod.metadata.deletion_timestamp is not None
-        or pod.status.phase in ENDED_PHASES
-    ):
-        return None
-    return pod.spec.node_name != order.node
+    return sum(pod.spec.node_name in nodes for pod in there) < must_place

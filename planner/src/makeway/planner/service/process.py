@@ -23,27 +23,16 @@ from makeway.runtime import garbage
 from makeway.runtime.connections import OtherClusterError, connected
 from makeway.runtime.lease import LeaseSettings, StepDown
 from makeway.runtime.process import run_until_signalled
-from makeway.runtime.settings import (
-    ConfigSettings,
-    HttpSettings,
-    KubeSettings,
-    NatsSettings,
-    SignatureSettings,
-)
+from makeway.runtime.settings import ServiceSettings
 
 _log = structlog.get_logger()
 
 
 async def run(
+    settings: ServiceSettings,
     *,
-    nats: NatsSettings,
-    kube: KubeSettings,
-    listen: HttpSettings,
-    config: ConfigSettings,
-    signatures: SignatureSettings,
     mode: Mode,
     lease: LeaseSettings | None,
-    identity: str,
     record: bool = True,
 ) -> int:
     """Run a planner until it is told to stop; returns the exit code.
@@ -60,12 +49,7 @@ async def run(
         opened = await closing.enter_async_context(
             connected(
                 "planner",
-                identity,
-                nats=nats,
-                kube=kube,
-                listen=listen,
-                config=config,
-                signatures=signatures,
+                settings,
                 signs=(SigningKind.ORDER, SigningKind.CONTROL),
                 registry=REGISTRY,
             )
@@ -74,10 +58,10 @@ async def run(
         warm_up()
         parts = parts_of(
             PlannerContext(
-                identity=identity,
+                identity=settings.identity,
                 mode=mode,
                 lease=lease,
-                config=config,
+                config=settings.config,
                 api=opened.api,
                 bus=opened.bus,
                 cluster_uid=opened.cluster_uid,

@@ -11,10 +11,10 @@ from prometheus_client import REGISTRY
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
 from makeway.cli.history.since import parse_since
-from makeway.cli.services.service import ServiceOptions
 from makeway.runtime import http
 from makeway.runtime.kube import Api
 from makeway.runtime.process import run_until_signalled
+from makeway.runtime.settings import ServiceSettings
 from makeway.ui.edge.app import Site, page_app
 from makeway.ui.edge.gate import ClusterGate
 from makeway.ui.edge.reader import Reader
@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 
 async def run(
-    shared: ServiceOptions, *, page_listen: str, hosts: tuple[str, ...], https: bool, since: str
+    shared: ServiceSettings, *, page_listen: str, hosts: tuple[str, ...], https: bool, since: str
 ) -> int:
     """Serve the page until told to stop; returns the exit code.
 
@@ -61,7 +61,7 @@ async def run(
             return {"nats": bus.healthy(), "streams": reader.trouble}
 
         health = await http.serve(
-            shared.listen.listen, ready=checks, live=lambda: {"process": ""}, registry=REGISTRY
+            shared.listen, ready=checks, live=lambda: {"process": ""}, registry=REGISTRY
         )
         closing.push_async_callback(health.close)
         site = Site(

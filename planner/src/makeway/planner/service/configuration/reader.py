@@ -58,13 +58,7 @@ class Configuration:
         self.queues = Config(QUEUES, metrics, remembered=remembered.queues_revision if remembered else "")
         self.brake = BrakeReader(api, BrakeMetrics(registry), metrics, namespace=settings.namespace)
         self._events = [ConfigEvents(self.policy, recorder), ConfigEvents(self.queues, recorder)]
-        self._sources = [
-            source_for(config, api, metrics, namespace=settings.namespace, configmap=configmap, file=file)
-            for config, configmap, file in (
-                (self.policy, settings.policy_configmap, settings.policy_file),
-                (self.queues, settings.queues_configmap, settings.queues_file),
-            )
-        ]
+        self._sources = [source_for(config, api, metrics, settings) for config in (self.policy, self.queues)]
 
     @property
     def in_force(self) -> Policy:
