@@ -19,7 +19,7 @@ const (
 	MaxPlanTimeout = 5 * time.Second
 )
 
-// Breaker knows whether the planner is away, so that cycles do not wait for it. After a question without an answer, while no other was
+// Breaker knows whether the planner is away, so that cycles do not wait for it, and nominate no pod whose order it would not store. After a question without an answer, while no other was
 // answered either, nothing is asked for a while; then one request probes, and the while doubles where that fails.
 // Safe for concurrent use.
 type Breaker struct {
@@ -39,8 +39,8 @@ func NewBreaker(clock clock.PassiveClock) *Breaker {
 	return &Breaker{clock: clock, openFor: breakerFirstOpen}
 }
 
-// allow reports whether a request may be sent now. Each allowed request must be followed by succeeded, silent or failed.
-func (b *Breaker) allow() bool {
+// Allow reports whether a request may be sent now. Each allowed request must be followed by Succeeded, Silent or failed.
+func (b *Breaker) Allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state == telemetry.Closed || b.cheap {
@@ -62,8 +62,8 @@ func (b *Breaker) Away() bool {
 	return b.state != telemetry.Closed && !b.cheap
 }
 
-// succeeded closes the breaker, and reports whether it was open.
-func (b *Breaker) succeeded() (wasOpen bool) {
+// Succeeded closes the breaker, and reports whether it was open.
+func (b *Breaker) Succeeded() (wasOpen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wasOpen = b.state != telemetry.Closed
@@ -71,8 +71,8 @@ func (b *Breaker) succeeded() (wasOpen bool) {
 	return wasOpen
 }
 
-// silent counts a question that was asked at a time and has no answer. It opens the breaker where no other was answered since.
-func (b *Breaker) silent(asked time.Time) {
+// Silent counts a question that was asked at a time and has no answer. It opens the breaker where no other was answered since.
+func (b *Breaker) Silent(asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -13,8 +13,8 @@ import (
 func away() (*Breaker, *testingclock.FakePassiveClock) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	b := NewBreaker(clock)
-	b.allow()
-	b.silent(clock.Now())
+	b.Allow()
+	b.Silent(clock.Now())
 	return b, clock
 }
 
@@ -22,25 +22,25 @@ func TestThePlannerIsAwayAfterAQuestionWithoutAnyAnswer(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	b := NewBreaker(clock)
 	first := clock.Now()
-	b.allow()
+	b.Allow()
 	clock.SetTime(first.Add(time.Millisecond))
-	b.allow()
-	b.succeeded()
-	b.silent(first)
-	if b.Away() || !b.allow() {
+	b.Allow()
+	b.Succeeded()
+	b.Silent(first)
+	if b.Away() || !b.Allow() {
 		t.Error("another question was answered meanwhile")
 	}
 
-	b.silent(clock.Now())
+	b.Silent(clock.Now())
 
-	if !b.Away() || b.allow() {
+	if !b.Away() || b.Allow() {
 		t.Error("it is asked, and waited for")
 	}
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))
-	if !b.allow() || !b.Away() {
+	if !b.Allow() || !b.Away() {
 		t.Error("the probe is waited for, or there is none")
 	}
-	if b.succeeded(); b.Away() {
+	if b.Succeeded(); b.Away() {
 		t.Error("it has answered")
 	}
 }
@@ -48,11 +48,11 @@ func TestThePlannerIsAwayAfterAQuestionWithoutAnyAnswer(t *testing.T) {
 func TestQuestionsFromBeforeThePlannerWasAwayDoNotPutTheProbeOff(t *testing.T) {
 	b, clock := away()
 	clock.SetTime(clock.Now().Add(breakerFirstOpen / 2))
-	b.silent(time.Unix(0, 0))
+	b.Silent(time.Unix(0, 0))
 
 	clock.SetTime(time.Unix(0, 0).Add(breakerFirstOpen))
 
-	if !b.allow() {
+	if !b.Allow() {
 		t.Error("no probe")
 	}
 }
@@ -64,29 +64,29 @@ func TestAnOpenBreakerLetsOneProbeThroughAndDoublesItsWait(t *testing.T) {
 	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		wait *= time.Second
 		clock.SetTime(now.Add(wait - time.Millisecond))
-		if b.allow() {
+		if b.Allow() {
 			t.Fatalf("allowed before %s were over", wait)
 		}
 		now = now.Add(wait)
 		clock.SetTime(now)
-		if !b.allow() {
+		if !b.Allow() {
 			t.Fatalf("no probe after %s", wait)
 		}
-		if b.allow() {
+		if b.Allow() {
 			t.Fatal("two probes at once")
 		}
-		b.silent(clock.Now())
+		b.Silent(clock.Now())
 	}
 }
 
 func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 	b, clock := away()
 	clock.SetTime(clock.Now().Add(time.Second))
-	b.allow()
+	b.Allow()
 
-	b.succeeded()
+	b.Succeeded()
 
-	if state, _ := b.Current(); state != telemetry.Closed || !b.allow() || !b.allow() {
+	if state, _ := b.Current(); state != telemetry.Closed || !b.Allow() || !b.Allow() {
 		t.Errorf("state %d, want closed", state)
 	}
 }
@@ -94,11 +94,11 @@ func TestASuccessfulProbeClosesTheBreaker(t *testing.T) {
 func TestALostProbeDoesNotKeepTheBreakerShutForEver(t *testing.T) {
 	b, clock := away()
 	clock.SetTime(clock.Now().Add(time.Second))
-	b.allow() // neither succeeded nor failed is called: its caller panicked
+	b.Allow() // neither succeeded nor failed is called: its caller panicked
 
 	clock.SetTime(clock.Now().Add(MaxPlanTimeout))
 
-	if !b.allow() {
+	if !b.Allow() {
 		t.Error("no further probe")
 	}
 }
@@ -114,14 +114,14 @@ func TestWhileThePlannerDoesNotAnswerOneAttemptGoesAhead(t *testing.T) {
 	}
 
 	expect("closed", 50)
-	b.allow()
-	b.silent(clock.Now())
+	b.Allow()
+	b.Silent(clock.Now())
 	expect("open", 0)
 	clock.SetTime(clock.Now().Add(breakerFirstOpen))
 	expect("when it may be asked again", 1)
-	b.allow()
+	b.Allow()
 	expect("while that is asked", 0)
-	b.succeeded()
+	b.Succeeded()
 	expect("after an answer", 50)
 }
 
@@ -129,7 +129,7 @@ func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *tes
 	clock := testingclock.NewFakePassiveClock(time.Unix(0, 0))
 	b := NewBreaker(clock)
 	for range 20 {
-		if !b.allow() {
+		if !b.Allow() {
 			t.Fatal("a request that costs nothing is held back")
 		}
 		b.failed()
@@ -142,10 +142,10 @@ func TestWhereNoPlannerListensRequestsGoOnAndOnePodIsTriedAgainEachSecond(t *tes
 		t.Errorf("%d attempts a second later, want 1", b.Attempts(50))
 	}
 
-	b.allow()
-	b.silent(clock.Now()) // one listens by now, and hangs
+	b.Allow()
+	b.Silent(clock.Now()) // one listens by now, and hangs
 
-	if b.allow() {
+	if b.Allow() {
 		t.Error("a request that costs a time-out is not held back")
 	}
 }

@@ -48,6 +48,7 @@ type Client struct {
 	Tracer   tracing.Tracer
 	Pods     *Breaker      // round questions about pods
 	Groups   *Breaker      // round questions about pod groups: plans for large ones that come too late keep no pod from being planned for
+	Commits  *Breaker      // round commits: what a planner answers is worth no nomination while its orders are not stored
 	History  *History      // of pods that needed plans
 	Seen     *Seen         // how far the scheduler's informers have come
 	Changed  func()        // is called where the state of a breaker may have changed
@@ -96,7 +97,7 @@ func prepare[Reply any](c *Client, q inquiry[Reply], request any) (_ Exchange[Re
 	if len(q.data) > wire.MaxBytes {
 		return nil, fmt.Errorf("%w: the plan request takes %d bytes, NATS carries at most %d", ErrTooLarge, len(q.data), wire.MaxBytes)
 	}
-	if !q.breaker.allow() {
+	if !q.breaker.Allow() {
 		return nil, ErrBreakerOpen
 	}
 	return func(ctx context.Context) (*Reply, error) { return send(ctx, c, q) }, nil
@@ -113,7 +114,7 @@ func send[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, 
 	requestDuration.WithLabelValues(result).Observe(time.Since(start).Seconds())
 	if err != nil {
 		if result == planTimeout {
-			q.breaker.silent(asked)
+			q.breaker.Silent(asked)
 		} else {
 			q.breaker.failed()
 		}
@@ -121,7 +122,7 @@ func send[Reply any](ctx context.Context, c *Client, q inquiry[Reply]) (*Reply, 
 		klog.FromContext(ctx).Info("plan_request_failed", "request_id", q.id, "reason", err.Error())
 		return nil, err
 	}
-	if q.breaker.succeeded() {
+	if q.breaker.Succeeded() {
 		c.Changed()
 	}
 	return reply, nil

@@ -49,7 +49,7 @@ type Options struct {
 	Client clientset.Interface
 	Clock  clock.PassiveClock
 	// Names of the ConfigMaps; an empty name says that there is none.
-	BrakeAt, PolicyAt, QueuesAt types.NamespacedName
+	BrakeAt, BreakerAt, PolicyAt, QueuesAt types.NamespacedName
 	// Exempt are the namespaces whose pods queues never hold, until a control state names them.
 	Exempt []string
 
@@ -93,6 +93,8 @@ type Control struct {
 	brake          atomic.Pointer[Brake]
 	brakeTrouble   atomic.Pointer[string] // why the brake cannot be read; nil where it can
 	policy, queues storedConfig
+	breaker        storedConfig
+	trips          atomic.Pointer[trips]  // what the evictors' breaker is open for
 	tolerating     atomic.Pointer[string] // the first PriorityClass that tolerates preemption; empty: none does
 
 	taking sync.Mutex // held while a control state is compared with the current one and put in its place
@@ -103,6 +105,7 @@ func New(options Options) *Control {
 	telemetry.Register()
 	return &Control{
 		Options: options,
+		breaker: storedConfig{at: options.BreakerAt},
 		policy:  storedConfig{at: options.PolicyAt, key: policyKey, toldBy: func(state *wire.ControlState) string { return state.PolicyRevision }},
 		queues:  storedConfig{at: options.QueuesAt, key: queuesKey, toldBy: func(state *wire.ControlState) string { return state.QueuesRevision }},
 	}

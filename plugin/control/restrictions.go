@@ -41,6 +41,9 @@ func (c *Control) Restrictions() Restrictions {
 			return Restrictions{Unknown: fmt.Sprintf("ConfigMap %s has changed, and no planner has reported what it says", stored.at)}
 		}
 	}
+	if _, unknown := c.breaker.read(); unknown != "" {
+		return Restrictions{Unknown: unknown}
+	}
 	if !c.ClassesSynced() {
 		return Restrictions{Unknown: "the PriorityClasses have not been read"}
 	}
@@ -98,10 +101,15 @@ func (s *storedConfig) read() (revision, unknown string) {
 	return "", ""
 }
 
-// Watch follows the ConfigMaps of the brake, the policy and the queues.
+// Watch follows the ConfigMaps of the brake, the evictors' breaker, the policy and the queues.
 func (c *Control) Watch(ctx context.Context) (err error) {
 	if err := c.watchBrake(ctx); err != nil {
 		return err
+	}
+	if c.breaker.at.Name != "" {
+		if c.breaker.synced, err = watchConfigMap(ctx, c.Client, c.breaker.at, &c.breaker.trouble, c.takeBreaker); err != nil {
+			return err
+		}
 	}
 	for _, stored := range c.stored() {
 		if stored.at.Name == "" {
@@ -125,9 +133,9 @@ func (c *Control) Watch(ctx context.Context) (err error) {
 	return nil
 }
 
-// Synced reports whether the ConfigMaps of policy and queues can be read, and have been.
+// Synced reports whether the ConfigMaps of policy, queues and breaker can be read, and have been.
 func (c *Control) Synced() bool {
-	return !slices.ContainsFunc(c.stored(), func(stored *storedConfig) bool {
+	return !slices.ContainsFunc(append(c.stored(), &c.breaker), func(stored *storedConfig) bool {
 		_, unknown := stored.read()
 		return unknown != ""
 	})

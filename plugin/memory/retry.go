@@ -156,14 +156,15 @@ func (r *Retries) ModeHeld(pod wire.PodRef, asked Moment) {
 }
 
 // PlanUnavailable remembers a pod for which no plan could be had; the wait doubles each time. notBefore is
-// when the planner may be asked again.
-func (r *Retries) PlanUnavailable(pod wire.PodRef, notBefore time.Time) {
+// when the planner may be asked again, and dependsOn what may have it answer sooner.
+func (r *Retries) PlanUnavailable(pod wire.PodRef, notBefore time.Time, dependsOn ...wire.Dependency) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entry(pod)
 	wait := min(planUnavailableInitial<<min(entry.failures, 10), PlanUnavailableMax)
 	entry.failures++
 	entry.waitUntil(r.clock.Now().Add(wait))
+	entry.dependsOn = dependsOn
 	if entry.at.Before(notBefore) {
 		entry.at = notBefore
 	}

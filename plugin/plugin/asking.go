@@ -126,7 +126,7 @@ func (pl *MakeWay) mayPrefetch(pod *v1.Pod) bool {
 	if pl.mode(pod) != wire.ModeEnforce || excluded(pod) != nil || pl.asksExtenders(pod) {
 		return false
 	}
-	if why, _ := pl.engine.memory.OrdersHeldBack(pod.Namespace); why != "" {
+	if !pl.engine.unstoredUntil().IsZero() {
 		return false
 	}
 	if until, _ := pl.engine.delayedUntil(pod); !until.IsZero() {

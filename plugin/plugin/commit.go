@@ -19,7 +19,6 @@ import (
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/streams"
@@ -122,15 +121,22 @@ func (e *engine) startCommit(order *pendingOrder) {
 			"victims", len(order.chosen.Victims), "awaited", len(order.chosen.Awaited))
 		err := e.commit(ctx, order, written)
 		executed(operationCommit, err, e.clock.Since(start))
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 		var unstored *streams.NotStoredError
-		if errors.As(err, &unstored) {
-			e.memory.Namespaces.Undecided(order.id)
-			e.futile(ctx, order.id, memory.NotStored)
-		} else {
-			e.memory.OrderUndecided(order.id)
+		var void *voidError
+		switch {
+		case errors.As(err, &unstored):
+			e.planner.Commits.Silent(start)
+		case err == nil || errors.As(err, &void):
+			if e.planner.Commits.Succeeded() {
+				e.memory.Retries.OrdersCarried()
+			}
+		}
+		e.inflight.Notify() // the metric is set there
+		if err == nil {
+			return
 		}
 		if errors.Is(err, orders.ErrPodGone) {
 			e.inflight.Abandon(order.id)
@@ -144,8 +150,7 @@ func (e *engine) startCommit(order *pendingOrder) {
 			return
 		}
 		wait := time.Duration(0)
-		var void *voidError
-		if errors.As(err, &void) {
+		if void != nil {
 			wait = orders.RevertWait
 		}
 		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(orders.Activation) {})
@@ -197,9 +202,6 @@ func (e *engine) commit(ctx context.Context, order *pendingOrder, written func()
 	failpoints.At(failpoints.AfterPublish)
 	if reply.Order == nil {
 		return e.voided(ctx, order, *reply.Void, inMemory)
-	}
-	if e.memory.Orders.Stored() {
-		e.ordersCarried(ctx)
 	}
 	stored := reply.Order
 	e.inflight.Stored(stored, stored.NotAfter.Add(orders.GateSlack))
@@ -283,7 +285,6 @@ func (e *engine) voided(ctx context.Context, order *pendingOrder, void wire.Void
 		if stay := e.preemptAllInMemory(ctx, order, inMemory); len(stay) > 0 {
 			return &voidError{wire.Void{Reason: "victim-bound", Message: "a victim was being bound, and could not be stopped in memory"}}
 		}
-		e.memory.OrderUndecided(order.id)
 		e.inflight.Remember(&wire.Outcome{OrderID: order.id, Result: wire.ResultSucceeded})
 		e.succeeded(order.id, nil)
 		return nil

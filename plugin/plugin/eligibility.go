@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -154,36 +153,4 @@ func (p *preemptor) delayed() *preemptResult {
 	}
 	p.engine.memory.Retries.Refuse(p.one(), looked, until, []wire.Dependency{{Kind: memory.KindPriorityClass, Name: pod.Spec.PriorityClassName}})
 	return &preemptResult{kind: endDelayed, message: fmt.Sprintf("preemption is delayed until %s: %s", until.UTC().Format(time.RFC3339), why)}
-}
-
-// refusedByBreaker takes in that an order of this process came to nothing, for which the evictors' breaker may be why. The namespace
-// is the order's own, not the outcome's.
-func (e *engine) refusedByBreaker(ctx context.Context, failed orders.Activation, outcome *wire.Outcome) {
-	switch {
-	case failed.Own && outcome.Reason == reasonBreakerOpen:
-		e.memory.Namespaces.Undecided(outcome.OrderID)
-		e.futile(ctx, outcome.OrderID, memory.RefusedForAll)
-	case failed.Own && outcome.Reason == reasonBreakerOpenNamespace:
-		futileTotal.WithLabelValues(string(memory.RefusedForNamespace)).Inc()
-		e.memory.Orders.Undecided(outcome.OrderID)
-		e.memory.Namespaces.Refused(failed.Pod.Namespace, outcome.OrderID)
-	default:
-		e.memory.OrderUndecided(outcome.OrderID)
-	}
-}
-
-// tellsOfBreaker takes in what a fresh outcome, of whichever order, says of the evictors' breaker. Only what an evictor
-// decides after it has looked at its breaker counts: a pod's author can have an order cancelled or fail at any time, and
-// must not keep pods of others waiting.
-func (e *engine) tellsOfBreaker(ctx context.Context, outcome *wire.Outcome) {
-	carriedOut := outcome.Result == wire.ResultSucceeded
-	closed := (carriedOut || outcome.Reason == reasonBreakerOpenNamespace) && e.memory.Orders.CarriedOut()
-	if carriedOut {
-		if preemptor, _, known := e.inflight.NominationsOf(outcome.OrderID); known && e.memory.Namespaces.CarriedOut(preemptor.Namespace) {
-			closed = true
-		}
-	}
-	if closed {
-		e.ordersCarried(ctx)
-	}
 }

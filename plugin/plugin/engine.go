@@ -153,22 +153,30 @@ func newEngine(args *MakeWayArgs, handle fwk.Handle, queues *queues.Line, clock 
 		},
 		planner: &ask.Client{
 			Bus: bus, Subjects: subjects, Changed: inflight.Notify, // the metrics of the breakers are set there
-			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
+			Pods: ask.NewBreaker(clock), Groups: ask.NewBreaker(clock), Commits: ask.NewBreaker(clock), History: ask.NewHistory(), Seen: ask.NewSeen(),
 			Least: ask.LeastWait, LatePods: ask.NewLate[wire.PlanReply](mostLatePods), LateGroups: ask.NewLate[wire.GroupPlanReply](mostLateGroups),
 		},
 		verified: verified{failures: verify.NewFailures(), budget: &verify.Budget{}, samples: verify.NewSamples()},
 	}
 	e.control = control.New(control.Options{
 		Client: handle.ClientSet(), Clock: clock,
-		BrakeAt: types.NamespacedName(args.BrakeConfigMap), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
+		BrakeAt: types.NamespacedName(args.BrakeConfigMap), BreakerAt: breakerAt(args), PolicyAt: types.NamespacedName(args.PolicyConfigMap), QueuesAt: types.NamespacedName(args.QueuesConfigMap),
 		Stream:     control.Stream{Records: records, Subjects: subjects, Signatures: signatures},
 		Namespaces: core.Namespaces().Lister(), ClassesSynced: func() bool { return e.cluster.classesSynced() }, Changed: e.controlChanged,
 	})
-	e.memory = memory.New(clock, args.NotAfter.Duration, e.current)
+	e.memory = memory.New(clock, e.current)
 	e.addProfile(args.Mode)
 	e.gate, e.inflight.Holds = queues, queues
 	queues.Ask(ordersOf{e})
 	return e
+}
+
+// breakerAt is where the evictors keep their breaker: beside the brake.
+func breakerAt(args *MakeWayArgs) (at types.NamespacedName) {
+	if args.BrakeConfigMap.Name != "" {
+		at = types.NamespacedName{Namespace: args.BrakeConfigMap.Namespace, Name: control.Breaker}
+	}
+	return at
 }
 
 // start registers informer handlers and starts the goroutines.
@@ -252,23 +260,6 @@ func (e *engine) nodeChanged(before, node *v1.Node) {
 func (e *engine) nodeDeleted(node *v1.Node) {
 	e.planner.Seen.Take(ask.ResourceNodes, node)
 	e.inflight.NodeDeleted(node.Name)
-}
-
-// futile takes in that an order is not carried out.
-func (e *engine) futile(ctx context.Context, orderID string, why memory.Futility) {
-	futileTotal.WithLabelValues(string(why)).Inc()
-	e.memory.Orders.Futile(orderID, why)
-	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
-		klog.FromContext(ctx).Info("orders_held_back", "order_id", orderID, "reason", why.String())
-	}
-	e.inflight.Notify() // the metric is set there
-}
-
-// ordersCarried lets pods be tried again that waited for orders to be stored, or for evictors.
-func (e *engine) ordersCarried(ctx context.Context) {
-	e.memory.Retries.OrdersCarried()
-	e.inflight.Notify()
-	klog.FromContext(ctx).Info("orders_carried_out_again")
 }
 
 // activate moves pods, those that are not nil, to the active queue, past any back-off. Members of a group are moved in one call:

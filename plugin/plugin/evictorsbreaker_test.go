@@ -1,27 +1,27 @@
 package plugin
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"makeway.dev/makeway/plugin/internal/telemetry"
-	"makeway.dev/makeway/plugin/memory"
+	"makeway.dev/makeway/plugin/control"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
 )
 
-// refuse ends an order as an evictor does whose breaker is open.
-func (w *world) refuse(order *wire.EvictionOrder, reason string, at time.Time) {
-	w.t.Helper()
-	w.tell(&wire.Outcome{
-		OrderID: order.OrderID, Kind: "pod", ClusterUID: order.ClusterUID, Epoch: order.Fence.Epoch, Result: wire.ResultRefused, Reason: reason, Evictor: "test",
-		StartedAt: order.CreatedAt, FinishedAt: wire.At(at), PreemptorUID: order.Preemptor.UID, Node: order.Node,
-	})
+// breakerOf is the ConfigMap of the evictors' breaker, open since a while for what the keys name.
+func breakerOf(since time.Duration, keys ...string) *v1.ConfigMap {
+	data := map[string]string{}
+	for _, key := range keys {
+		data[key] = time.Now().Add(-since).UTC().Format("2006-01-02T15:04:05.000Z") + " of a test"
+	}
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "makeway-system", Name: control.Breaker}, Data: data}
 }
 
 // orderOf nominates a pod and returns the order that is stored for it.
@@ -47,131 +47,63 @@ func (w *world) orderOf(p *v1.Pod) *wire.EvictionOrder {
 	return order
 }
 
-// refused nominates a pod and has its order refused.
-func (w *world) refused(p *v1.Pod, reason string) {
-	w.t.Helper()
-	w.refuse(w.orderOf(p), reason, time.Now())
-	w.show(p, "")
-	w.eventually("the order is given up", func() bool { return w.entry(p.UID) == nil })
-}
-
-// breakerWorld is one with a preemptor in each of two namespaces; the planner has the same victim for all.
-func breakerWorld(t *testing.T, given setup) (w *world, p, other *v1.Pod) {
-	t.Helper()
-	p = pod("p", "", high, whole).Obj()
-	other = pod("other", "", high, whole).Namespace("second").Obj()
-	w = newWorld(t, given, []*v1.Node{node("n1")}, p, other, pod("victim", "n1", low, whole).Obj())
-	w.bus.plan = answers(candidate("n1", "!victim"))
-	return w, p, other
-}
-
-func TestTwoOrdersThatTheEvictorsBreakerRefusesStopPreemption(t *testing.T) {
-	w, p, other := breakerWorld(t, setup{})
-	for range memory.FutileOrders {
-		w.refused(p, reasonBreakerOpen)
-	}
-
-	for _, pod := range []*v1.Pod{p, other} {
-		result, status := w.cycle(pod)
-
-		if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "the evictors' breaker is open") {
-			t.Errorf("%s: result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", pod.Name, result, status)
-		}
-		if found := w.plugin.withoutPlan(pod.Namespace, high); found.result != unplannedStopped || !strings.Contains(found.why, "the evictors' breaker is open") {
-			t.Errorf("%s: without a plan: %+v", pod.Name, found)
-		}
-	}
-	if w.plugin.mayPrefetch(p) {
-		t.Error("a plan is prefetched")
-	}
-}
-
-func TestOrdersRefusedForANamespaceHoldBackThatNamespaceAlone(t *testing.T) {
-	w, p, other := breakerWorld(t, setup{})
-	for range memory.FutileOrders {
-		w.refused(p, reasonBreakerOpenNamespace)
-	}
-
-	result, status := w.cycle(p)
-	if result != nil || status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), "breaker is open for the pod's namespace") {
-		t.Errorf("result %+v, status %v, want (nil, UnschedulableAndUnresolvable)", result, status)
-	}
-	if found := w.plugin.withoutPlan(p.Namespace, high); found.result != unplannedStopped || !strings.Contains(found.why, "breaker is open for the pod's namespace") {
-		t.Errorf("without a plan: %+v", found)
-	}
-	if found := w.plugin.withoutPlan(other.Namespace, high); found != leftToOthers {
-		t.Errorf("without a plan in another namespace: %+v", found)
-	}
-	if state, why := w.plugin.engine.memory.Orders.State(); state != telemetry.Closed {
-		t.Errorf("open for all: %s", why)
-	}
-	w.nominated(other, "n1")
-}
-
-func TestAnOutcomeThatNamesAnotherNamespacesPreemptorHoldsNoneOfItsPodsBack(t *testing.T) {
-	w, p, other := breakerWorld(t, setup{})
-	for range memory.FutileOrders {
-		order := w.orderOf(p)
-		order.Preemptor.UID = string(other.UID)
-		w.refuse(order, reasonBreakerOpenNamespace, time.Now())
-		w.show(p, "")
-		w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
-	}
-
-	w.nominated(other, "n1")
-}
-
-func TestOneOutcomeToldManyTimesAndThoseOfUnknownOrdersOpenNothing(t *testing.T) {
-	w, p, _ := breakerWorld(t, setup{})
-	order := w.orderOf(p)
-	for range 2 * memory.FutileOrders {
-		w.refuse(order, reasonBreakerOpen, time.Now())
-	}
-	w.show(p, "")
-	w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
-	for i := range 2 * memory.FutileOrders {
-		unknown := *order
-		unknown.OrderID = fmt.Sprintf("ord-unknown-%d", i)
-		w.refuse(&unknown, reasonBreakerOpen, time.Now())
-	}
-
-	w.eventually("all were read", func() bool {
-		return w.plugin.engine.inflight.Outcome(fmt.Sprintf("ord-unknown-%d", 2*memory.FutileOrders-1)) != nil
-	})
-
-	w.nominated(p, "n1")
-}
-
-func TestAnOrderThatIsCarriedOutClosesWhatTheEvictorsBreakerHadOpened(t *testing.T) {
-	fresh, old := time.Now(), time.Now().Add(-2*orders.AnswerFresh)
+func TestWhileTheEvictorsBreakerIsOpenNothingIsEvictedWithoutAPlan(t *testing.T) {
 	for name, test := range map[string]struct {
-		result, reason string
-		at             time.Time
-		closes         bool
+		breaker *v1.ConfigMap
+		why     map[string]string // by namespace; empty: others may act
 	}{
-		"carried out":                                     {wire.ResultSucceeded, "", fresh, true},
-		"refused for its namespace alone":                 {wire.ResultRefused, reasonBreakerOpenNamespace, fresh, true},
-		"carried out long ago":                            {wire.ResultSucceeded, "", old, false},
-		"cancelled, which a pod's author can bring about": {wire.ResultCancelled, "preemptor-gone", fresh, false},
-		"failed for an order that it counted on":          {wire.ResultFailed, "awaited-order-failed", fresh, false},
-		"refused by the breaker":                          {wire.ResultRefused, reasonBreakerOpen, fresh, false},
+		"for all": {breakerOf(time.Hour, "mismatches"), map[string]string{
+			"default": "the evictors' breaker is open", "second": "the evictors' breaker is open",
+		}},
+		"for a namespace":                    {breakerOf(time.Minute, "wasted-victims.default"), map[string]string{"default": "breaker is open for the pod's namespace", "second": ""}},
+		"for a namespace, ten minutes after": {breakerOf(11*time.Minute, "wasted-victims.default"), map[string]string{"default": ""}},
+		"for nothing that is known":          {breakerOf(time.Minute, "another-cause"), map[string]string{"default": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, p, _ := breakerWorld(t, setup{})
-			for range memory.FutileOrders {
-				w.refused(p, reasonBreakerOpen)
+			w, p, _ := simple(t, setup{objects: []runtime.Object{test.breaker}}, nil)
+			w.bus.plan = nil
+			w.tells(enforcing(1, nil), at(1))
+			for namespace, why := range test.why {
+				found := w.plugin.withoutPlan(namespace, high)
+				if why == "" && found != leftToOthers || why != "" && (found.result != unplannedStopped || !strings.Contains(found.why, why)) {
+					t.Errorf("%s: %+v", namespace, found)
+				}
 			}
 
-			w.tell(&wire.Outcome{OrderID: "ord-of-another", Kind: "pod", ClusterUID: "cluster", Result: test.result, Reason: test.reason, Evictor: "test",
-				StartedAt: wire.At(test.at), FinishedAt: wire.At(test.at), PreemptorUID: "another", Node: "n1"})
-			w.eventually("it was read", func() bool { return w.plugin.engine.inflight.Outcome("ord-of-another") != nil })
+			result, status := w.cycle(p)
 
-			closed := func() bool { state, _ := w.plugin.engine.memory.Orders.State(); return state == telemetry.Closed }
-			if test.closes {
-				w.eventually("it closes", closed)
-			} else if time.Sleep(50 * time.Millisecond); closed() {
-				t.Error("it is closed")
+			held := test.why["default"] != ""
+			if result != nil || (status.Code() == fwk.UnschedulableAndUnresolvable) != held {
+				t.Errorf("result %+v, status %v", result, status)
 			}
+		})
+	}
+}
+
+func TestAPodIsTriedAgainWithTheNextOutcomeWherePlannersHeldPlansBack(t *testing.T) {
+	for reason, kind := range map[string]outcomeKind{"NoEvictor": endNoEvictor, "OrdersNotStored": endNotStored} {
+		t.Run(reason, func(t *testing.T) {
+			w, p, _ := simple(t, setup{}, nil)
+			plan := w.bus.plan
+			w.bus.plan = func(*wire.PlanRequest) (*wire.PlanReply, error) {
+				return &wire.PlanReply{Status: wire.StatusNotSynced, Refusal: &wire.Refusal{Reason: reason, Message: "an order is tried now and then"}}, nil
+			}
+
+			result, status := w.cycle(p)
+
+			if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), "an order is tried now and then") || w.gated(p) {
+				t.Fatalf("result %+v, status %v, want (nil, Unschedulable)", result, status)
+			}
+			if heldBack[reason] != kind {
+				t.Errorf("it ends as %s", heldBack[reason])
+			}
+			w.bus.mu.Lock()
+			w.bus.plan = plan
+			w.bus.mu.Unlock()
+			now := wire.At(time.Now())
+			w.end(&wire.EvictionOrder{OrderID: "ord-of-another", ClusterUID: "cluster", CreatedAt: now, Preemptor: &wire.Preemptor{UID: "another"}}, wire.ResultExpired)
+			w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
+			w.nominated(p, "n1")
 		})
 	}
 }

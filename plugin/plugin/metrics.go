@@ -31,7 +31,7 @@ const (
 // The plugin's metrics, in the scheduler's own registry.
 var (
 	attemptsTotal = telemetry.CounterVec("makeway_scheduler_attempts_total",
-		"PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, delayed, unaskable, orders_not_stored, no_evictor, breaker_open, planner_late, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.", "result")
+		"PostFilter calls by result: nominated, room_on_its_way, refused, unverifiable, unfinished, hopeless, in_flight, victims_leaving, never_preempts, pod_group, placed, delayed, unaskable, orders_not_stored, no_evictor, planner_late, off, observed, planner_unreachable, planner_not_synced, too_large, error, panic.", "result")
 
 	unplannedTotal = telemetry.CounterVec("makeway_scheduler_unplanned_total",
 		"PostFilter and PodGroupPostFilter calls that ended without a plan, and would leave the pod to the plugins after MakeWay, by what became of it: left (to them), or held, so that nothing is evicted: restricted (something restricts preemption), unknown (it is not known whether anything does), stopped (by the brake or the evictors' breaker).", "result")
@@ -70,10 +70,7 @@ var (
 		"The circuit breaker round questions about pod groups to the planner: 0 closed, 1 half-open, 2 open: plans for groups take longer than groupPlanTimeout, or no planner answers.")
 
 	orderBreakerGauge = telemetry.Gauge("makeway_scheduler_order_breaker_state",
-		"The circuit breaker round the evictors: 0 closed, 1 half-open, 2 open: eviction orders are not stored, not carried out, or refused by the evictors' breaker.")
-
-	futileTotal = telemetry.CounterVec("makeway_scheduler_futile_orders_total",
-		"Eviction orders that were not carried out, by reason: not_stored (the stream could not be read or written), no_outcome (no evictor ended it by notAfter), breaker_open, breaker_open_namespace (refused: the evictors' breaker is open, for all or for the namespace).", "reason")
+		"The circuit breaker round commits to the planner: 0 closed, 1 half-open, 2 open: no planner answers them, or their orders are not stored.")
 
 	inFlightGauge = telemetry.Gauge("makeway_scheduler_orders_in_flight",
 		"Preemptors with an order whose victims have not all left.")
@@ -198,8 +195,8 @@ func (e *engine) trouble() string {
 	if state, _ := e.planner.Pods.Current(); state != telemetry.Closed {
 		return "the planner has not answered recently"
 	}
-	if state, why := e.memory.Orders.State(); state != telemetry.Closed {
-		return why.String()
+	if state, _ := e.planner.Commits.Current(); state != telemetry.Closed {
+		return notStored
 	}
 	return ""
 }

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"makeway.dev/makeway/plugin/internal/minor/minortest"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
@@ -35,47 +33,6 @@ func TestAnOrderThatIsStoredAndHasNoOutcomeInTimeCountsAgainstTheEvictors(t *tes
 	}
 }
 
-func TestWithoutEvictorsOthersMayActAndTheConditionSaysSo(t *testing.T) {
-	for why, message := range map[memory.Futility]string{memory.NotStarted: "no evictor answers", memory.NotStored: "eviction orders cannot be stored"} {
-		t.Run(string(why), func(t *testing.T) {
-			w, p, _ := simple(t, setup{}, nil)
-			engine := w.plugin.engine
-			for i := range memory.FutileOrders {
-				engine.futile(w.ctx, fmt.Sprint(i), why)
-			}
-
-			result, status := w.cycle(p)
-
-			if result != nil || status.Code() != fwk.Unschedulable || !strings.Contains(status.Message(), message) {
-				t.Errorf("result %+v, status %v, want (nil, Unschedulable)", result, status)
-			}
-			if len(w.bus.requests) != 0 || w.gated(p) {
-				t.Errorf("%d plan requests, gated %t", len(w.bus.requests), w.gated(p))
-			}
-			if trouble := engine.trouble(); trouble != message {
-				t.Errorf("trouble %q", trouble)
-			}
-			if w.plugin.mayPrefetch(p) {
-				t.Error("a plan is prefetched")
-			}
-		})
-	}
-}
-
-func TestPodsThatWaitedForEvictorsAreTriedAgainWithTheirFirstOutcome(t *testing.T) {
-	w, p, _ := simple(t, setup{}, nil)
-	for i := range memory.FutileOrders {
-		w.plugin.engine.futile(w.ctx, fmt.Sprint(i), memory.NotStarted)
-	}
-	w.cycle(p)
-	now := wire.At(time.Now())
-
-	w.end(&wire.EvictionOrder{OrderID: "ord-of-another", ClusterUID: "cluster", CreatedAt: now, Preemptor: &wire.Preemptor{UID: "another"}}, wire.ResultExpired)
-
-	w.eventually("the pod is activated", func() bool { return w.activator.of("p") == 1 })
-	w.nominated(p, "n1")
-}
-
 func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 	for name, broken := range map[string]func(*fakeBus){
 		"no commit is delivered": func(b *fakeBus) { b.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent } },
@@ -92,18 +49,23 @@ func TestOrdersThatAreNotStoredShutTheBreaker(t *testing.T) {
 			w.show(p, "n1")
 			w.eventually("the nomination shows", func() bool { return w.plugin.engine.current(orders.RefOf(p)).Status.NominatedNodeName == "n1" })
 
-			for range memory.FutileOrders {
-				w.nominated(p, "n1")
-				w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+			w.nominated(p, "n1")
+			w.eventually("the order is given up", func() bool { return w.entry("p") == nil })
+			if w.plugin.mayPrefetch(p) {
+				t.Error("a plan is prefetched")
 			}
+			if trouble := w.plugin.engine.trouble(); trouble != "eviction orders cannot be stored" {
+				t.Errorf("trouble %q", trouble)
+			}
+			asked := w.asked()
 
 			// The API still shows the nomination, which no order stands behind.
 			result, status := w.cycle(p)
 			if status.Code() != fwk.Unschedulable || result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
 				t.Errorf("result %+v, status %v, want the nomination cleared and others to act", result, status)
 			}
-			if !strings.Contains(status.Message(), "eviction orders cannot be stored") {
-				t.Errorf("message %q", status.Message())
+			if !strings.Contains(status.Message(), "eviction orders cannot be stored") || w.asked() != asked {
+				t.Errorf("message %q, asked %d times more", status.Message(), w.asked()-asked)
 			}
 			if result, _ = w.cycle(p); result != nil {
 				t.Errorf("cleared twice: %+v", result)

@@ -12,7 +12,6 @@ import (
 
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
-	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/streams"
@@ -26,14 +25,8 @@ const (
 	maxNotAfterAhead = maxNotAfter + time.Minute
 )
 
-// Reasons of outcomes that the plugin tells apart.
-const (
-	reasonFutureEpoch = "future-epoch"
-
-	// The evictors' breaker is open, for all or for preemptors of the namespace.
-	reasonBreakerOpen          = "breaker-open"
-	reasonBreakerOpenNamespace = "breaker-open-namespace"
-)
+// reasonFutureEpoch is the reason of an outcome that the plugin tells apart.
+const reasonFutureEpoch = "future-epoch"
 
 // follow begins to read ORDERS and OUTCOMES, until the context ends. Every replica does, so that the next leader
 // knows the live orders. The two are read independently and in any order.
@@ -134,10 +127,7 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	e.inflight.Remember(outcome)
 	// The stream is read from its past after a start.
 	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
-		if e.memory.Orders.Answered() {
-			e.ordersCarried(ctx)
-		}
-		e.tellsOfBreaker(ctx, outcome)
+		e.memory.Retries.OrdersCarried()
 	}
 	preemptor, _, _ := e.inflight.NominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
@@ -150,15 +140,12 @@ func (e *engine) applyOutcome(ctx context.Context, outcome *wire.Outcome) {
 		e.succeeded(outcome.OrderID, outcome)
 		return
 	}
-	known := e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait, func(w orders.Activation) {
+	e.inflight.Fail(outcome.OrderID, "outcome "+outcome.Result+": "+outcome.Reason, e.clock.Now(), orders.RevertWait, func(w orders.Activation) {
 		e.orderFailed(ctx, w, outcome)
 	})
-	if !known {
-		e.memory.OrderUndecided(outcome.OrderID) // its preemptor is gone, or it was taken in before
-	}
 }
 
-// orderFailed notes what an order's failure says of the evictors and the fence, before the order is reverted.
+// orderFailed notes what an order's failure says of the fence, before the order is reverted.
 func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *wire.Outcome) {
 	if w.Own {
 		executed(operationOrder, errors.New(outcome.Result), w.Waited)
@@ -167,7 +154,6 @@ func (e *engine) orderFailed(ctx context.Context, w orders.Activation, outcome *
 		e.leadership.Fence.Forget(outcome.Epoch)
 	}
 	klog.FromContext(ctx).Info("order_failed", "pod_uid", w.Pod.UID, "order_id", outcome.OrderID, "node", w.Node, "result", outcome.Result, "reason", outcome.Reason, "message", outcome.Message)
-	e.refusedByBreaker(ctx, w, outcome)
 	e.lookAtPlaces(w)
 }
 
@@ -235,8 +221,8 @@ func (e *engine) showBreakers() {
 	breakerGauge.Set(float64(pods))
 	groups, _ := e.planner.Groups.Current()
 	groupBreakerGauge.Set(float64(groups))
-	evictors, _ := e.memory.Orders.State()
-	orderBreakerGauge.Set(float64(evictors))
+	commits, _ := e.planner.Commits.Current()
+	orderBreakerGauge.Set(float64(commits))
 }
 
 // applyActivation lets a pod be tried again. Its gate is open, or opens as soon as its nomination is deleted. It
@@ -247,8 +233,7 @@ func (e *engine) applyActivation(ctx context.Context, w orders.Activation) {
 	defer goroutines.RecoverPanic(ctx, "waker", func() { e.activateAgain(w) })
 	failpoints.At(failpoints.BeforeActivate)
 	if w.Unanswered {
-		e.memory.Namespaces.Undecided(w.OrderID)
-		e.futile(ctx, w.OrderID, memory.NotStarted)
+		executed(operationOrder, errors.New("no outcome"), w.Waited)
 	}
 	if w.Revert {
 		if shown := e.revert(w); len(shown) > 0 {

@@ -14,6 +14,7 @@ import (
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/failpoints"
 	"makeway.dev/makeway/plugin/internal/goroutines"
+	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/tracing"
@@ -55,20 +56,23 @@ func (p *preemptor) held() *preemptResult {
 	if end := p.delayed(); end != nil {
 		return end
 	}
-	asked := p.engine.memory.Retries.Now()
-	why, until := p.engine.memory.OrdersHeldBack(p.pods[0].Namespace)
-	if why == "" {
+	asked, until := p.engine.memory.Retries.Now(), p.engine.unstoredUntil()
+	if until.IsZero() {
 		return nil
 	}
 	p.engine.memory.Retries.Refuse(p.one(), asked, until, []wire.Dependency{{Kind: memory.KindOrders}})
-	kind := endNoEvictor
-	switch why {
-	case memory.NotStored:
-		kind = endNotStored
-	case memory.RefusedForAll, memory.RefusedForNamespace:
-		kind = endBreakerOpen
+	return &preemptResult{kind: endNotStored, message: notStored + "; an order is tried now and then"}
+}
+
+// notStored is why nothing is nominated while commits come to nothing.
+const notStored = "eviction orders cannot be stored"
+
+// unstoredUntil is when the next order probes, where the last ones could not be stored; zero where nothing is known against one.
+func (e *engine) unstoredUntil() time.Time {
+	if state, until := e.planner.Commits.Current(); state != telemetry.Closed && e.clock.Now().Before(until) {
+		return until
 	}
-	return &preemptResult{kind: kind, message: why.String() + "; an order is tried now and then"}
+	return time.Time{}
 }
 
 // waitsForOthersVictims is upstream's rule for preemptions that this process does not know of: a pod of lower priority that was
@@ -136,6 +140,9 @@ func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult 
 func (p *preemptor) unplanned(status string, refusal *wire.Refusal, planned bool, offer string) *preemptResult {
 	message := messageOf(refusal)
 	switch {
+	case status == wire.StatusNotSynced && refusal != nil && heldBack[refusal.Reason] != "":
+		p.engine.memory.Retries.PlanUnavailable(p.one(), time.Time{}, wire.Dependency{Kind: memory.KindOrders})
+		return &preemptResult{kind: heldBack[refusal.Reason], message: message}
 	case status == wire.StatusNotSynced && ask.Unaskable(refusal):
 		return p.later(endUnaskable, "the planner cannot read the question: "+message)
 	case status == wire.StatusNotSynced:
@@ -145,6 +152,9 @@ func (p *preemptor) unplanned(status string, refusal *wire.Refusal, planned bool
 	}
 	return nil
 }
+
+// heldBack are the planner's reasons to make no plan since no order would be carried out.
+var heldBack = map[string]outcomeKind{"OrdersNotStored": endNotStored, "NoEvictor": endNoEvictor}
 
 // messageOf is what a refusal says.
 func messageOf(refusal *wire.Refusal) string {
@@ -179,7 +189,7 @@ func (p *preemptor) begin(order *pendingOrder) {
 		e.memory.Retries.Ordered(pod.UID)
 	}
 	order.pod, order.span = p.pods[0], p.span
-	e.memory.OrderBegins(order.pod.Namespace, order.id)
+	e.planner.Commits.Allow() // where the last orders were not stored, this one probes
 	e.inflight.Begin(order.entry(e.clock.Now()))
 	victimsPerOrder.Observe(float64(len(order.chosen.Victims)))
 	failpoints.At(failpoints.Nominated)

@@ -41,12 +41,10 @@ const (
 	// for, as below.
 	endLeaving outcomeKind = "victims_leaving"
 
-	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, its PriorityClass delays its preemption, or orders have
-	// lately been refused since the evictors' breaker is open. The nomination is kept; the chain stops, so that no other plugin evicts
-	// more, or earlier.
-	endInFlight    outcomeKind = "in_flight"
-	endDelayed     outcomeKind = "delayed"
-	endBreakerOpen outcomeKind = "breaker_open"
+	// <nil, UnschedulableAndUnresolvable>. The pod has an order that is alive, or its PriorityClass delays its preemption. The nomination
+	// is kept; the chain stops, so that no other plugin evicts more, or earlier.
+	endInFlight outcomeKind = "in_flight"
+	endDelayed  outcomeKind = "delayed"
 
 	// The same. The planner's answer has not come within the time that a cycle waits. The pod is tried again when it comes.
 	endLate outcomeKind = "planner_late"
@@ -99,7 +97,7 @@ func (e preemptResult) statusPair() (*fwk.PostFilterResult, *fwk.Status) {
 			return framework.NewPostFilterResultWithNominatedNode(e.node), e.status(fwk.UnschedulableAndUnresolvable)
 		}
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
-	case endInFlight, endDelayed, endBreakerOpen, endLate:
+	case endInFlight, endDelayed, endLate:
 		return e.keepNomination(), e.status(fwk.UnschedulableAndUnresolvable)
 	default:
 		return e.keepNomination(), e.status(fwk.Unschedulable)
@@ -167,8 +165,8 @@ func (pl *MakeWay) withoutPlan(namespace string, priority int32) unplanned {
 	if e.control.Mode(pl.args.Mode, namespace) != wire.ModeEnforce {
 		return leftToOthers
 	}
-	if why := e.memory.EvictorsRefuse(namespace); why != "" {
-		return unplanned{unplannedStopped, why.String()}
+	if why := e.control.EvictorsRefuse(namespace); why != "" {
+		return unplanned{unplannedStopped, why}
 	}
 	return unplannedOf(e.control.Restrictions(), priority)
 }

@@ -28,7 +28,6 @@ func TestEachEndingHasItsPair(t *testing.T) {
 		endUnreachable:  {noResult, fwk.Unschedulable},
 		endNotSynced:    {noResult, fwk.Unschedulable},
 		endTooLarge:     {noResult, fwk.Unschedulable},
-		endBreakerOpen:  {noResult, fwk.UnschedulableAndUnresolvable},
 		endError:        {noResult, fwk.Unschedulable},
 		endPanic:        {noResult, fwk.Unschedulable},
 	} {

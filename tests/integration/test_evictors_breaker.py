@@ -86,7 +86,7 @@ async def test_where_it_is_open_for_a_namespace_nothing_is_evicted_for_it_and_ma
         async with breaker_open(cluster, space.namespace):
             (urgent,) = await space.create(sized("urgent", "high", 500))
 
-            await until_told(space, "the evictors' breaker is open for the pod's namespace")
+            await until_told(space, f"the evictors' breaker is open for namespace {space.namespace}")
             await asyncio.sleep(WAITS_SECONDS)
             assert {"urgent", "victim"} == (await space.pods()).keys()
             assert await reasons(space, urgent.metadata.uid) == {"breaker-open-namespace"}
