@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,10 +28,9 @@ from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import Planner, PodPlanner
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
-from makeway.planner.service.searches import PodSearch
+from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import live_order, make_pod
@@ -97,7 +97,7 @@ def _placements(prefix: str, count: int) -> tuple[Placement, ...]:
     )
 
 
-def _planner(snapshot: Snapshot) -> PodPlanner:
+def _planner(snapshot: Snapshot) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
     for prefix, count in (("nominated", NOMINATED), ("assumed", ASSUMED)):
         for number in range(count):
             snapshot.apply(
@@ -110,19 +110,20 @@ def _planner(snapshot: Snapshot) -> PodPlanner:
     metrics = PlannerMetrics(CollectorRegistry())
     journal = Journal()
     journal.begin("rec-bench")
-    return Planner(
-        PlanRequests(PlannerInfo(_CLUSTER, "bench"), snapshot=snapshot, unsynced=str),
-        PodSearch(snapshot, ledger, metrics),
+    planner = Planner(
+        _CLUSTER,
+        "bench",
         snapshot=snapshot,
         ledger=ledger,
         decisions=Decisions(_Nowhere(), metrics, journal=journal),
         metrics=metrics,
-        behind=lambda _: False,
+        unsynced=str,
     )
+    return partial(planner.handle, pod_search(snapshot, ledger, metrics))
 
 
 def test_request(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
-    planner = _planner(snapshot)
+    handle = _planner(snapshot)
 
     def some_pods_change() -> tuple[tuple[bytes], dict[str, object]]:
         for _ in range(CHANGED_PODS):
@@ -132,7 +133,7 @@ def test_request(benchmark: BenchmarkFixture, snapshot: Snapshot) -> None:
     with asyncio.Runner() as runner:
 
         def answered(asked: bytes) -> PlanReply:
-            reply = codec.decode(PlanReply, runner.run(planner.handle(asked)))
+            reply = codec.decode(PlanReply, runner.run(handle(asked)))
             assert reply.candidates, reply
             return reply
 

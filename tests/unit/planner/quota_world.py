@@ -14,6 +14,7 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.records import Last
 from makeway.core.k8s.event import EventType
+from makeway.core.policy.brake import Brake
 from makeway.core.policy.document import Policy
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.mode import Mode
@@ -109,7 +110,7 @@ class Enforcing:
                 mode=lambda: self.mode,
                 ready=lambda: True,
                 gates=gates,
-                braked=lambda: self.braked,
+                brake=lambda: Brake(namespaces=frozenset({self.braked} - {""})),
                 now=self.clock.now,
             ),
             snapshot=self.snapshot,

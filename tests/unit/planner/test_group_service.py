@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,8 +32,7 @@ from makeway.planner.service import handler
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
-from makeway.planner.service.searches import GroupSearch
+from makeway.planner.service.searches import group_search
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import NodeRecord, pod_record
 from makeway.planner.snapshot.state import Snapshot
@@ -81,17 +81,20 @@ class Bench:
         self.snapshot = snapshot = snapshot or full()
         metrics = PlannerMetrics(self.registry)
         self.decisions = Decisions(self, metrics, journal=journal)
-        info = PlannerInfo("cluster-1", "planner-1")
-        self.planner = Planner(
-            PlanRequests(info, snapshot=snapshot, unsynced=unsynced, brake=lambda: brake, seal=self._seal),
-            GroupSearch(snapshot, self.ledger, metrics),
+        planner = Planner(
+            "cluster-1",
+            "planner-1",
             snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
             metrics=metrics,
+            unsynced=unsynced,
             behind=lambda _: behind,
+            brake=lambda: brake,
+            seal=self._seal,
             observe=self.observed.append,
         )
+        self.handle = partial(planner.handle, group_search(snapshot, metrics))
 
     def _seal(self, offer: Offer) -> str:
         self.offers.append(offer)
@@ -101,7 +104,7 @@ class Bench:
         self.records.append(record)
 
     async def ask(self, **changes: Any) -> GroupPlanReply:
-        return codec.decode(GroupPlanReply, await self.planner.handle(codec.encode(request(**changes))))
+        return codec.decode(GroupPlanReply, await self.handle(codec.encode(request(**changes))))
 
     async def written(self) -> list[DecisionRecord]:
         task = asyncio.create_task(self.decisions.write_forever())
@@ -388,7 +391,7 @@ async def test_a_request_that_cannot_be_planned_is_no_refusal(
 
 
 async def test_a_message_that_is_none_is_answered() -> None:
-    reply = codec.decode(GroupPlanReply, await Bench().planner.handle(b'{"requestId": "r-1"}'))
+    reply = codec.decode(GroupPlanReply, await Bench().handle(b'{"requestId": "r-1"}'))
 
     assert (reply.status, reply.request_id) == ("notSynced", "r-1")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,8 +23,7 @@ from makeway.planner.plan.decision import Decision, record_of
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
-from makeway.planner.service.searches import PodSearch
+from makeway.planner.service.searches import pod_search
 from unit.planner.building import make_pod, make_snapshot
 
 _SAMPLE = samples.MESSAGES["plan-request.full"]
@@ -59,21 +59,22 @@ class World:
         snapshot = make_snapshot(
             ["node-1", "node-2"], [make_pod("a", "node-1", 0, 300), make_pod("b", "node-2", 0, 400)]
         )
-        info = PlannerInfo(_SAMPLE.cluster_uid, "planner-1")
         ledger, metrics = Ledger(), PlannerMetrics(self.registry)
-        self.planner = Planner(
-            PlanRequests(info, snapshot=snapshot, unsynced=str),
-            PodSearch(snapshot, ledger, metrics),
+        planner = Planner(
+            _SAMPLE.cluster_uid,
+            "planner-1",
             snapshot=snapshot,
             ledger=ledger,
             decisions=self.decisions,
             metrics=metrics,
+            unsynced=str,
             behind=lambda _: True,
         )
+        self.handle = partial(planner.handle, pod_search(snapshot, ledger, metrics))
 
     async def ask(self, data: bytes) -> PlanReply:
         """Ask; the answer must be one, and every record must be fit for its stream."""
-        reply = codec.decode(PlanReply, await self.planner.handle(data))
+        reply = codec.decode(PlanReply, await self.handle(data))
         for decision in self.decisions.decisions:
             record = record_of(decision)
             codec.unwrap_decision(codec.wrap(record, "makeway/planner/test"))

@@ -10,11 +10,14 @@ import pytest
 from makeway.bus.messages import OrderedGroup, OrderMember, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.planner.plan.decision import decision_of
+from makeway.planner.service.handler import names_any
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
 from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.service.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
-from makeway.planner.service.searches import names_any
+from makeway.planner.snapshot.records import PodRecord
+from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (
     HIGH,
     LOW,
@@ -27,7 +30,7 @@ from unit.planner.building import (
     make_snapshot,
     planned,
 )
-from unit.planner.test_service import POD, Bench
+from unit.planner.test_service import POD, Bench, request
 
 
 def pledge(uid: str, *victims: str, at: float = 0, namespace: str = "shop") -> Pledge:
@@ -43,11 +46,22 @@ def pledged(*ones: Pledge) -> Pledges:
     return pledges
 
 
+def pledged_by(preemptor: PodRecord, snapshot: Snapshot) -> Pledge | None:
+    """Return what a plan for a pod takes."""
+    asker = Asker(preemptor.uid, preemptor.namespace, preemptor.priority)
+    question = ask(preemptor)
+    plan = planned(snapshot, question)
+    decision = decision_of(
+        snapshot, request(), question, plan, decision_id="dec-1", planner="planner-1", at=NOW
+    )
+    return pledge_of(asker, decision, snapshot, NOW)
+
+
 def test_it_takes_the_victims_and_the_place_of_the_best_candidate() -> None:
     preemptor = make_pod("p", priority=HIGH, size=L)
-    plan = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)]), ask(preemptor))
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
 
-    found = pledge_of(preemptor, plan, "dec-1", NOW)
+    found = pledged_by(preemptor, snapshot)
 
     assert found is not None
     assert (found.pledge_id, found.victims, found.until) == ("dec-1", ("a",), NOW + LASTS)
@@ -57,9 +71,9 @@ def test_it_takes_the_victims_and_the_place_of_the_best_candidate() -> None:
 
 def test_room_that_terminating_pods_alone_make_is_taken_and_in_no_limit() -> None:
     preemptor = make_pod("p", priority=HIGH, size=L)
-    plan = planned(make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL, ends=20)]), ask(preemptor))
+    snapshot = make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL, ends=20)])
 
-    found = pledge_of(preemptor, plan, "dec-1", NOW)
+    found = pledged_by(preemptor, snapshot)
 
     assert found is not None
     assert (found.victims, found.places[0].node, found.needs_order) == ((), "n1", False)

@@ -12,7 +12,7 @@ from makeway.core.policy.document import Policy, Protection
 from makeway.core.policy.facts import PodFacts
 from makeway.core.queues.placement import place
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.service.configuration.queue_warnings import AT_ONCE, QueueWarnings
+from makeway.planner.service.configuration.warnings import AT_ONCE, Warnings
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutPod, PutPriorityClass, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -154,7 +154,7 @@ class Recorded:
 
 def test_each_misplaced_pod_is_told_of_once_and_again_where_the_reason_is_another() -> None:
     snapshot, recorded = snapshot_with(FLAT, pod_in("root.lost", "p")), Recorded()
-    warnings = QueueWarnings(snapshot, recorded)
+    warnings = Warnings(snapshot, recorded)
 
     warnings.tell()
     warnings.tell()
@@ -169,7 +169,7 @@ def test_nothing_is_told_while_queues_are_being_filled() -> None:
     snapshot, recorded = Snapshot(chunk=1), Recorded()
     for uid in "ab":
         snapshot.apply(PutPod(pod_in("root.lost", uid)))
-    warnings = QueueWarnings(snapshot, recorded)
+    warnings = Warnings(snapshot, recorded)
     snapshot.apply(Adopt(FLAT, "rev"))
     settle(snapshot)
     warnings.tell()
@@ -186,7 +186,7 @@ def test_a_flood_of_misplaced_pods_is_told_of_little_by_little() -> None:
     snapshot, recorded = snapshot_with(FLAT), Recorded()
     for number in range(AT_ONCE + 5):
         snapshot.apply(PutPod(pod_in("root.lost", f"p{number}", node="")))
-    warnings = QueueWarnings(snapshot, recorded)
+    warnings = Warnings(snapshot, recorded)
 
     warnings.tell()
     assert len(recorded.notes) == AT_ONCE

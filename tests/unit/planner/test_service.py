@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,8 +34,7 @@ from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
-from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
-from makeway.planner.service.searches import PodSearch
+from makeway.planner.service.searches import pod_search
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutDaemonSet, PutNode
 from makeway.planner.snapshot.state import Snapshot
@@ -97,22 +97,21 @@ class Bench:
         self.ledger = Ledger(self.bound.__contains__)
         snapshot = snapshot or make_snapshot(["n1"], [make_pod("a", "n1", LOW, XL)])
         self.planner = Planner(
-            PlanRequests(
-                PlannerInfo("cluster-1", "planner-1"),
-                snapshot=snapshot,
-                unsynced=unsynced,
-                brake=lambda: brake,
-            ),
-            PodSearch(snapshot, self.ledger, self.metrics, hold_back),
+            "cluster-1",
+            "planner-1",
             snapshot=snapshot,
             ledger=self.ledger,
             decisions=self.decisions,
             metrics=self.metrics,
+            unsynced=unsynced,
             behind=lambda _: behind,
+            brake=lambda: brake,
         )
+        search = pod_search(snapshot, self.ledger, self.metrics, hold_back)
+        self.handle = partial(self.planner.handle, search)
 
     async def ask(self, **changes: Any) -> PlanReply:
-        return codec.decode(PlanReply, await self.planner.handle(codec.encode(request(**changes))))
+        return codec.decode(PlanReply, await self.handle(codec.encode(request(**changes))))
 
     async def written(self) -> list[DecisionRecord]:
         task = asyncio.create_task(self.decisions.write_forever())
@@ -295,7 +294,7 @@ async def test_what_cannot_be_planned_is_answered_without_a_decision(
 async def test_bytes_that_are_no_request_are_answered_too() -> None:
     bench = Bench()
 
-    reply = codec.decode(PlanReply, await bench.planner.handle(b"\xff\x00 not json"))
+    reply = codec.decode(PlanReply, await bench.handle(b"\xff\x00 not json"))
 
     assert reply.status == "notSynced"
     assert bench.count("makeway_planner_decode_errors_total", source="plan") == 1
@@ -359,7 +358,7 @@ async def test_a_scheduler_whose_clock_is_behind_anothers_is_not_late() -> None:
     await bench.ask()
     earlier = request(request_id=request_id(datetime.now(UTC) - timedelta(seconds=1)))
 
-    reply = codec.decode(PlanReply, await bench.planner.handle(codec.encode(earlier), "another"))
+    reply = codec.decode(PlanReply, await bench.handle(codec.encode(earlier), "another"))
 
     assert reply.status == "candidates"
 
@@ -539,7 +538,7 @@ async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
         return "sealed"
 
     world = Bench()
-    world.planner._requests._seal = seal
+    world.planner._seal = seal
 
     plain = await world.ask(mode="observe", commits=False)
     asked = await world.ask()

@@ -28,6 +28,7 @@ from makeway.bus.ids import decision_id, order_id
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Fence, Outcome, Victim
 from makeway.bus.orders import OrderStore
 from makeway.bus.records import Last, Unverified
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
@@ -117,8 +118,7 @@ class QuotaSettings:
     """What does not change while the process lives. `mode()`: the cluster's at this moment.
 
     `ready()`: whether pods, orders, outcomes and configuration have been read, and applied. `gates(now)`: the
-    names of the scheduler profiles that have the queue gate; raises BusError. `braked()`: what the brake
-    holds, empty for nothing. `now()`: the time, UTC.
+    names of the scheduler profiles that have the queue gate; raises BusError. `now()`: the time, UTC.
     """
 
     cluster_uid: str
@@ -126,7 +126,7 @@ class QuotaSettings:
     mode: Callable[[], Mode]
     ready: Callable[[], bool]
     gates: Callable[[datetime], Awaitable[frozenset[str]]]
-    braked: Callable[[], str] = lambda: ""
+    brake: Callable[[], Brake] = lambda: RELEASED
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -322,7 +322,7 @@ class QuotaLoop:
             self._decisions.put_quota(record, inputs)
         else:
             self._decisions.put(record)  # no snapshot of a recording is the one that it was made from
-        braked = self._settings.braked() if found.plan.lacks(NAMESPACE_MODE) else ""
+        braked = self._settings.brake().scope() if found.plan.lacks(NAMESPACE_MODE) else ""
         if braked and mode == "enforce" and not found.victims:
             control.wait(path, Cause("mode-off", f"{found.plan.message}; the brake holds {braked}"), now)
             return

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import UTC, datetime
-from typing import Final, Generic, TypeAlias
+from typing import Final
 
 import msgspec
 import structlog
 
 from makeway.bus import codec, tracing
-from makeway.bus.errors import Malformed
+from makeway.bus.commit import Offer
+from makeway.bus.errors import BusError, Malformed
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.ids import decision_id
-from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.gang.planner import NOT_SEEN
-from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.reply import offer_of, reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.freshness import StaleRefusals
+from makeway.planner.service.freshness import RequestAges, StaleRefusals
+from makeway.planner.service.orders.breakers import NO_EVICTOR, NOT_STORED
 from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.not_now import Asker, NotNow
-from makeway.planner.service.plan_requests import NotPlannedError, PlanRequests, with_places
-from makeway.planner.service.searches import A, Q, R, Search, names_any
+from makeway.planner.service.orders.pledges import pledge_of
+from makeway.planner.service.pending_updates import until_applied
+from makeway.planner.service.searches import A, Q, R, Search
 from makeway.planner.snapshot.state import Snapshot
+from makeway.runtime.failpoints import failpoint
 
 _LOOK_AGAIN_SECONDS: Final = 0.01
 """Pause between two looks whether the watch has told of the pods that are asked about."""
@@ -43,129 +48,179 @@ LONGEST_WAIT_SECONDS: Final = 2.0
 _log = structlog.get_logger()
 
 
-class Planner(Generic[R, Q, A]):
-    """Answers the requests of one form, on the event loop, which alone changes the snapshot in between.
+class NotPlannedError(Exception):
+    """Why a request is not planned: the metric's label, a constant and a sentence. No refusal."""
 
-    `requests`: the checks that every request goes through, shared with those of the other form.
+    def __init__(self, label: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.label = label
+        self.reason = reason
+        self.message = message
+
+
+class Planner:
+    """Answers plan requests on the event loop, which alone changes the snapshot in between.
+
+    `identity`: its own name. `unsynced()` says what is still missing before there is anything to plan on;
+    empty where nothing is. `behind(seen)` says whether a scheduler that has seen these versions, by resource,
+    knows more. `brake()`: nothing is planned in namespaces that it holds, also where the plugin has not heard
+    of it yet. `seal` writes the offer of a plan whose order is asked for by a commit; raises BusError.
     `observe` hears of every decision of mode observe, before the scheduler does.
-    `behind(seen)` says whether a scheduler that has seen these versions, by resource, knows more.
     """
 
     def __init__(
         self,
-        requests: PlanRequests,
-        search: Search[R, Q, A],
+        cluster_uid: str,
+        identity: str,
         *,
         snapshot: Snapshot,
         ledger: Ledger,
         decisions: Decisions,
         metrics: PlannerMetrics,
-        behind: Callable[[Mapping[str, int]], bool],
+        unsynced: Callable[[], str],
+        behind: Callable[[Mapping[str, int]], bool] = lambda _: False,
+        brake: Callable[[], Brake] = lambda: RELEASED,
+        seal: Callable[[Offer], str] = lambda _: "",
         observe: Callable[[Decision], None] = lambda _: None,
     ) -> None:
-        self._requests = requests
-        self._search = search
-        self._facts = requests.facts
+        self._cluster_uid = cluster_uid
+        self._identity = identity
         self._snapshot = snapshot
         self._ledger = ledger
         self._decisions = decisions
         self._metrics = metrics
+        self._unsynced = unsynced
         self._behind = behind
+        self._brake = brake
+        self._seal = seal
         self._observe = observe
+        self._ages = RequestAges()
         self._stale_refusals = StaleRefusals()
 
-    async def handle(self, data: bytes, sender: str = "") -> bytes:
-        """Answer one plan request. Never raises for what a request may contain.
+    async def handle(self, search: Search[R, Q, A], data: bytes, sender: str = "") -> bytes:
+        """Answer one plan request of a search's form. Never raises for what a request may contain.
 
         `sender`: the process with one clock, as far as that is known.
         """
-        await self._search.received()
+        await failpoint(search.received)
         now = datetime.now(UTC)
         try:
-            request = codec.decode(self._search.request, data)
+            request = codec.decode(search.request, data)
         except Malformed as error:
-            return self._decline("malformed", "MalformedRequest", str(error), codec.request_id_of(data))
+            unread = NotPlannedError("malformed", "MalformedRequest", str(error))
+            return self._decline(search, unread, codec.request_id_of(data))
         try:
-            reply = await self._answer(request, sender, now)
+            reply = await self._answer(search, request, sender, now)
         except NotPlannedError as error:
-            return self._decline(error.label, error.reason, error.message, request.request_id)
-        await self._search.replying()
+            return self._decline(search, error, request.request_id)
+        await failpoint(search.replying)
         return codec.encode(reply)
 
-    async def _answer(self, request: R, sender: str, now: datetime) -> PlanReply | GroupPlanReply:
+    async def _answer(
+        self, search: Search[R, Q, A], request: R, sender: str, now: datetime
+    ) -> PlanReply | GroupPlanReply:
         began = time.perf_counter()
-        left = await self._requests.check(request, sender, now)
-        async with self._search.turn():
-            asker, question = self._question(request, now)
-            if self._search.seen(question):
-                return await self._plan(request, asker, question, now, began)
+        left = await self._check(request, sender, now)
+        async with search.turn:
+            asker, question = self._question(search, request, now)
+            if search.seen(question):
+                return await self._plan(search, request, asker, question, now, began=began)
         # The other groups' plans go on meanwhile.
         until = began + min(left / 2, LONGEST_WAIT_SECONDS)
-        while not self._search.seen(question):
-            if time.perf_counter() > until:
-                break
+        while not search.seen(question) and time.perf_counter() <= until:  # noqa: ASYNC110 - no signal
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        async with self._search.turn():
+        async with search.turn:
             now = datetime.now(UTC)
-            return await self._plan(request, *self._question(request, now), now, began)
+            return await self._plan(search, request, *self._question(search, request, now), now, began=began)
 
-    def _question(self, request: R, now: datetime) -> tuple[Asker, Q]:
+    async def _check(self, request: PlanRequest | GroupPlanRequest, sender: str, now: datetime) -> float:
+        """Return how many seconds are left for a request that can be planned here and now.
+
+        Raises NotPlannedError.
+        """
+        if request.cluster_uid != self._cluster_uid:
+            message = f"this planner plans for cluster {self._cluster_uid}, not {request.cluster_uid}"
+            raise NotPlannedError("otherCluster", "OtherCluster", message)
+        waited = self._ages.waited_seconds(sender, request.request_id, now.timestamp())
+        left = request.timeout_milliseconds / 1000 - waited
+        if left < 0:
+            message = f"it waited here for longer than the plugin's {request.timeout_milliseconds} ms"
+            raise NotPlannedError("tooLate", "TooLate", message)
+        if self._snapshot.pending_updates.pending:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left / 2):
+                    await until_applied(self._snapshot.pending_updates)
+        self._check_synced()
+        return left
+
+    def _check_synced(self) -> None:
+        if missing := self._unsynced():
+            raise NotPlannedError("notSynced", "NotSynced", missing)
+
+    def _question(self, search: Search[R, Q, A], request: R, now: datetime) -> tuple[Asker, Q]:
         """Decode what is asked about, with what orders and pledges take. Raises NotPlannedError."""
         # Only budgets and queues look at them, and where orders come fast there are hundreds.
         asked = len(self._snapshot.budgets) or self._snapshot.queues.tree is not None
         ledger = self._ledger
         leaving = ledger.leaving(now) if asked else frozenset[str]()
         try:
-            asker, question = self._search.read(request, leaving, now)
+            asker, question = search.read(request, leaving, now)
         except (msgspec.DecodeError, QuantityError, SelectorError, NamelessPodError) as error:
             raise NotPlannedError("malformed", "MalformedPod", str(error)) from error
-        self._requests.check_brake(asker.namespace)
-        self._requests.check_commits(request.mode, commits=request.commits)
-        enforced = request.mode == "enforce"
-        pledged = asker.priority if enforced else None
-        in_flight = ledger.in_flight(now, asking=asker.uid, pledged=pledged)
+        brake, enforced = self._brake(), request.mode == "enforce"
+        if brake.holds(asker.namespace):
+            raise NotPlannedError("braked", "Braked", brake.describe())
+        if enforced and not request.commits:
+            message = "the scheduler's plugin is older than this planner, which stores the orders itself"
+            raise NotPlannedError("oldBridge", "OldBridge", message)
+        in_flight = ledger.in_flight(now, asking=asker.uid, pledged=asker.priority if enforced else None)
+        told = {one.uid for one in request.nominations}
         placed = ledger.places(now, asking=asker.uid) if enforced else {}
-        places = with_places(request.nominations, placed)
-        left_out = ledger.left_out(asker.uid, now)
-        return asker, self._search.around(question, in_flight, places, left_out)
+        places = (*request.nominations, *(one for uid, one in placed.items() if uid not in told))
+        return asker, search.around(question, in_flight, places, ledger.left_out(asker.uid, now))
 
     async def _plan(
-        self, request: R, asker: Asker, question: Q, now: datetime, began: float
+        self, search: Search[R, Q, A], request: R, asker: Asker, question: Q, now: datetime, *, began: float
     ) -> PlanReply | GroupPlanReply:
-        """Answer a question."""
-        search, planning_since = self._search, time.perf_counter()
-        result: A | PlanRefusal = await self._requests.run(search.plan(question, now), request, began)
+        """Answer a question. Raises NotPlannedError.
+
+        All else that is ready has its turn at each pause of the plan. What was worked out is kept for the
+        next request where this one has ended meanwhile. `began`: of `time.perf_counter`.
+        """
+        planning_since, until = time.perf_counter(), began + request.timeout_milliseconds / 1000
+        steps = search.plan(question, now)
+        while (result := next(steps)) is None:
+            await asyncio.sleep(0)
+            if time.perf_counter() > until:
+                message = f"the plan was not ready within the plugin's {request.timeout_milliseconds} ms"
+                raise NotPlannedError("tooLate", "TooLate", message)
+            self._check_synced()
         seconds = time.perf_counter() - planning_since
+        enforced = request.mode == "enforce"
         looked_at_again = held_back = False
-        if not isinstance(result, PlanRefusal) and request.mode == "enforce":
-            planned = result
-            result = self._unless_not_now(request, asker, question, planned, now)
-            held_back = result is not planned
-        if isinstance(result, PlanRefusal) and not held_back:
+        if isinstance(result, PlanRefusal):
             behind = self._behind(request.seen) or bool(self._snapshot.undecided) or result.reason == NOT_SEEN
-            behind = behind or (request.mode == "enforce" and self._counts_on_pledges(asker, question, now))
+            behind = behind or (enforced and self._counts_on_pledges(asker, search.asked(question), now))
             first = result
             result = self._stale_refusals.with_retry(first, asker.uid, now, behind=behind)
             looked_at_again = result is not first
+        elif enforced:
+            planned = result
+            result = self._unless_not_now(search, asker, question, planned, now)
+            held_back = result is not planned
         decision = decision_of(
             self._snapshot,
             request,
             question,
             result,
             decision_id=decision_id(now),
-            planner=self._facts.identity,
+            planner=self._identity,
             at=now,
             duration_seconds=seconds,
             looked_at_again=looked_at_again,
             held_back=held_back,
         )
-        offer = ""
-        if request.mode == "enforce":
-            pledge = None
-            if not isinstance(result, PlanRefusal):
-                offer = self._requests.sealed(offer_of(decision, self._facts.cluster_uid))
-                pledge = search.pledge(asker, question, result, decision)
-            self._ledger.pledges.pledge(asker.uid, pledge)
+        offer = self._pledge(asker, decision) if enforced else ""
         self._decisions.put(decision)
         if request.mode == "observe":
             self._observe(decision)
@@ -173,7 +228,7 @@ class Planner(Generic[R, Q, A]):
         self._tell(decision)
         return reply_of(decision, offer)
 
-    def _counts_on_pledges(self, asker: Asker, question: Q, now: datetime) -> bool:
+    def _counts_on_pledges(self, asker: Asker, asked: Iterable[Question], now: datetime) -> bool:
         """Report whether others have pledges on nodes that may help: no event tells where no commit comes."""
         taken = {
             place.node
@@ -181,22 +236,36 @@ class Planner(Generic[R, Q, A]):
             if one.preemptor.priority >= asker.priority
             for place in one.places
         }
-        return bool(taken) and any(names_any(one, taken) for one in self._search.selections(question))
+        return bool(taken) and any(names_any(one.nodes, taken) for one in asked)
 
     def _unless_not_now(
-        self, request: R, asker: Asker, question: Q, plan: A, now: datetime
+        self, search: Search[R, Q, A], asker: Asker, question: Q, plan: A, now: datetime
     ) -> A | PlanRefusal:
         """Return a plan, on other nodes than where room came to nothing, or why it is not carried out now."""
         if (why := self._ledger.pauses.of(asker, self._snapshot, now)) is not None:
             return _refusal(plan, why)
-        result = self._search.not_held(asker, question, plan, now)
+        result = search.not_held(asker, question, plan, now)
         if isinstance(result, PlanRefusal):
             return result
         why = self._ledger.limit(asker, result, self._snapshot, now)
         if why is None:
             return result
-        self._requests.check_carried_out(why)
+        if why.reason in (NOT_STORED, NO_EVICTOR):
+            raise NotPlannedError("heldBack", why.reason, why.message)
         return _refusal(result, why)
+
+    def _pledge(self, asker: Asker, decision: Decision) -> str:
+        """Count what a plan takes until its commit comes; return what that may name, sealed."""
+        offer = ""
+        if decision.refusal is None:
+            try:
+                offer = self._seal(offer_of(decision, self._cluster_uid))
+            except BusError as error:
+                raise NotPlannedError("notSynced", "NotSigned", str(error)) from error
+        # From now on: the plan may have taken long.
+        pledge = pledge_of(asker, decision, self._snapshot, datetime.now(UTC))
+        self._ledger.pledges.pledge(asker.uid, pledge)
+        return offer
 
     def _tell(self, decision: Decision) -> None:
         refusal, preemptor = decision.refusal, decision.preemptor
@@ -220,21 +289,29 @@ class Planner(Generic[R, Q, A]):
             plan_milliseconds=round(decision.duration_seconds * 1000, 3),
         )
 
-    def _decline(self, label: str, reason: str, message: str, request_id: str) -> bytes:
+    def _decline(self, search: Search[R, Q, A], why: NotPlannedError, request_id: str) -> bytes:
         """Return why there is no plan. No refusal: nothing was decided, so the scheduler may help itself."""
-        self._search.attempts.labels(label).inc()
-        if label == "malformed":
+        search.attempts.labels(why.label).inc()
+        if why.label == "malformed":
             self._metrics.undecodable("plan")
-        tracing.tell(message, request_id=request_id, reason=reason)
-        _log.warning("plan_not_made", request_id=request_id, reason=reason, message=message)
+        tracing.tell(why.message, request_id=request_id, reason=why.reason)
+        _log.warning("plan_not_made", request_id=request_id, reason=why.reason, message=why.message)
         reply = unplanned(
-            self._search.reply,
+            search.reply,
             request_id=request_id,
-            planner=self._facts.identity,
-            reason=reason,
-            message=message,
+            planner=self._identity,
+            reason=why.reason,
+            message=why.message,
         )
         return codec.encode(reply)
+
+
+def names_any(selection: NodeSelection, nodes: Set[str]) -> bool:
+    """Report whether a selection has any of some nodes; one without a name has every node. O(names)."""
+    named = sum(name in nodes for name in selection.names)
+    if selection.all_but:
+        return named < len(nodes)
+    return named > 0 or not selection.names
 
 
 def _refusal(plan: Plan | GangPlan, why: NotNow) -> PlanRefusal:
@@ -247,7 +324,3 @@ def _refusal(plan: Plan | GangPlan, why: NotNow) -> PlanRefusal:
         depends_on=why.depends_on,
         left_out=plan.left_out,
     )
-
-
-PodPlanner: TypeAlias = Planner[PlanRequest, Question, Plan]
-GroupPlanner: TypeAlias = Planner[GroupPlanRequest, GangQuestion, GangPlan]

@@ -1,21 +1,24 @@
-"""The parts of a planner, made in three steps: what it sees, what it decides from that, and how it leads.
+"""The parts of a planner, made in two steps: what it sees, and what it decides from that.
 
 Nothing is read, asked or written here; `makeway.planner.service.process` runs the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from makeway.bus.client import Bus
+from makeway.bus.component_status import ComponentStatus
 from makeway.bus.control import ControlState
+from makeway.bus.messages import API_VERSION
 from makeway.bus.orders import OrderWriter
-from makeway.core.policy.mode import Mode
+from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.commit.versions import PodVersions
@@ -30,12 +33,11 @@ from makeway.planner.quota.gates import QueueGates
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
-from makeway.planner.service.configuration.class_warnings import ClassWarnings
 from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
-from makeway.planner.service.configuration.queue_warnings import QueueWarnings
 from makeway.planner.service.configuration.reader import Configuration
+from makeway.planner.service.configuration.warnings import Warnings
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.handler import GroupPlanner, Planner, PodPlanner
+from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
 from makeway.planner.service.orders.ledger import Ledger
@@ -44,10 +46,8 @@ from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
-from makeway.planner.service.plan_requests import PlannerInfo, PlanRequests
 from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
-from makeway.planner.service.searches import A, GroupSearch, PodSearch, Q, R, Search
-from makeway.planner.service.status import PlannerStatus
+from makeway.planner.service.searches import group_search, pod_search
 from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
 from makeway.planner.snapshot.changes import Change, Enforce
@@ -56,6 +56,7 @@ from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.events import EventRecorder
 from makeway.runtime.kube import Api
 from makeway.runtime.lease import Leadership, LeaseSettings
+from makeway.runtime.process import version
 from makeway.runtime.settings import ConfigSettings
 
 
@@ -78,26 +79,62 @@ class PlannerContext:
     registry: CollectorRegistry
 
 
-@dataclass(frozen=True, kw_only=True)
 class ClusterState:
     """The snapshot, and everything that follows the cluster, the orders and the configuration for it."""
 
-    metrics: PlannerMetrics
-    ledger: Ledger
-    journal: Journal
-    snapshot: Snapshot
-    decisions: Decisions
-    marks: Marks
-    events: EventRecorder
-    class_warnings: ClassWarnings
-    tolerations: TolerationKeeper
-    observing: ObserveLoop
-    coming: ComingNodes
-    watch: Watch
-    nominated: NominatedPods
-    versions: PodVersions
-    in_flight: OrderFollower
-    configuration: Configuration
+    def __init__(self, context: PlannerContext) -> None:
+        api, bus = context.api, context.bus
+        self.metrics = metrics = PlannerMetrics(context.registry)
+        self.snapshot = snapshot = Snapshot(chunk=CHUNK, applied=self._applied)
+        self.journal = Journal(lambda: snapshot.undecided)
+        self._past = ShortPast()
+        self.decisions = Decisions(bus, metrics, journal=self.journal)
+        self.ledger = ledger = Ledger(self._is_staying)
+        self.marks = Marks()
+        self.nominated, self.versions = NominatedPods(), PodVersions()
+        self.coming = ComingNodes()
+        self.events = EventRecorder(api, "makeway.dev/planner", context.identity)
+        namespace = context.config.namespace
+        self.tolerations = TolerationKeeper(api, snapshot, self.events, metrics, namespace=namespace)
+        self.observing = ObserveLoop(
+            context.identity,
+            snapshot=snapshot,
+            bus=bus,
+            metrics=metrics,
+            orders=OwnOrders(
+                name=ledger.names,
+                read_until=lambda: ledger.read_until,
+                serve=ledger.makes_room_for,
+                in_flight=lambda uid, now: ledger.in_flight(now, asking=uid),
+            ),
+            past=self._past,
+            cluster_uid=context.cluster_uid,
+            unsynced=self.unsynced,
+        )
+        self.in_flight = OrderFollower(
+            bus,
+            ledger,
+            metrics,
+            datetime.now(UTC),
+            orders_read=self.observing.orders_read,
+            ended=self.observing.ended,
+        )
+        self.watch = Watch(
+            api,
+            snapshot,
+            metrics,
+            context.cluster_uid,
+            pods=(self.marks, self.observing, self.nominated, self.versions),
+            classes=(self.tolerations,),
+            coming=self.coming,
+        )
+        self.configuration = Configuration(
+            api, context.config, context.registry, self.events, context.remembered
+        )
+        enforce = partial(self._enforce, context.config)
+        self.configuration.policy.subscribe(enforce)
+        self.configuration.brake.subscribe(enforce)
+        follow_queues(self.configuration.queues, snapshot)
 
     def unsynced(self) -> str:
         """Return what is missing before there is anything to plan on; empty where nothing is."""
@@ -115,6 +152,13 @@ class ClusterState:
         if isinstance(waiting, PlanRefusal):
             return waiting
         return self.observing.hold_back(question.preemptor, waiting, now)
+
+    def control_state(self, context: PlannerContext) -> ControlState | None:
+        """Return what is to be in force; None while policy, queues or PriorityClasses are not known."""
+        if not self.watch.synced:
+            return None
+        tolerating = self.snapshot.exemptions.tolerating_classes()
+        return self.configuration.control_state(context.mode, context.cluster_uid, tolerating)
 
     def runs(self) -> list[Coroutine[Any, Any, Any]]:
         """Return the coroutines that keep it up to date; each runs for ever."""
@@ -134,314 +178,206 @@ class ClusterState:
             self.observing.write_forever(),
         ]
 
+    def watch_state(self) -> None:
+        """Add the metrics that are read from it when they are asked for."""
+        snapshot, ledger = self.snapshot, self.ledger
+        self.metrics.watch_state(
+            age=self.watch.age_seconds,
+            revision=lambda: snapshot.revision,
+            in_flight=lambda: len(ledger),
+            by_namespace=lambda: by_namespace(ledger.held(datetime.now(UTC))),
+            marks=lambda: len(self.marks),
+            comparing=lambda: len(self.observing),
+            loops=self.observing.loops,
+            paused=lambda: ledger.pauses.paused(datetime.now(UTC)),
+            left_out=lambda: snapshot.signatures.left_out,
+            sizes={
+                "nodes": lambda: snapshot.node_count,
+                "pods": lambda: len(snapshot.pods),
+                "priorityclasses": lambda: len(snapshot.priority_classes),
+                "poddisruptionbudgets": lambda: len(snapshot.budgets),
+                "namespaces": lambda: len(snapshot.namespaces),
+            },
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class DecisionParts:
-    """What answers, orders and tells, from what is seen."""
+    def _applied(self, change: Change) -> None:
+        self.journal.note(change)
+        self._past.note(change, self.snapshot.revision)
 
-    planner: PodPlanner
-    committer: Committer
-    group_planner: GroupPlanner
-    repairing: RepairProposer
-    quotas: QuotaLoop
-    control: Control
-    recorder: Recorder
-    queue_answers: QueueQueryHandler
-    queue_warnings: QueueWarnings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """A planner. `leadership` is None where every planner answers."""
-
-    seen: ClusterState
-    deciding: DecisionParts
-    leadership: Leadership | None
-    fence: PlannerFence
-    status: PlannerStatus
-    checks: Callable[[], dict[str, str]]
-
-
-def parts_of(context: PlannerContext) -> Parts:
-    """Return a planner that nothing runs yet."""
-    seen = _seen(context)
-    return _leading(context, seen, _deciding(context, seen))
-
-
-def _seen(context: PlannerContext) -> ClusterState:
-    api, bus, metrics = context.api, context.bus, PlannerMetrics(context.registry)
-    journal = Journal(lambda: snapshot.undecided)
-    past = ShortPast()
-
-    def applied(change: Change) -> None:
-        journal.note(change)
-        past.note(change, snapshot.revision)
-
-    def unsynced() -> str:
-        return seen.unsynced()
-
-    def staying(uid: str) -> bool:
-        pod = snapshot.pods.get(uid)
+    def _is_staying(self, uid: str) -> bool:
+        pod = self.snapshot.pods.get(uid)
         return pod is not None and bool(pod.node) and not pod.terminating
 
-    snapshot = Snapshot(chunk=CHUNK, applied=applied)
-    ledger = Ledger(staying)
-    marks = Marks()
-    events = EventRecorder(api, "makeway.dev/planner", context.identity)
-    warnings = ClassWarnings(events)
-    tolerations = TolerationKeeper(api, snapshot, events, metrics, namespace=context.config.namespace)
-    orders = OwnOrders(
-        name=ledger.names,
-        read_until=lambda: ledger.read_until,
-        serve=ledger.makes_room_for,
-        in_flight=lambda uid, now: ledger.in_flight(now, asking=uid),
-    )
-    observing = ObserveLoop(
-        context.identity,
-        snapshot=snapshot,
-        bus=bus,
-        metrics=metrics,
-        orders=orders,
-        past=past,
-        cluster_uid=context.cluster_uid,
-        unsynced=unsynced,
-    )
-    configuration = Configuration(api, context.config, context.registry, events, context.remembered)
-    policy, source = configuration.policy, context.config.policy_object()
+    def _enforce(self, config: ConfigSettings) -> None:
+        configuration = self.configuration
+        change = Enforce(configuration.in_force, configuration.policy.revision, config.policy_object())
+        self.snapshot.apply(change)
 
-    def enforce() -> None:
-        snapshot.apply(Enforce(configuration.in_force, policy.revision, source))
 
-    policy.subscribe(enforce)
-    configuration.brake.subscribe(enforce)
-    follow_queues(configuration.queues, snapshot)
-    coming = ComingNodes()
-    nominated, versions = NominatedPods(), PodVersions()
-    seen = ClusterState(
-        metrics=metrics,
-        ledger=ledger,
-        journal=journal,
-        snapshot=snapshot,
-        decisions=Decisions(bus, metrics, journal=journal),
-        marks=marks,
-        events=events,
-        class_warnings=warnings,
-        tolerations=tolerations,
-        observing=observing,
-        coming=coming,
-        watch=Watch(
-            api,
-            snapshot,
-            metrics,
-            context.cluster_uid,
-            pods=(marks, observing, nominated, versions),
-            classes=(warnings, tolerations),
-            coming=coming,
-        ),
-        nominated=nominated,
-        versions=versions,
-        in_flight=OrderFollower(
+class Parts:
+    """A planner: what answers, orders and tells, from what is seen.
+
+    `leadership`: None where every planner answers; `leading`: it answers now.
+    """
+
+    def __init__(self, context: PlannerContext) -> None:
+        bus, cluster_uid, identity = context.bus, context.cluster_uid, context.identity
+        self._context = context
+        self.leading = False
+        self.seen = seen = ClusterState(context)
+        snapshot, ledger, metrics = seen.snapshot, seen.ledger, seen.metrics
+        configuration = seen.configuration
+        self.quotas = QuotaLoop(
+            QuotaSettings(
+                cluster_uid=cluster_uid,
+                identity=identity,
+                mode=lambda: mode_of(configuration.in_force, context.mode),
+                ready=lambda: not seen.unsynced(),
+                gates=QueueGates(bus.components, cluster_uid).names,
+                brake=lambda: configuration.brake.current,
+            ),
+            snapshot=snapshot,
+            ledger=ledger,
+            orders=bus,
+            writer=OrderWriter(bus),
+            decisions=seen.decisions,
+            metrics=metrics,
+            tell=configuration.tell_of_queues,
+        )
+        self.control = Control(
             bus,
-            ledger,
+            cluster_uid,
+            partial(seen.control_state, context),
             metrics,
-            datetime.now(UTC),
-            orders_read=observing.orders_read,
-            ended=observing.ended,
-        ),
-        configuration=configuration,
-    )
-    return seen
-
-
-def _deciding(context: PlannerContext, seen: ClusterState) -> DecisionParts:
-    bus, cluster_uid, configuration = context.bus, context.cluster_uid, seen.configuration
-
-    def braked() -> str:
-        return configuration.brake.current.scope()
-
-    quotas = QuotaLoop(
-        QuotaSettings(
-            cluster_uid=cluster_uid,
-            identity=context.identity,
-            mode=lambda: mode_of(configuration.in_force, context.mode),
-            ready=lambda: not seen.unsynced(),
-            gates=QueueGates(bus.components, cluster_uid).names,
-            braked=braked,
-        ),
-        snapshot=seen.snapshot,
-        ledger=seen.ledger,
-        orders=bus,
-        writer=OrderWriter(bus),
-        decisions=seen.decisions,
-        metrics=seen.metrics,
-        tell=configuration.tell_of_queues,
-    )
-    control = Control(
-        bus,
-        cluster_uid,
-        lambda: _control_state(context, seen),
-        seen.metrics,
-        quotas.memory,
-        pods=lambda: len(seen.snapshot.pods),
-    )
-    quotas.remember = control.changed
-    configuration.subscribe(control.changed)
-    configuration.subscribe(quotas.changed)
-    requests = PlanRequests(
-        PlannerInfo(cluster_uid, context.identity),
-        snapshot=seen.snapshot,
-        unsynced=seen.unsynced,
-        brake=lambda: configuration.brake.current,
-        seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
-    )
-    committer = Committer(
-        CommitterSettings(
-            cluster_uid=cluster_uid,
-            identity=context.identity,
-            subjects=bus.subjects,
-            signatures=bus.signatures,
-            unsynced=seen.unsynced,
-            pod=seen.snapshot.pods.get,
-        ),
-        judge=CommitJudge(
-            seen.snapshot,
-            seen.ledger,
-            configuration,
-            seen.nominated.nodes,
-            context.mode,
-            versions=seen.versions.by_uid,
-        ).judge,
-        ledger=seen.ledger,
-        writer=OrderWriter(bus),
-        metrics=seen.metrics,
-    )
-    seen.nominated.changed = committer.changed
-    seen.in_flight.lost = committer.restore
-    snapshot, ledger, metrics = seen.snapshot, seen.ledger, seen.metrics
-
-    def planner(search: Search[R, Q, A]) -> Planner[R, Q, A]:
-        return Planner(
-            requests,
-            search,
+            self.quotas.memory,
+            pods=lambda: len(snapshot.pods),
+        )
+        self.quotas.remember = self.control.changed
+        configuration.subscribe(self.control.changed)
+        configuration.subscribe(self.quotas.changed)
+        self.planner = Planner(
+            cluster_uid,
+            identity,
             snapshot=snapshot,
             ledger=ledger,
             decisions=seen.decisions,
             metrics=metrics,
+            unsynced=seen.unsynced,
             behind=seen.watch.behind,
+            brake=lambda: configuration.brake.current,
+            seal=lambda offer: bus.signatures.wrap(offer, bus.source, bus.subjects.commit).decode(),
             observe=seen.observing.expect,
         )
-
-    return DecisionParts(
-        planner=planner(PodSearch(snapshot, ledger, metrics, seen.hold_back)),
-        committer=committer,
-        group_planner=planner(GroupSearch(snapshot, ledger, metrics)),
-        repairing=RepairProposer(
+        self.pods = pod_search(snapshot, ledger, metrics, seen.hold_back)
+        self.groups = group_search(snapshot, metrics)
+        self.committer = Committer(
+            CommitterSettings(
+                cluster_uid=cluster_uid,
+                identity=identity,
+                subjects=bus.subjects,
+                signatures=bus.signatures,
+                unsynced=seen.unsynced,
+                pod=snapshot.pods.get,
+            ),
+            judge=CommitJudge(
+                snapshot,
+                ledger,
+                configuration,
+                seen.nominated.nodes,
+                context.mode,
+                versions=seen.versions.by_uid,
+            ).judge,
+            ledger=ledger,
+            writer=OrderWriter(bus),
+            metrics=metrics,
+        )
+        seen.nominated.changed = self.committer.changed
+        seen.in_flight.lost = self.committer.restore
+        self.repairing = RepairProposer(
             cluster_uid,
             marks=seen.marks,
-            ledger=seen.ledger,
+            ledger=ledger,
             bus=bus.repairs,
-            metrics=seen.metrics,
+            metrics=metrics,
             synced=lambda: not seen.unsynced(),
-        ),
-        quotas=quotas,
-        control=control,
-        recorder=Recorder(
+        )
+        self.recorder = Recorder(
             bus,
-            seen.snapshot,
+            snapshot,
             seen.journal,
-            seen.metrics,
+            metrics,
             cluster_uid=cluster_uid,
-            identity=context.identity,
+            identity=identity,
             unsynced=seen.unsynced,
-        ),
-        queue_answers=QueueQueryHandler(context.identity, seen.snapshot, quotas),
-        queue_warnings=QueueWarnings(seen.snapshot, seen.events),
-    )
+        )
+        self.queue_answers = QueueQueryHandler(identity, snapshot, self.quotas)
+        self.warnings = Warnings(snapshot, seen.events)
+        self.leadership = (
+            Leadership(
+                context.api,
+                context.lease,
+                identity,
+                self._unfit,
+                self._impaired,
+                annotations=self._annotations,
+            )
+            if context.lease
+            else None
+        )
+        self.fence = PlannerFence(bus.epochs, self.leadership)
+        seen.watch_state()
 
-
-def _leading(context: PlannerContext, seen: ClusterState, deciding: DecisionParts) -> Parts:
-    bus, watch, configuration = context.bus, seen.watch, seen.configuration
-
-    def unfit() -> str:
-        """Return why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
-        if not watch.synced or not seen.in_flight.synced:
-            return seen.unsynced()
-        return bus.disconnected() or configuration.unsynced()
-
-    def checks() -> dict[str, str]:
+    def checks(self) -> dict[str, str]:
+        """Return what stands in the way of being ready, by what is checked."""
         return {
-            "nats": bus.healthy(),
-            "snapshot": watch.unhealthy(),
-            "configuration": configuration.unhealthy(),
-            "synced": seen.unsynced(),
+            "nats": self._context.bus.healthy(),
+            "snapshot": self.seen.watch.unhealthy(),
+            "configuration": self.seen.configuration.unhealthy(),
+            "synced": self.seen.unsynced(),
         }
 
-    def impaired() -> str:
+    def status(self) -> ComponentStatus:
+        """Return what it answers when it is asked how it is."""
+        context, seen, configuration = self._context, self.seen, self.seen.configuration
+        in_force, signatures = configuration.in_force, context.bus.signatures
+        found = self.checks()
+        return ComponentStatus(
+            api_version=API_VERSION,
+            component="planner",
+            identity=context.identity,
+            version=version(),
+            at=datetime.now(UTC),
+            mode=more_restrictive(context.mode, in_force.mode),
+            own_mode=context.mode,
+            cluster_uid=context.cluster_uid,
+            namespace_modes={
+                namespace: more_restrictive(context.mode, mode)
+                for namespace, mode in sorted(in_force.modes().items())
+            },
+            revision=self.control.published if self.leading else 0,
+            policy_revision=configuration.policy.revision,
+            queues_revision=configuration.queues.revision,
+            leading=self.leading,
+            trouble=found["nats"]
+            or found["synced"]
+            or found["snapshot"]
+            or found["configuration"]
+            or signatures.unpublished(),
+            brake=configuration.brake.current.scope(),
+            signatures=signatures.describe(),
+            loops=seen.observing.told_loops() if self.leading else "",
+        )
+
+    def _unfit(self) -> str:
+        """Return why this planner cannot lead. A policy being applied is no reason: all apply it alike."""
+        if not self.seen.watch.synced or not self.seen.in_flight.synced:
+            return self.seen.unsynced()
+        return self._context.bus.disconnected() or self.seen.configuration.unsynced()
+
+    def _impaired(self) -> str:
         """Return why a standby would lead better. Plans are not signed: without its key one still plans."""
-        return watch.unhealthy() or bus.signatures.unpublished()
+        return self.seen.watch.unhealthy() or self._context.bus.signatures.unpublished()
 
-    lease = context.lease
-
-    def annotations() -> dict[str, str]:
-        state = _control_state(context, seen)
+    def _annotations(self) -> dict[str, str]:
+        state = self.seen.control_state(self._context)
         return {} if state is None else {UNPLANNED_ANNOTATION: lease_note(state)}
-
-    leadership = (
-        Leadership(context.api, lease, context.identity, unfit, impaired, annotations=annotations)
-        if lease
-        else None
-    )
-    _watch_state(seen)
-    return Parts(
-        seen=seen,
-        deciding=deciding,
-        leadership=leadership,
-        fence=PlannerFence(bus.epochs, leadership),
-        status=PlannerStatus(
-            context.identity,
-            context.cluster_uid,
-            context.mode,
-            configuration=configuration,
-            published=lambda: deciding.control.published,
-            trouble=lambda: (
-                bus.healthy()
-                or seen.unsynced()
-                or watch.unhealthy()
-                or configuration.unhealthy()
-                or bus.signatures.unpublished()
-            ),
-            signatures=bus.signatures.describe,
-            loops=seen.observing.told_loops,
-        ),
-        checks=checks,
-    )
-
-
-def _control_state(context: PlannerContext, seen: ClusterState) -> ControlState | None:
-    """Return what is to be in force; None while policy, queues or PriorityClasses are not known."""
-    if not seen.watch.synced:
-        return None
-    tolerating = seen.snapshot.exemptions.tolerating_classes()
-    return seen.configuration.control_state(context.mode, context.cluster_uid, tolerating)
-
-
-def _watch_state(seen: ClusterState) -> None:
-    snapshot = seen.snapshot
-    seen.metrics.watch_state(
-        age=seen.watch.age_seconds,
-        revision=lambda: snapshot.revision,
-        in_flight=lambda: len(seen.ledger),
-        by_namespace=lambda: by_namespace(seen.ledger.held(datetime.now(UTC))),
-        marks=lambda: len(seen.marks),
-        comparing=lambda: len(seen.observing),
-        loops=seen.observing.loops,
-        paused=lambda: seen.ledger.pauses.paused(datetime.now(UTC)),
-        left_out=lambda: snapshot.signatures.left_out,
-        sizes={
-            "nodes": lambda: snapshot.node_count,
-            "pods": lambda: len(snapshot.pods),
-            "priorityclasses": lambda: len(snapshot.priority_classes),
-            "poddisruptionbudgets": lambda: len(snapshot.budgets),
-            "namespaces": lambda: len(snapshot.namespaces),
-        },
-    )

@@ -13,11 +13,10 @@ from prometheus_client import REGISTRY
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError, BusUnavailable
-from makeway.bus.nats.serving import Responder
 from makeway.bus.signing.keys import SigningKind
 from makeway.core.policy.mode import Mode
 from makeway.planner.service import consumer_lag
-from makeway.planner.service.parts import Parts, PlannerContext, parts_of
+from makeway.planner.service.parts import Parts, PlannerContext
 from makeway.planner.service.warmup import warm_up
 from makeway.runtime import garbage
 from makeway.runtime.connections import OtherClusterError, connected
@@ -56,7 +55,7 @@ async def run(
         )
         stored, _ = await opened.starting.reach(opened.bus.control)
         warm_up()
-        parts = parts_of(
+        parts = Parts(
             PlannerContext(
                 identity=settings.identity,
                 mode=mode,
@@ -69,7 +68,7 @@ async def run(
                 registry=REGISTRY,
             )
         )
-        answering = await opened.starting.reach(partial(opened.bus.components.answer, parts.status.now))
+        answering = await opened.starting.reach(partial(opened.bus.components.answer, parts.status))
         closing.push_async_callback(answering.unsubscribe)
         opened.starting.checks = lambda: {**parts.checks(), "keys": opened.keys.unhealthy()}
         _log.info(
@@ -85,7 +84,7 @@ async def run(
         garbage.set_aside()
         return await run_until_signalled(
             *parts.seen.runs(),
-            parts.deciding.repairing.propose_forever(),
+            parts.repairing.propose_forever(),
             consumer_lag.watch_forever(opened.bus),
             leading,
             opened.keys.keep_forever(),
@@ -100,40 +99,37 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
     Raises:
         StepDown: NATS takes no subscription.
     """
-    seen, deciding = parts.seen, parts.deciding
-    services: list[Responder] = []
-    try:
-        services.append(await bus.serve_plan(deciding.planner.handle))
-        services.append(await bus.serve_group_plan(deciding.group_planner.handle))
-        services.append(await bus.serve_commits(deciding.committer.handle))
-        services.append(await bus.serve_queues(deciding.queue_answers.handle))
-    except BusUnavailable as error:
-        await _unsubscribe(services)
-        raise StepDown(str(error)) from error
-    seen.metrics.leading.set(1)
-    parts.status.leading = True
-    deciding.committer.leading = True
-    seen.observing.following = True
-    seen.configuration.begin_telling()
-    seen.class_warnings.begin()
-    try:
+    seen = parts.seen
+    async with contextlib.AsyncExitStack() as closing:
+        try:
+            plans = await bus.serve_plan(partial(parts.planner.handle, parts.pods))
+            closing.push_async_callback(plans.unsubscribe)
+            group_plans = await bus.serve_group_plan(partial(parts.planner.handle, parts.groups))
+            closing.push_async_callback(group_plans.unsubscribe)
+            commits = await bus.serve_commits(parts.committer.handle)
+            closing.push_async_callback(commits.unsubscribe)
+            queries = await bus.serve_queues(parts.queue_answers.handle)
+            closing.push_async_callback(queries.unsubscribe)
+        except BusUnavailable as error:
+            raise StepDown(str(error)) from error
+        closing.push_async_callback(parts.committer.stop)
+        _set_leading(parts, leading=True)
+        closing.callback(_set_leading, parts, leading=False)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(deciding.control.publish_forever())
-            tasks.create_task(deciding.quotas.lead(parts.fence.get))
+            tasks.create_task(parts.control.publish_forever())
+            tasks.create_task(parts.quotas.lead(parts.fence.get))
             tasks.create_task(seen.tolerations.keep_forever())
-            tasks.create_task(deciding.queue_warnings.tell_forever())
+            tasks.create_task(parts.warnings.tell_forever())
             if record:
-                tasks.create_task(deciding.recorder.record_forever())
-    finally:
-        seen.class_warnings.end()
-        seen.configuration.end_telling()
-        seen.observing.following = False
-        seen.metrics.leading.set(0)
-        parts.status.leading = False
-        await deciding.committer.stop()
-        await _unsubscribe(services)
+                tasks.create_task(parts.recorder.record_forever())
 
 
-async def _unsubscribe(services: list[Responder]) -> None:
-    for service in services:
-        await service.unsubscribe()
+def _set_leading(parts: Parts, *, leading: bool) -> None:
+    """Have a planner speak and act for all of them, or not."""
+    parts.leading = parts.seen.observing.following = leading
+    parts.seen.metrics.leading.set(leading)
+    if leading:
+        parts.committer.leading = True
+        parts.seen.configuration.begin_telling()
+    else:
+        parts.seen.configuration.end_telling()

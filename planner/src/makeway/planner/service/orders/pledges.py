@@ -6,15 +6,16 @@ Each planner has its own; that of the next leader begins without. Pure state, wi
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import Placement
+from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
-from makeway.planner.plan.result import Plan
+from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -43,36 +44,24 @@ class Pledge:
     needs_order: bool = True
 
 
-def pledge_of(preemptor: PodRecord, plan: Plan, decision_id: str, now: datetime) -> Pledge | None:
-    """Return what a plan's best candidate takes; None where only the bridge can say which is best."""
-    if not plan.candidates:
+def pledge_of(preemptor: Asker, decision: Decision, snapshot: Snapshot, now: datetime) -> Pledge | None:
+    """Return what the best candidate of a pod's plan takes, or the plan for a group. O(members).
+
+    None where there is no plan, or only the bridge can say which candidate is best.
+    """
+    question, plan = decision.question, decision.result
+    if decision.chosen is None or isinstance(plan, PlanRefusal):
         return None
-    best = plan.candidates[0]
+    places: Iterable[Placement] = ()
+    if isinstance(plan, Plan):
+        places = (_placed(decision.asked.preemptor, plan.candidates[0].node),)
+    elif isinstance(question, GangQuestion):
+        places = _places(question, plan, snapshot)
     return Pledge(
-        pledge_id=decision_id,
-        preemptor=Asker(preemptor.uid, preemptor.namespace, preemptor.priority),
-        places=(_placed(preemptor, best.node),),
-        victims=tuple(one.pod.uid for one in best.victims),
-        until=now + LASTS,
-        needs_order=plan.needs_order,
-    )
-
-
-def pledge_of_group(
-    group: Asker,
-    question: GangQuestion,
-    plan: GangPlan,
-    snapshot: Snapshot,
-    *,
-    decision_id: str,
-    now: datetime,
-) -> Pledge:
-    """Return what a plan for a group takes. O(members)."""
-    return Pledge(
-        pledge_id=decision_id,
-        preemptor=group,
-        places=tuple(_places(question, plan, snapshot)),
-        victims=tuple(one.pod.uid for one in plan.victims),
+        pledge_id=decision.decision_id,
+        preemptor=preemptor,
+        places=tuple(places),
+        victims=tuple(one.pod.uid for one in decision.chosen),
         until=now + LASTS,
         needs_order=plan.needs_order,
     )
