@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Generator, Iterator
 
@@ -18,6 +19,9 @@ settings.load_profile("makeway")
 
 # A shell has what it runs in the background ignore interrupts, and so would all processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# pytest's workers have it; commands print as in a pipe, whatever tests are run from.
+os.environ.pop("COLUMNS", None)
 
 
 _DEFAULTS = structlog.get_config()["processors"][:-1]

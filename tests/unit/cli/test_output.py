@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from io import StringIO
 
 import msgspec
 import pytest
 import typer
 import yaml
+from rich.console import Console
 from rich.text import Text
 
 from makeway.cli.errors import fail
@@ -105,6 +107,17 @@ def test_no_text_reaches_a_terminal_with_what_it_would_act_on(capsys: pytest.Cap
     shown = "".join(capsys.readouterr())
     assert shown.replace("\\x07", "").count("evil\\x1b[2J\\x1b]0;owned\\x9b1m\\u202e") == 6
     assert all(c.isprintable() or c == "\n" for c in shown)
+
+
+def test_a_line_keeps_its_colours_where_it_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    printer = Printer("text")
+    printer.console = Console(file=StringIO(), width=80, color_system="standard", force_terminal=True)
+
+    printer.line(Text.assemble("  ", ("✗", "red"), " NATS: nothing listens at ", ("127.0.0.1:4222", "bold")))
+
+    shown = printer.console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown == "  \x1b[31m✗\x1b[0m NATS: nothing listens at\n    \x1b[1m127.0.0.1:4222\x1b[0m\n"
 
 
 def test_prose_is_folded_between_words_and_a_long_name_is_not_broken() -> None:

@@ -9,7 +9,7 @@ three urgent ones, and a fourth in mode enforce; and after the ten-minute page's
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from io import StringIO
@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from campaign.recording import Kept, load
 from makeway.bus.messages import EvictionOrder, Outcome
@@ -152,22 +153,36 @@ def test_preemptions_by_others_fit_a_width_too(
     table = capsys.readouterr().out
     is_as_kept(f"compared-{width}", table)
 
-    assert max(map(cell_len, [*seen.splitlines(), *table.splitlines()[:4]])) <= width
+    assert max(map(cell_len, [*seen.splitlines(), *table.splitlines()])) <= width
 
 
-def tables_at_80() -> dict[str, tuple[Sequence[Column], list[tuple[str, ...]]]]:
-    """The tables of the screens that list preemptions: their columns, and the whole cells of their rows."""
-    now, compared = recorded().now, kept_answer("compared", Compared).comparisons
+def tables_at_80() -> dict[str, tuple[Sequence[Column], Sequence[Sequence[str]]]]:
+    """The tables of all screens: their columns, and the whole cells of their rows."""
+    now, mode = recorded().now, kept_answer("mode", ModeReport)
+    compared = kept_answer("compared", Compared).comparisons
     rows, others = history().rows(now, Wanted()), kept_answer("rows", list[Row])
     return {
         "history": (history_rows.COLUMNS, [history_rows.cells(row, now) for row in rows]),
         "watch": (history_rows.LINE, [history_rows.line(row, now) for row in rows]),
         "preempted": (history_rows.COLUMNS, [history_rows.cells(row, ASKED) for row in others]),
         "compared": (comparisons.COLUMNS, [comparisons.cells(one, ASKED) for one in compared]),
+        "mode": (mode.columns(), mode.rows()),
+        "queues": (queues_text.COLUMNS, list(queues_text.rows(kept_answer("queues", QueueReport)))),
     }
 
 
-@pytest.mark.parametrize("name", ["history", "watch", "preempted", "compared"])
+TABLES = ("history", "watch", "preempted", "compared", "mode", "queues")
+PROSE = ("check", "simulate", "why-order", "why-pending", "why-taken")
+"""Screens without a table: nothing in them is cut."""
+
+
+def test_every_screen_of_80_columns_is_a_table_or_prose() -> None:
+    names = {file.stem.removesuffix("-80") for file in SCREENS.glob("*-80.txt")}
+
+    assert names == {*TABLES, *PROSE}
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_two_rows_that_differ_in_victims_or_reason_differ_there_at_80_columns(name: str) -> None:
     columns, rows = tables_at_80()[name]
     narrow = [number for number, column in enumerate(columns) if not column.wide]
@@ -176,22 +191,44 @@ def test_two_rows_that_differ_in_victims_or_reason_differ_there_at_80_columns(na
     kept, shown = tables._fitted([columns[number] for number in narrow], list(whole.values()), 80)
 
     titles = [column.title for column in kept]
-    asked = {"VICTIMS", "REASON", "DEFAULTPREEMPTION", "MAKEWAY", "BY"} & whole.keys()
+    asked = {"VICTIMS", "REASON", "REMARK", "QUOTA", "DEFAULTPREEMPTION", "MAKEWAY", "BY"} & whole.keys()
+    assert asked
     assert asked <= set(titles), "none of them is left out"
     for title in asked:
         cells = set(zip(whole[title], shown[titles.index(title)], strict=True))
         assert len(cells) == len({cut for _, cut in cells}), title
 
 
-def test_check_begins_with_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = Printer("text")
+Shows = Callable[[str, Iterable[str | Text]], str]
 
-    for line in screen(kept_answer("check", CheckReport)):
-        printer.line(line)
 
-    shown = capsys.readouterr().out
+@pytest.fixture(params=[None, 80], ids=["pipe", "80"])
+def shows(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Shows:
+    """Give what prints lines of prose, whole in a pipe and folded at 80 columns, and compares them."""
+    width: int | None = request.param
+    monkeypatch.setenv("COLUMNS", str(width or ""))
+
+    def show(name: str, lines: Iterable[str | Text]) -> str:
+        told = list(lines)
+        printer = Printer("text")
+        for line in told:
+            printer.line(line)
+        shown = capsys.readouterr().out
+        if width:
+            assert max(map(cell_len, shown.splitlines())) <= width
+            assert shown.split() == "\n".join(map(str, told)).split(), "no word is broken"
+        is_as_kept(f"{name}-{width}" if width else name, shown)
+        return shown
+
+    return show
+
+
+def test_check_begins_with_its_verdict(shows: Shows) -> None:
+    shown = shows("check", screen(kept_answer("check", CheckReport)))
+
     assert shown.startswith("nothing is wrong; ")
-    is_as_kept("check", shown)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -211,16 +248,12 @@ def test_mode_names_every_component(
     is_as_kept(f"mode-{width}", shown)
 
 
-def test_why_of_an_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_of_an_order(shows: Shows) -> None:
     streams = recorded().history.streams
     order = streams.orders[0].message
     outcome = next(one.message for one in streams.outcomes if one.message.order_id == order.order_id)
 
-    printer = Printer("text")
-    for line in why_text.of_order(Story(order=order, outcome=outcome, decision=None)):
-        printer.line(line)
-
-    is_as_kept("why-order", capsys.readouterr().out)
+    shows("why-order", why_text.of_order(Story(order=order, outcome=outcome, decision=None)))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -237,19 +270,11 @@ def test_queues_fit_a_width(
 
 
 @pytest.mark.parametrize("name", ["taken", "pending"])
-def test_why_of_a_pod(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    printer = Printer("text")
-
-    for line in why_lines(kept_answer(name, Explanation)):
-        printer.line(line)
-
-    is_as_kept(f"why-{name}", capsys.readouterr().out)
+def test_why_of_a_pod(name: str, shows: Shows) -> None:
+    shows(f"why-{name}", why_lines(kept_answer(name, Explanation)))
 
 
-def test_simulate(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = Printer("text")
+def test_simulate(shows: Shows) -> None:
+    report = kept_answer("simulated", SimulationReport)
 
-    for line in simulate_text.lines(kept_answer("simulated", SimulationReport), all_candidates=False):
-        printer.line(line)
-
-    is_as_kept("simulate", capsys.readouterr().out)
+    shows("simulate", simulate_text.lines(report, all_candidates=False))

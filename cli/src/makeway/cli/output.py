@@ -31,7 +31,7 @@ from rich.text import Text
 
 from makeway.cli import tables
 from makeway.cli.tables import Column
-from makeway.cli.text import folded, safe_lines
+from makeway.cli.text import broken, folded, safe_lines
 
 Output = Literal["text", "json", "yaml"]
 TableOutput = Literal["text", "wide", "json", "yaml"]
@@ -53,7 +53,9 @@ _PIPE_WIDTH: Final = 4096
 """A pipe has no width to fold a line to."""
 
 _NARROWEST: Final = 40
-"""Columns that a folded note has at the least."""
+"""Columns that a folded line has at the least."""
+
+_INDENT: Final = 2
 
 
 class Printer:
@@ -92,13 +94,23 @@ class Printer:
             _write(msgspec.json.encode(plain).decode() + "\n")
 
     def line(self, text: str | Text) -> None:
-        """Print one line for a person; never folded by us."""
+        """Print a line for a person: folded between words where there is a width, whole in a pipe."""
+        shown = _shown(text)
+        if self.width is None:
+            self.row(shown)
+            return
+        for one in (shown if isinstance(shown, Text) else Text(shown)).split("\n", allow_blank=True):
+            for part in _parts(one, max(self.width, _NARROWEST)):
+                self.row(part)
+
+    def row(self, text: str | Text) -> None:
+        """Print a line that is never folded, such as one of a table."""
         self.console.print(_shown(text), soft_wrap=True)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Print a table as kubectl does: capitals on top, no lines, no folded cell; ids can be copied."""
         for line in tables.table(columns, rows, width=self.width, wide=self.wide):
-            self.line(line)
+            self.row(line)
 
     def note(self, text: str) -> None:
         """Say something about the answer, on stderr; on a terminal folded between words."""
@@ -116,6 +128,17 @@ class Printer:
             return
         with console.status(what):
             yield
+
+
+def _parts(line: Text, width: int) -> Iterator[Text]:
+    """Break a line between words, of which none is broken; what goes on is indented by two more."""
+    indent = " " * (len(line.plain) - len(line.plain.lstrip(" ")) + _INDENT)
+    end = 0
+    for part in broken(line.plain, width, indent) or [""]:
+        text = part.removeprefix(indent) if end else part
+        begin = line.plain.index(text, end)
+        yield Text.assemble(indent if end else "", line[begin : begin + len(text)])
+        end = begin + len(text)
 
 
 def _columns() -> int | None:

@@ -22,9 +22,19 @@ def safe_lines(text: str) -> str:
 def folded(text: str, width: int) -> str:
     """Break lines of prose between words; what goes on is indented. A longer word keeps its line."""
     lines = text.split("\n")
-    return "\n".join(
-        textwrap.fill(one, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        for one in lines
+    return "\n".join("\n".join(broken(one, width, "  ")) for one in lines)
+
+
+def broken(line: str, width: int, indent: str) -> list[str]:
+    """Break a line between words, of which none is broken; all parts but the first are indented."""
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        expand_tabs=False,
     )
 
 

@@ -79,7 +79,7 @@ async def follow(printer: Printer, entries: AsyncIterator[StreamEntry], wanted: 
             ended[key] = row.result
             if len(ended) > KEPT:
                 ended.pop(next(iter(ended)))
-            printer.line("  ".join(rows.line(row, now)))
+            printer.row("  ".join(rows.line(row, now)))
 
 
 def _settled(row: Row, now: datetime) -> bool:
