@@ -181,12 +181,11 @@ class Committer:
             if isinstance(verdict, Accepted):
                 order = verdict.order
             elif live := self._ledger.live_beside(commit.preemptor.uid, commit.order_id, settings.now()):
-                # A void would be stored over it. Another planner may have stored the order meanwhile.
+                # A void would be stored over it, and a void that is not stored is no answer: a planner before
+                # this one may have sent the order to a leader of the stream that has yet to take it.
                 if (first := await self._writer.first(subject, commit.after)) is not None:
                     return self._answered(commit, first)
-                return self._void(
-                    commit, structs.replace(verdict, message=f"{verdict.message}; {live} lives")
-                )
+                raise BusUnavailable(f"{verdict.reason}: {verdict.message}; order {live} lives")
             else:
                 made = draft(
                     commit, offer.decision_id, settings.pod(commit.placements[0].uid), settings.now()
