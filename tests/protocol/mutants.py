@@ -225,21 +225,21 @@ def _without_row(phase: str, event: str) -> Callable[[], Any]:
 
 MUTANTS = (
     Mutant(
-        "no-compare-and-set", "the streams take an order whatever the last one is", _no_compare_and_set, 7496
+        "no-compare-and-set", "the streams take an order whatever the last one is", _no_compare_and_set, 62
     ),
     Mutant(
         "outcome-before-rollback",
         "the outcome is written before the rollback is done",
         _outcome_before_rollback,
-        3,
+        2,
     ),
-    Mutant("no-not-after", "evictors do not look at notAfter", _no_not_after, 120),
+    Mutant("no-not-after", "evictors do not look at notAfter", _no_not_after, 91),
     Mutant("no-preconditions", "a delete names neither UID nor version", _no_preconditions, 1),
-    Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 284),
+    Mutant("no-fence", "evictors do not compare the epoch", _no_fence, 62),
     Mutant("ack-before-act", "an order is acknowledged before it is carried out", _acknowledge_first, 5),
     Mutant("no-redelivery", "an order is delivered once", _no_redelivery, 5),
-    Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 19),
-    Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 49),
+    Mutant("outcomes-overwrite", "an outcome is stored whether or not there is one", _outcomes_overwrite, 8),
+    Mutant("revive-after-cancel", "evictors go on where the preemptor needs no room", _cancelled_goes_on, 37),
     Mutant(
         "old-looks-count",
         "an evictor that was stopped deletes by what it read before",
@@ -247,20 +247,20 @@ MUTANTS = (
         70,
     ),
     Mutant(
-        "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 167
+        "foreign-outcome", "the plugin takes any outcome of the pod for its order's", _foreign_outcome, 460
     ),
     Mutant("void-unstored", "a planner answers an unanswered publish without a void", _void_unstored, 1),
-    Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 6),
-    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 6),
+    Mutant("judged-once", "a planner stores an order before it sees the nomination", _judged_once, 5),
+    Mutant("unstored-awaited", "a planner stores an order that counts on a plan", _counts_on_unstored, 5),
     Mutant("nomination-stays", "a rollback leaves the nomination", _nomination_stays, 3),
-    Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 3),
-    Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 5),
-    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 853),
+    Mutant("marks-stay", "a rollback leaves the marks", _marks_stay, 2),
+    Mutant("no-limit", "evictors do not look at the limit of victims", _no_limit, 25),
+    Mutant("no-repair", "no planner proposes the repair of marks", _no_repair, 2247),
     Mutant(
         "lost-revert",
         "a revert that failed is not tried again",
         _without_row("clearing", "revertFailed"),
-        6,
+        109,
     ),
 )
 

@@ -550,7 +550,10 @@ class Scheduler:
         answer: asyncio.Future[CommitReply] = self.world.loop.create_future()
 
         async def handle(handler: Callable[[bytes], Any]) -> None:
-            reply = codec.decode(CommitReply, await handler(data))
+            try:
+                reply = codec.decode(CommitReply, await handler(data))
+            except BusError:
+                return  # what becomes of the order is not known here
             for listener in self.answered:
                 listener(reply)
             if not self.world.chance(self.world.faults.lose_answer, "answers lost"):

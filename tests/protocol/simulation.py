@@ -16,7 +16,9 @@ from protocol.cluster import Cluster, Gang
 from protocol.evictor import start_evictor
 from protocol.invariants import Checker
 from protocol.loop import Process, VirtualLoop, close
+from protocol.planner import LEASE as PLANNERS_LEASE
 from protocol.planner import Planner
+from protocol.scheduler import LEASE as SCHEDULERS_LEASE
 from protocol.scheduler import Scheduler
 from protocol.streams import Nats
 from protocol.table import Table
@@ -56,6 +58,7 @@ class Simulation:
         self.world.wipe = self._wipe
         self.world.disturb = self._disturb
         self.world.forget = self._forget
+        self.world.fail_over = self._fail_over
         self.table = table
         self.cluster = Cluster(self.world)
         self.nats = Nats(self.world)
@@ -69,6 +72,7 @@ class Simulation:
         self.expected = 0
         # Drawn apart from the rest.
         self.groups = random.Random(f"pod groups, {seed}")
+        self.leaders = random.Random(f"a leader of the stream that is frozen, {seed}")
         most = random.Random(f"victims of an order, {seed}").choice((0, 0, 0, 0, 2))
         self.policy = Policy(limits=PolicyLimits(victims_per_order=most)) if most else Policy()
         self.checker.most_victims = most
@@ -159,6 +163,9 @@ class Simulation:
             later(rng.uniform(1.0, until), self._stop_one)
         for _ in range(rng.choice((0, 1, 2, 3))):
             self.world.ambushes.append(self._ambush())
+        if self.leaders.random() < 0.5:
+            number, seconds = self.leaders.randint(1, 3), self.leaders.choice((3.0, 9.0, 12.0))
+            self.world.ambushes.append(Ambush("order", number, "freeze", seconds, "sent"))
         self.cluster.changed.append(self._recreate)
 
     def _ambush(self) -> Ambush:
@@ -189,6 +196,15 @@ class Simulation:
         for name in sorted(self.processes):
             if name.startswith("scheduler"):
                 self._killed(self.processes[name])
+
+    def _fail_over(self) -> None:
+        """Kill the leading planner, on the machine of the stream's leader, and mostly the scheduler too."""
+        both = (PLANNERS_LEASE, SCHEDULERS_LEASE)
+        leases = [self.cluster.leases.get(name) for name in self.leaders.choice((both[:1], both, both))]
+        leading = {lease.holder for lease in leases if lease is not None}
+        for process in tuple(self.processes.values()):
+            if process.identity in leading:
+                self._killed(process)
 
     def _create_preemptor(self, number: int) -> None:
         rng = self.rng
@@ -270,6 +286,7 @@ class Simulation:
         self.world.faulty = False
         self.world.faults = Faults()
         self.world.cut.clear()
+        self.world.thaw()
         self.cluster.refused.clear()
         self.mode = "enforce"
         for process in self.processes.values():

@@ -248,7 +248,11 @@ class _Client:
     ) -> Any:
         try:
             answer = await self._nats.world.request(
-                self._process, "nats", lambda: self._answer(subject, payload, headers or {}), timeout
+                self._process,
+                "nats",
+                lambda: self._answer(subject, payload, headers or {}),
+                timeout,
+                stores_order=subject.startswith(SUBJECTS.orders[:-1]),
             )
         except UnansweredError as error:
             raise nats.errors.TimeoutError from error

@@ -44,6 +44,7 @@ class Ambush:
     kill, stop: right after it is sent, or answered. disturb: as stop, and its order's preemptor or victims
     are deleted meanwhile. deafen: it is carried out, and nothing is heard of the server for a while. wipe: it
     is carried out, then the process is killed and the streams are lost. forget: so is every scheduler.
+    freeze: of kind `order`, where a planner stores one: the leader of the stream is stopped, and others lost.
     """
 
     kind: str
@@ -71,6 +72,10 @@ class World:
     wipe: Callable[[], None] = lambda: None
     disturb: Callable[[str], None] = lambda _: None
     forget: Callable[[], None] = lambda: None
+    fail_over: Callable[[], None] = lambda: None
+    frozen_until: float = 0.0
+    """Until when the leader of the stream of orders is stopped: what it is sent waits for it, in order."""
+    waiting: list[Callable[[], None]] = field(default_factory=list)
     ambushes: list[Ambush] = field(default_factory=list)
 
     def now(self) -> datetime:
@@ -116,7 +121,19 @@ class World:
             self.note(process.identity, f"is stopped for {seconds} s")
             process.stop(seconds)
 
-    def _ambushed(self, process: Process, server: str) -> Ambush | None:
+    def freeze(self, seconds: float) -> None:
+        """Stop the leader of the stream of orders for a while."""
+        self.frozen_until = self.loop.virtual + seconds
+        self.loop.call_later(seconds, self.thaw)
+
+    def thaw(self) -> None:
+        """Let it take what it was sent meanwhile."""
+        self.frozen_until = 0.0
+        waiting, self.waiting = self.waiting, []
+        for arrive in waiting:
+            self.loop.call_soon(arrive)
+
+    def _ambushed(self, process: Process, server: str, *, stores_order: bool) -> Ambush | None:
         """The ambush that this request runs into."""
         if not self.faulty or not self.ambushes:
             return None
@@ -126,7 +143,7 @@ class World:
         if kind == "scheduler" and server != "nats":
             return None
         for ambush in self.ambushes:
-            if ambush.kind == kind:
+            if ambush.kind == kind or (ambush.kind == "order" and stores_order):
                 ambush.left -= 1
                 if not ambush.left:
                     self.ambushes.remove(ambush)
@@ -143,6 +160,9 @@ class World:
             process.stop(ambush.seconds)
             if ambush.action == "disturb":
                 self.disturb(ambush.order_id)
+        elif ambush.action == "freeze":
+            self.freeze(ambush.seconds)
+            self.fail_over()
         elif ambush.action == "deafen":
             self.cut[process.name, server] = self.loop.virtual + ambush.seconds
         else:
@@ -160,6 +180,7 @@ class World:
         timeout_seconds: float,
         *,
         counted: bool = True,
+        stores_order: bool = False,
     ) -> T:
         """One request to a server, at which `act` is done; its error is raised here.
 
@@ -170,12 +191,15 @@ class World:
         answer: asyncio.Future[T] = self.loop.create_future()
         lost = self.chance(self.faults.lose_request, "requests lost")
         unheard = not lost and self.chance(self.faults.lose_answer, "answers lost")
-        ambush = self._ambushed(process, server) if counted else None
+        ambush = self._ambushed(process, server, stores_order=stores_order) if counted else None
         connection = self.restarts.get(server, 0)
 
         def arrive() -> None:
             # What was under way to a server that has restarted since was on a connection that broke.
             if lost or self.is_cut(process.name, server) or connection != self.restarts.get(server, 0):
+                return
+            if stores_order and self.loop.virtual < self.frozen_until:
+                self.waiting.append(arrive)
                 return
             error: Exception | None = None
             result: Any = None
