@@ -177,12 +177,14 @@ async def test_two_planners_and_a_restarted_one_put_an_outcome_aside_once(connec
             asyncio.create_task(part)
             for part in (follower.follow_orders(), follower.follow_outcomes(), follower.quarantine_forever())
         ]
-        await asyncio.sleep(1)
-        assert follower.synced
+        async with asyncio.timeout(20):
+            while not follower.synced:  # noqa: ASYNC110 - there is no event for both
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1)  # what it put aside again would be there by now
         assert not any(part.done() for part in parts)
         for part in parts:
             part.cancel()
         await asyncio.wait(parts)
 
-    assert await world.quarantined() == {"not-json": 1, "wrong-subject": 1}
+    assert await world.until_quarantined(2) == {"not-json": 1, "wrong-subject": 1}
     assert [len(ledger) for ledger in ledgers] == [0, 0, 0]

@@ -85,13 +85,16 @@ async def test_an_outcome_that_is_forged_while_a_planner_runs_is_put_aside_and_e
     async with following(planner, ledger):
         ledger.ordered(order)
         await forge_outcomes(bus, 1, "live")
-        await asyncio.sleep(1)
+        async with asyncio.timeout(20):
+            while not (found := await quarantined(bus)):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.05)
 
-        assert await quarantined(bus) == {"unsigned": 1}
+        assert found == {"unsigned": 1}
         assert len(ledger) == 1
         await planner.publish_outcome(make_outcome(order))
-        await asyncio.sleep(1)
-        assert len(ledger) == 0
+        async with asyncio.timeout(20):
+            while len(ledger):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.05)
 
 
 async def test_others_have_their_turn_while_many_messages_are_followed(bus: Bus) -> None:

@@ -49,9 +49,10 @@ async def test_from_the_beginning_everything_comes_in_order_and_then_what_is_new
 
 async def test_from_now_on_only_what_is_new_comes(bus: Bus) -> None:
     await publish(bus, "a")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.new())
+    begun = asyncio.Event()
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
     reading = asyncio.create_task(take(messages, 1))
-    await asyncio.sleep(0.3)
+    await asyncio.wait_for(begun.wait(), 15)
 
     await publish(bus, "b")
 
@@ -142,9 +143,10 @@ async def test_from_now_on_survives_a_restart_before_the_first_message(
     bus: Bus, nats_server: NatsServer
 ) -> None:
     await publish(bus, "a")
-    messages = bus.follow(bus.subjects.orders_stream, start=Start.new())
+    begun = asyncio.Event()
+    messages = bus.follow(bus.subjects.orders_stream, start=Start.new(), caught_up=begun)
     reading = asyncio.create_task(take(messages, 1))
-    await asyncio.sleep(0.3)
+    await asyncio.wait_for(begun.wait(), 15)
 
     nats_server.kill()
     await asyncio.sleep(0.1)
