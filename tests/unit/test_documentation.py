@@ -25,6 +25,12 @@ OWN_FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|go|md|ya?ml|toml|json|sh|s
 RECORDS = [page for page in (CHECKOUT / "docs/decisions").glob("*.md") if page.name != "README.md"]
 PARTS = ("bus", "core", "runtime", "planner", "evictor", "cli", "dev", "plugin", "tests")
 ROOTS = (*PARTS, "charts", "docs", "images", "changelog.d")
+REFERENCE = CHECKOUT / "docs/reference"
+
+
+def named(page: Path) -> str:
+    """Name a page in a test's id."""
+    return str(page.relative_to(CHECKOUT))
 
 
 def anchors(page: Path) -> set[str]:
@@ -33,7 +39,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     broken = []
@@ -48,7 +54,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_the_files_that_a_page_names_are_there(page: Path) -> None:
     text = re.sub(r"\]\([^)]*\)", "]", page.read_text())
     if page.name == "comparison.md":
@@ -75,6 +81,32 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
     listed = set((CHECKOUT / "docs").glob("*.md")) | set((CHECKOUT / "docs/policies").glob("*.md"))
     assert {str(page) for page in listed} <= {str(page) for page in reached}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent not in (RECORDS[0].parent, REFERENCE)], ids=named
+)
+def test_the_metrics_and_commands_that_a_page_names_are_in_the_reference(page: Path) -> None:
+    metrics = set(re.findall(r"^\| (makeway_\w+) \|", (REFERENCE / "metrics.md").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"^## makeway (\w+)", (REFERENCE / "commands.md").read_text(), re.MULTILINE))
+    text = page.read_text()
+
+    asked = {
+        re.sub(r"_(bucket|count|sum)$", "", name) for name in re.findall(r"\bmakeway_\w+[a-z]\b(?!_)", text)
+    }
+    run = set(re.findall(r"`makeway ([a-z]+)[ `]", text))
+    assert (asked - metrics, run - commands) == (set(), set())
+
+
+@pytest.mark.parametrize(
+    "page", sorted((CHECKOUT / "docs/runbooks").glob("Makeway*.md")), ids=lambda page: page.stem
+)
+def test_a_runbook_says_what_an_alert_costs_where_to_look_and_what_to_do(page: Path) -> None:
+    _, *sections = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+
+    answers = {heading: text.strip() for heading, _, text in (one.partition("\n") for one in sections)}
+    assert [*answers] == ["What it costs", "Where to look", "What to do"]
+    assert all(answers.values())
 
 
 def test_every_conformance_case_that_is_cited_is_listed() -> None:
