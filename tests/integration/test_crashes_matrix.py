@@ -20,6 +20,7 @@ from integration.arming import HOLD, KILL, STOP, Act, Crashes, Failpoints, until
 from integration.cluster import RunningCluster
 from integration.crashing import (
     CLEARING,
+    COMMITTING,
     EACH_VICTIM,
     EVICTING,
     PLANNING,
@@ -106,7 +107,7 @@ async def test_evictor(replicas: RunningCluster, point: str, hit: int) -> None:
     await preempt_through(replicas, "evictor", point, hit)
 
 
-@pytest.mark.parametrize("point", PLANNING)
+@pytest.mark.parametrize("point", [*PLANNING, *COMMITTING])
 async def test_planner(whole_cluster: RunningCluster, point: str) -> None:
     await preempt_through(whole_cluster, "planner", point)
 
