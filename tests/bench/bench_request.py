@@ -26,10 +26,10 @@ from makeway.bus.ids import order_id, request_id
 from makeway.bus.messages import API_VERSION, Placement
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.recording.journal import Journal
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot

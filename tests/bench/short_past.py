@@ -34,8 +34,9 @@ from makeway.bus.comparison import Comparison
 from makeway.core.k8s.disruption import preemption_message
 from makeway.core.k8s.objects import Pod
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.observe.loop import ObserveLoop, OwnOrders
+from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.warmup import warm_up
 from makeway.planner.snapshot.changes import Change, PutBudget, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord, pod_record
@@ -82,7 +83,7 @@ class Planner:
                 snapshot=snapshot,
                 bus=self.written,
                 metrics=PlannerMetrics(CollectorRegistry()),
-                orders=OwnOrders(name=lambda uid: False),
+                ledger=Ledger(),
                 past=self.past,
                 cluster_uid="cluster-1",
                 now=lambda: self.now,

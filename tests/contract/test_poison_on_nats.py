@@ -29,8 +29,8 @@ from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.evictor.retry import SystemClock
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.ledger import Ledger
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
 from unit.evictor.fakes import FakeCluster, no_queues

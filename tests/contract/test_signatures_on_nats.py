@@ -19,8 +19,8 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.nats.follow import Start
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.ledger import Ledger
 from unit.evictor.building import make_order
 
 pytestmark = pytest.mark.nats

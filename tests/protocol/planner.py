@@ -21,12 +21,12 @@ from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker
+from makeway.planner.orders.pledges import LASTS, Pledge
 from makeway.planner.service.configuration.control import Control
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Marks
-from makeway.planner.service.orders.not_now import Asker
-from makeway.planner.service.orders.pledges import LASTS, Pledge
 from makeway.planner.service.orders.repair import ROUND_SECONDS, RepairProposer
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster
 from protocol.leading import Leading
@@ -223,7 +223,7 @@ class Planner:
         self.world.loop.call_later(self.world.latency(), reply, found)
 
     def _pledge(self, preemptor: Preemptor, best: Candidate | None) -> None:
-        """`makeway.planner.service.orders.pledges.pledge_of`, of this plan."""
+        """`makeway.planner.orders.pledges.pledge_of`, of this plan."""
         pledge = None
         if best is not None:
             self.plans += 1

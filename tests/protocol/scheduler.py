@@ -31,7 +31,7 @@ from makeway.bus.nats.jetstream import StoredMessage
 from makeway.core.k8s.disruption import is_disrupted
 from makeway.core.k8s.objects import Pod
 from makeway.core.k8s.pod_groups import group_of
-from makeway.planner.service.orders.pauses import FIRST_FAILED, TRIES
+from makeway.planner.orders.pauses import FIRST_FAILED, TRIES
 from makeway.runtime.kube import ApiError, ApiUnavailable
 from protocol.cluster import CLUSTER, NAMESPACE, Cluster, ClusterApi
 from protocol.inflight import REVERTS, Activation, AwaitedFailedError, Entry, InFlight, PodGoneError

@@ -21,8 +21,8 @@ from makeway.core.policy.brake import RELEASED
 from makeway.core.policy.document import Policy
 from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import NOW
 from unit.planner.test_commit_judge import commit, offer, snapshot

@@ -20,11 +20,11 @@ from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.mode import Mode
 from makeway.core.queues.parsing import parse_queues
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

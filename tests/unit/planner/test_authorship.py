@@ -46,15 +46,15 @@ def test_the_writer_decides_then_an_order_that_names_the_pod_then_that_all_order
 @pytest.mark.parametrize("by", [EVICTOR, ""], ids=["writer-known", "writer-unknown"])
 async def test_an_own_preemption_seen_before_its_order_is_read_is_told_as_no_others(by: str) -> None:
     bench = following(two_nodes())
-    bench.orders_are_read = False
+    bench.ledger.are_read(False)
 
     bench.observing.put(unasked_preemptor())
     bench.mark("a", by=by)
     bench.observing.put(unasked_preemptor(nodeName="n1"))  # bound before the ledger has read the order
     await planned(bench)
     assert await bench.told(timedelta(seconds=1)) == []
-    bench.named.add("a")
-    bench.orders_are_read = True
+    bench.ledger.named.add("a")
+    bench.ledger.are_read(True)
     bench.observing.orders_read()
     await planned(bench)
 
@@ -65,7 +65,7 @@ async def test_an_own_preemption_seen_before_its_order_is_read_is_told_as_no_oth
 @pytest.mark.parametrize("by", [EVICTOR, ""], ids=["writer-known", "writer-unknown"])
 async def test_a_mark_of_an_order_that_failed_and_was_rolled_back_is_told_as_no_others(by: str) -> None:
     bench = following(two_nodes())
-    bench.named.add("a")
+    bench.ledger.named.add("a")
 
     bench.mark("a", by=by)
     bench.observing.put(unasked_preemptor())
@@ -89,11 +89,11 @@ async def test_a_pod_that_lives_on_unmarked_was_evicted_by_no_one() -> None:
 
 async def test_a_mark_that_is_taken_back_while_it_is_held_is_none() -> None:
     bench = following(two_nodes())
-    bench.orders_are_read = False
+    bench.ledger.are_read(False)
 
     bench.mark("a")
     bench.unmark("a")
-    bench.orders_are_read = True
+    bench.ledger.are_read(True)
     bench.observing.put(unasked_preemptor())
     await planned(bench)
 
@@ -103,7 +103,7 @@ async def test_a_mark_that_is_taken_back_while_it_is_held_is_none() -> None:
 @pytest.mark.parametrize("by", [KUBE_SCHEDULER, ""], ids=["writer-known", "writer-unknown"])
 async def test_kube_schedulers_own_preemption_in_mode_observe_is_compared(by: str) -> None:
     bench = Bench(two_nodes())
-    bench.orders_are_read = bool(by)
+    bench.ledger.are_read(bool(by))
     bench.decide()
 
     bench.nominate("n1")
@@ -111,7 +111,7 @@ async def test_kube_schedulers_own_preemption_in_mode_observe_is_compared(by: st
     bench.observing.put(unasked_preemptor(nodeName="n1"))
     if not by:
         assert await bench.told(timedelta(seconds=60)) == [], "held until all orders have been read"
-    bench.orders_are_read = True
+    bench.ledger.are_read(True)
 
     (comparison,) = await bench.told(timedelta())
     assert comparison.result == "same"
@@ -131,15 +131,15 @@ async def test_the_preemption_of_a_scheduler_of_any_name_is_another_ones() -> No
 @pytest.mark.parametrize("own", [True, False])
 async def test_marks_for_a_group_are_told_apart_in_the_same_way(own: bool) -> None:
     bench = Groups(cluster())
-    bench.orders_are_read = False
+    bench.ledger.are_read(False)
     bench.decide_group()
 
     bench.mark_for_group("a", *(f"s{n}" for n in range(5)))
     bench.place(g0="n1", g1="n3")
     assert await bench.told(timedelta(seconds=60)) == []
     if own:
-        bench.named.update(("a", *(f"s{n}" for n in range(5))))
-    bench.orders_are_read = True
+        bench.ledger.named.update(("a", *(f"s{n}" for n in range(5))))
+    bench.ledger.are_read(True)
 
     found = await bench.told(timedelta())
     evicted = [one for each in found if each.default_preemption for one in each.default_preemption.victims]

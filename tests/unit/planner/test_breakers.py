@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from makeway.bus.messages import EvictionOrder, Outcome, Preemptor
-from makeway.planner.service.orders.breakers import (
+from makeway.planner.orders.breakers import (
     BREAKER_OPEN,
     FIRST,
     LONGEST,
@@ -18,7 +18,7 @@ from makeway.planner.service.orders.breakers import (
     TURN,
     Breakers,
 )
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 from unit.planner.building import NOW, make_order, make_outcome
 from unit.planner.test_pledges import pod, two_nodes
 

@@ -39,10 +39,10 @@ from makeway.planner.commit.judge import (
     refused_by_itself,
     still_waiting,
 )
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.service.orders.commit_judge import CommitJudge
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import NAMESPACE_SHARE, ORDERS_IN_FLIGHT
 from makeway.planner.snapshot.changes import PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

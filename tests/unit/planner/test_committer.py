@@ -22,7 +22,7 @@ from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 from unit.bus.test_order_writer import Fault, Stream
 from unit.planner.building import NOW, make_pod
 from unit.planner.building import make_order as make_live

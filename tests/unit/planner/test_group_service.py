@@ -25,13 +25,13 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import OBJECTIVE, Groups, GroupTerm, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.searches import group_search
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup
 from makeway.planner.snapshot.records import NodeRecord, pod_record

@@ -17,8 +17,8 @@ from makeway.bus.messages import (
     VictimOutcome,
     VictimResult,
 )
-from makeway.planner.service.orders import ledger as module
-from makeway.planner.service.orders.ledger import REMEMBERED, Ledger
+from makeway.planner.orders import ledger as module
+from makeway.planner.orders.ledger import REMEMBERED, Ledger
 from unit.planner.building import NOW, make_order, make_outcome
 
 

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from makeway.bus.messages import EvictionOrder, Preemptor, VictimOutcome, VictimResult, Void
 from makeway.bus.orders import voided
 from makeway.bus.plan import NodeSelection
+from makeway.planner.orders import failures as module
+from makeway.planner.orders.failures import cause_of
+from makeway.planner.orders.ledger import OUTCOME_LAG, Ledger
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import FITS, answer
-from makeway.planner.service.orders import failures as module
-from makeway.planner.service.orders.failures import cause_of
-from makeway.planner.service.orders.ledger import OUTCOME_LAG, Ledger
 from unit.planner.building import (
     HIGH,
     LOW,

@@ -9,7 +9,7 @@ from makeway.bus.repairs import RepairProposal
 from makeway.core.k8s.disruption import lives_on_marked, preemption_message
 from makeway.core.k8s.objects import Metadata, Pod, PodCondition, PodSpec, PodStatus
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import AT_ONCE, PATIENCE_SECONDS, REPEAT_SECONDS, Mark, Marks
 from makeway.planner.service.orders.repair import RepairProposer
 

@@ -25,10 +25,11 @@ from makeway.core.k8s.pod_groups import GroupKey, GroupRecord
 from makeway.core.policy.facts import PodFacts
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe import loop as module
-from makeway.planner.observe.loop import ObserveLoop, OwnOrders
+from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.loops import LOOP_AT_LEAST
 from makeway.planner.observe.pairing import QUIET, WINDOW
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.changes import (
@@ -73,6 +74,26 @@ class FakeBus:
         self.comparisons.append(comparison)
 
 
+class Orders(Ledger):
+    """Makeway's own orders, as a test says that they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.named: set[str] = set()
+        self.serving: set[str] = set()
+        self.are_read(True)
+
+    def are_read(self, read: bool) -> None:
+        """Let all orders have been read, or none."""
+        self.read_until = math.inf if read else -math.inf
+
+    def names(self, uid: str) -> bool:
+        return uid in self.named
+
+    def makes_room_for(self, uid: str) -> bool:
+        return uid in self.serving
+
+
 class Bench:
     """Mode observe over a snapshot, with a clock of its own."""
 
@@ -82,19 +103,13 @@ class Bench:
         self.bus = FakeBus()
         self.registry = CollectorRegistry()
         self.past = ShortPast()
-        self.serving: set[str] = set()
-        self.named: set[str] = set()
-        self.orders_are_read = True
+        self.ledger = Orders()
         self.observing = ObserveLoop(
             "planner-1",
             snapshot=snapshot,
             bus=self.bus,
             metrics=PlannerMetrics(self.registry),
-            orders=OwnOrders(
-                name=lambda uid: uid in self.named,
-                read_until=lambda: math.inf if self.orders_are_read else -math.inf,
-                serve=lambda uid: uid in self.serving,
-            ),
+            ledger=self.ledger,
             past=self.past,
             cluster_uid="cluster-1",
             now=lambda: self.now,
@@ -453,7 +468,7 @@ async def test_a_mark_of_another_scheduler_or_on_a_pod_of_no_lower_priority_is_n
 
 async def test_the_pod_of_an_own_order_is_never_told_as_the_preemptor() -> None:
     bench = following(two_nodes())
-    bench.serving.add("P")
+    bench.ledger.serving.add("P")
 
     bench.mark("a")
     bench.observing.put(unasked_preemptor())
@@ -477,7 +492,7 @@ async def test_makeways_own_orders_count_for_loops_once_each_and_plans_are_held_
         bench.apply(PutPod(web))
         bench.apply(PutPod(urgent))
         bench.now += timedelta(seconds=20)
-        bench.named.add(web.uid)
+        bench.ledger.named.add(web.uid)
         bench.observing.put(unasked_preemptor(urgent.uid))
         bench.mark(web.uid, by=EVICTOR)
         bench.apply(RemovePod(web.uid))

@@ -213,7 +213,7 @@ async def test_a_mark_for_a_pod_is_no_sign_of_a_group() -> None:
 
 async def test_victims_of_makeways_own_orders_are_left_out() -> None:
     bench = Groups(cluster())
-    bench.named = {"a", "b"}
+    bench.ledger.named = {"a", "b"}
     bench.decide_group()
     bench.mark_for_group("a", "b")
 
@@ -230,7 +230,7 @@ async def test_marks_of_makeways_own_order_that_failed_at_once_are_no_preemption
     bench.observing.following = True
     if asked:
         bench.decide_group()
-    bench.named = {"a", "b"}
+    bench.ledger.named = {"a", "b"}
     bench.mark_for_group("a", "b")
     bench.place(g0="n1", g1="n2")
 

@@ -17,9 +17,8 @@ from makeway.bus.messages import (
     Preemptor,
 )
 from makeway.core.policy.document import Policy, PolicyLimits
-from makeway.planner.plan.result import Plan, PlanCandidate, Scope
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import (
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.limits import (
     ASKED_AGAIN,
     LATELY,
     MOST_NAMESPACES,
@@ -35,7 +34,8 @@ from makeway.planner.service.orders.limits import (
     most_orders,
     share_of,
 )
-from makeway.planner.service.orders.not_now import Asker, NotNow
+from makeway.planner.orders.not_now import Asker, NotNow
+from makeway.planner.plan.result import Plan, PlanCandidate, Scope
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import HIGH, make_order, make_outcome, make_pod, make_snapshot
 

@@ -17,10 +17,10 @@ from makeway.bus.messages import (
     VictimOutcome,
 )
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
-from makeway.planner.service.orders import pauses as module
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.not_now import Asker, NotNow
-from makeway.planner.service.orders.pauses import PAUSES
+from makeway.planner.orders import pauses as module
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker, NotNow
+from makeway.planner.orders.pauses import PAUSES
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import LOW, NOW, make_order, make_outcome, make_pod, make_snapshot
 

@@ -10,12 +10,12 @@ import pytest
 from makeway.bus.messages import OrderedGroup, OrderMember, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply
 from makeway.core.policy.document import Policy, PolicyLimits
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.limits import ORDERS_IN_FLIGHT
+from makeway.planner.orders.not_now import Asker
+from makeway.planner.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
 from makeway.planner.plan.decision import decision_of
 from makeway.planner.service.handler import names_any
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import ORDERS_IN_FLIGHT
-from makeway.planner.service.orders.not_now import Asker
-from makeway.planner.service.orders.pledges import LASTS, MOST_IN_NAMESPACE, Pledge, Pledges, pledge_of
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import (

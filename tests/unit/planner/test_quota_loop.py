@@ -25,12 +25,12 @@ from makeway.core.queues import victims as quota_victims
 from makeway.core.queues.tree import QueueTree
 from makeway.core.queues.victims import Steps
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
 from makeway.planner.service.decisions import Decisions
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

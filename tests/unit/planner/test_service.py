@@ -26,13 +26,13 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import DaemonSets, Policy, PolicyLimits, Protection
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.observe.reasons import PREEMPTION_LOOP
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Planner
-from makeway.planner.service.orders.ledger import Ledger
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.searches import pod_search
 from makeway.planner.service.warmup import warm_up

@@ -15,7 +15,7 @@ from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world
 from makeway.planner.offline.pending import pending
 from makeway.planner.offline.results import Pending
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 from makeway.runtime.kube import Api
 from makeway.runtime.settings import ConfigSettings
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from msgspec import structs
@@ -26,6 +26,7 @@ from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 from makeway.planner.commit.judge import Accepted, draft, refused_by_itself
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.snapshot.records import PodRecord
 from makeway.runtime.failpoints import failpoint
 
@@ -39,25 +40,6 @@ OVERDUE: Final = timedelta(seconds=2)
 """How long after its `store_by` a commit goes on until it counts as not stored: its bridge waits so long."""
 
 _log = structlog.get_logger()
-
-
-class CommitLedger(Protocol):
-    """What is used of the ledger."""
-
-    def ordered(self, order: EvictionOrder) -> None:
-        """Take note of an order that is stored."""
-
-    def reserve(self, order: EvictionOrder) -> None:
-        """Take note of an order that is about to be stored."""
-
-    def withdraw(self, order_id: str) -> None:
-        """Forget an order that was not stored."""
-
-    def unstored(self, order_id: str, now: datetime) -> None:
-        """Take note that the stream did not take an order."""
-
-    def live_beside(self, uid: str, order_id: str, now: datetime) -> str:
-        """Return the id of another live order for a pod; empty for none."""
 
 
 Judge = Callable[[CommitRequest, Offer, datetime, Accepted | None], Accepted | Void]
@@ -88,7 +70,7 @@ class Committer:
         settings: CommitterSettings,
         *,
         judge: Judge,
-        ledger: CommitLedger,
+        ledger: Ledger,
         writer: OrderWriter,
         metrics: PlannerMetrics,
     ) -> None:

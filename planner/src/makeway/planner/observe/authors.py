@@ -8,12 +8,12 @@ is told what the watch and the ledger know, and the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from makeway.core.k8s.authorship import EVICTOR
 from makeway.planner.observe.marks import Evicted
+from makeway.planner.orders.ledger import Ledger
 
 MOST_HELD: Final = 10_000
 """Marks that are held; one more is passed over."""
@@ -46,11 +46,10 @@ def author(writers: frozenset[str], *, named: bool, read: bool) -> Literal["make
 
 
 class Authors:
-    """The marks that are held. `named`: whether an order names a pod. `read_until`: as of `OwnOrders`."""
+    """The marks that are held."""
 
-    def __init__(self, named: Callable[[str], bool], read_until: Callable[[], float]) -> None:
-        self._named = named
-        self._read_until = read_until
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._held: dict[str, SeenMark] = {}
 
     def __len__(self) -> int:
@@ -70,10 +69,11 @@ class Authors:
 
     def of_others(self) -> list[SeenMark]:
         """Return the marks that turn out to be others', each once, and forget makeway's. O(marks held)."""
-        until = self._read_until()
         found = []
         for uid, mark in list(self._held.items()):
-            whose = author(mark.writers, named=self._named(uid), read=mark.seen < until)
+            whose = author(
+                mark.writers, named=self._ledger.names(uid), read=mark.seen < self._ledger.read_until
+            )
             if whose != "undecided":
                 del self._held[uid]
             if whose == "others":

@@ -9,10 +9,8 @@ as of before that mark. Nothing waits for it, and what it cannot keep up with is
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, NoReturn, Protocol
 
@@ -34,6 +32,7 @@ from makeway.planner.observe.loops import PreemptionLoops, hold_back, owner_of
 from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import UnaskedPreemption
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord, pod_record
@@ -60,26 +59,6 @@ class ComparisonPublisher(Protocol):
         """Store it; raises BusError."""
 
 
-def _nothing_in_flight(uid: str, now: datetime) -> Mapping[str, str]:
-    """Return what orders remove, as a preemptor sees it, where there are none."""
-    return {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnOrders:
-    """What is asked of makeway's own orders.
-
-    `name`: whether one names a pod as a victim, or has done so lately, however it ended. `read_until`: the
-    time of the monotonic clock before which all that were stored have been read. `serve`: whether a live one
-    makes room for a pod. `in_flight`: what live ones remove, as one preemptor sees it at a time.
-    """
-
-    name: Callable[[str], bool]
-    read_until: Callable[[], float] = lambda: math.inf
-    serve: Callable[[str], bool] = lambda _: False
-    in_flight: Callable[[str, datetime], Mapping[str, str]] = _nothing_in_flight
-
-
 class ObserveLoop:
     """One planner's; a handler of the pods' list-watch too.
 
@@ -96,7 +75,7 @@ class ObserveLoop:
         snapshot: Snapshot,
         bus: ComparisonPublisher,
         metrics: PlannerMetrics,
-        orders: OwnOrders,
+        ledger: Ledger,
         past: ShortPast | None = None,
         cluster_uid: str = "",
         unsynced: Callable[[], str] = str,
@@ -104,7 +83,7 @@ class ObserveLoop:
     ) -> None:
         self._identity = identity
         self._snapshot = snapshot
-        self._orders = orders
+        self._ledger = ledger
         past = past or ShortPast()
         self._unsynced = unsynced
         self._loops = PreemptionLoops()
@@ -112,7 +91,7 @@ class ObserveLoop:
         self._bus = bus
         self._metrics = metrics
         self._now = now
-        self._authors = Authors(orders.name, orders.read_until)
+        self._authors = Authors(ledger)
 
         def comparer(served: Callable[[str], bool], *, of_groups: bool) -> Comparer:
             return Comparer(
@@ -126,7 +105,7 @@ class ObserveLoop:
                 served=served,
             )
 
-        self._pods = comparer(orders.serve, of_groups=False)
+        self._pods = comparer(ledger.makes_room_for, of_groups=False)
         self._gangs = comparer(lambda _: False, of_groups=True)
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
@@ -282,7 +261,7 @@ class ObserveLoop:
             seen,
             self._now(),
             self._pods.nominated,
-            lambda uid: self._orders.in_flight(uid, self._now()),
+            lambda uid: self._ledger.in_flight(self._now(), asking=uid),
         )
         self._say_all(found)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn, Protocol
@@ -33,6 +33,7 @@ from makeway.core.policy.mode import Mode
 from makeway.core.policy.rates import rates_of
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.quota.decide import (
@@ -84,25 +85,6 @@ class QuotaOrderStream(Protocol):
 _LEAST_PRIORITY: Final = -(2**31)
 
 
-class OrderLedger(Protocol):
-    """What is used of the ledger of orders that are live or ended lately."""
-
-    def quota_orders(self, now: datetime) -> list[EvictionOrder]:
-        """Return the live orders of quotas."""
-
-    def ordered(self, order: EvictionOrder) -> None:
-        """Take note of an order."""
-
-    def ended(self, outcome: Outcome) -> object:
-        """Take note of an outcome."""
-
-    def in_flight(self, now: datetime, *, pledged: int | None) -> Mapping[str, str]:
-        """Return the UIDs that live orders remove, each with its order's id."""
-
-    def leaving(self, now: datetime) -> frozenset[str]:
-        """Return the UIDs that orders removed so lately that budgets may not show it."""
-
-
 class DecisionWriter(Protocol):
     """What is used of the queue of decision records."""
 
@@ -138,7 +120,7 @@ class QuotaLoop:
         settings: QuotaSettings,
         *,
         snapshot: Snapshot,
-        ledger: OrderLedger,
+        ledger: Ledger,
         orders: QuotaOrderStream,
         writer: OrderStore,
         decisions: DecisionWriter,

@@ -22,6 +22,10 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.breakers import NO_EVICTOR, NOT_STORED
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker, NotNow
+from makeway.planner.orders.pledges import pledge_of
 from makeway.planner.plan.decision import Decision, decision_of
 from makeway.planner.plan.gang.planner import NOT_SEEN
 from makeway.planner.plan.gang.result import GangPlan
@@ -30,10 +34,6 @@ from makeway.planner.plan.request import NamelessPodError, Question
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.freshness import RequestAges, StaleRefusals
-from makeway.planner.service.orders.breakers import NO_EVICTOR, NOT_STORED
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.not_now import Asker, NotNow
-from makeway.planner.service.orders.pledges import pledge_of
 from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.service.searches import A, Q, R, Search
 from makeway.planner.snapshot.state import Snapshot

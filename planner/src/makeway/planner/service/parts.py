@@ -23,8 +23,10 @@ from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.nominated import NominatedPods
 from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.observe.loop import ObserveLoop, OwnOrders
+from makeway.planner.observe.loop import ObserveLoop
 from makeway.planner.observe.past import ShortPast
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.limits import by_namespace
 from makeway.planner.plan.promised import ComingNodes, wait_for_promise
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
@@ -40,8 +42,6 @@ from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.limits import by_namespace
 from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.orders.repair import RepairProposer
@@ -101,12 +101,7 @@ class ClusterState:
             snapshot=snapshot,
             bus=bus,
             metrics=metrics,
-            orders=OwnOrders(
-                name=ledger.names,
-                read_until=lambda: ledger.read_until,
-                serve=ledger.makes_room_for,
-                in_flight=lambda uid, now: ledger.in_flight(now, asking=uid),
-            ),
+            ledger=ledger,
             past=self._past,
             cluster_uid=context.cluster_uid,
             unsynced=self.unsynced,

@@ -15,6 +15,9 @@ from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanReply, PlanRequest
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker
+from makeway.planner.orders.pauses import elsewhere
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import planning_gang
 from makeway.planner.plan.gang.question import GangQuestion, gang_question_of
@@ -24,9 +27,6 @@ from makeway.planner.plan.request import Question, question_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.plan.unfiltered import answering
 from makeway.planner.service.freshness import FirstFailures
-from makeway.planner.service.orders.ledger import Ledger
-from makeway.planner.service.orders.not_now import Asker
-from makeway.planner.service.orders.pauses import elsewhere
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
 

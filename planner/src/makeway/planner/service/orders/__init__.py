@@ -1,4 +1,1 @@
-"""Orders in flight and what became of them.
-
-The ledger and the streams it follows, marks left behind and their repair, the fence of quota orders.
-"""
+"""Between the streams of orders and the ledger: following them, repairs of marks, the fence of orders."""

@@ -16,7 +16,7 @@ from makeway.bus.nats.follow import Start, StreamMessage
 from makeway.bus.signing.signatures import FAILURES
 from makeway.bus.streams.quarantine import QuarantinedMessage
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 
 LOOK_BACK = timedelta(minutes=30)
 """Orders older than this cannot be live: their `not_after` is a minute or so after they were made."""

@@ -17,7 +17,7 @@ from makeway.bus.errors import BusError
 from makeway.bus.messages import API_VERSION
 from makeway.bus.repairs import RepairProposal
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.orders.ledger import Ledger
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.marks import Mark, Marks
 from makeway.runtime.failpoints import failpoint
 

@@ -16,10 +16,10 @@ from typing import Final
 from makeway.bus.messages import EvictionOrder, Placement
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.times import api_time
+from makeway.planner.orders.failures import Failures, OrderEnd
+from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.result import Plan
-from makeway.planner.service.orders.failures import Failures, OrderEnd
-from makeway.planner.service.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.state import Snapshot
 
 PREEMPTION_PAUSED: Final = "PreemptionPaused"

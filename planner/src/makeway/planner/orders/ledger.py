@@ -13,15 +13,15 @@ from datetime import datetime, timedelta
 from msgspec import structs
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome, Placement, Void
+from makeway.planner.orders.breakers import Breakers
+from makeway.planner.orders.failures import OrderEnd, end_of, end_of_void
+from makeway.planner.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
+from makeway.planner.orders.not_now import Asker, NotNow
+from makeway.planner.orders.pauses import Pauses
+from makeway.planner.orders.pledges import Pledges
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.left_out import PassedOver
 from makeway.planner.plan.result import Plan
-from makeway.planner.service.orders.breakers import Breakers
-from makeway.planner.service.orders.failures import OrderEnd, end_of, end_of_void
-from makeway.planner.service.orders.limits import HeldOrder, LimitedPreemptors, limit_reached, most_orders
-from makeway.planner.service.orders.not_now import Asker, NotNow
-from makeway.planner.service.orders.pauses import Pauses
-from makeway.planner.service.orders.pledges import Pledges
 from makeway.planner.snapshot.state import Snapshot
 
 REMEMBERED = timedelta(minutes=10)

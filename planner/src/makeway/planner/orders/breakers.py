@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.planner.service.orders.not_now import NotNow
+from makeway.planner.orders.not_now import NotNow
 
 NOT_STORED: Final = "OrdersNotStored"
 NO_EVICTOR: Final = "NoEvictor"

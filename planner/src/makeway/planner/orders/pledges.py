@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import Placement
+from makeway.planner.orders.not_now import Asker
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.service.orders.not_now import Asker
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from makeway.core.policy.document import PolicyLimits
-from makeway.planner.service.orders.not_now import Asker, NotNow
+from makeway.planner.orders.not_now import Asker, NotNow
 from makeway.planner.snapshot.records import PodRecord
 
 ORDERS_IN_FLIGHT: Final = "OrdersInFlight"
