@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from datetime import datetime
 from typing import Final
@@ -23,7 +23,6 @@ from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import SelectorError
 from makeway.planner.observe.comparing import Observed, comparison, expected, observed
-from makeway.planner.observe.marks import Evicted
 from makeway.planner.observe.pairing import (
     MOST_GROUPS,
     MOST_WAITING,
@@ -32,7 +31,7 @@ from makeway.planner.observe.pairing import (
     UnaskedPreemption,
 )
 from makeway.planner.observe.past import ShortPast
-from makeway.planner.observe.unasked import Surroundings, planning_unasked
+from makeway.planner.observe.unasked import planning_unasked
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.decision import Decision
 from makeway.planner.plan.request import NamelessPodError
@@ -49,9 +48,10 @@ Preempted = Callable[[PodRecord, PodRecord, datetime, str], None]
 
 
 class Comparer:
-    """One planner's, of pods or of groups. `preempted` hears of each victim of others.
+    """One planner's, of pods or of groups. `pairing`: its plans and marks.
 
-    `served`: whether a live order of makeway's is for a preemptor. `unsynced`: what is missing to plan on.
+    `preempted` hears of each victim of others. `served`: whether a live order of makeway's is for a
+    preemptor. `unsynced`: what is missing to plan on.
     """
 
     def __init__(
@@ -75,17 +75,9 @@ class Comparer:
         self._unsynced = unsynced
         self._cache = PlanCache()
         most = MOST_GROUPS if of_groups else MOST_WAITING
-        self._pairing = Pairing(anywhere=of_groups, most=most, served=served)
+        self.pairing = Pairing(anywhere=of_groups, most=most, served=served)
         self._observed: dict[str, Observed] = {}
         self._most = most
-
-    def __len__(self) -> int:
-        """How many plans wait for their counterpart."""
-        return len(self._pairing)
-
-    def nominated(self) -> Iterator[tuple[Pod, str]]:
-        """Return the nominated pods of preemptors, each with its node."""
-        return self._pairing.nominated()
 
     def expect(self, decision: Decision, now: datetime) -> list[Comparison]:
         """Take a decision that was made in mode `observe`; return what that concludes."""
@@ -98,31 +90,15 @@ class Comparer:
     def put(self, pod: Pod, now: datetime) -> None:
         """Note where a pod is nominated to or bound."""
         if key := self._key_of(pod):
-            self._pairing.put(key, pod, now)
-
-    def drop(self, uid: str, now: datetime) -> None:
-        """Note that a pod is gone."""
-        self._pairing.drop(uid, now)
-
-    def retain(self, uids: set[str], now: datetime) -> None:
-        """Note that pods which a complete list does not have are gone."""
-        self._pairing.retain(uids, now)
-
-    def mark(self, mark: Evicted) -> None:
-        """Note that others marked a pod."""
-        self._pairing.evicted(mark)
-
-    def withdrawn(self, uid: str, node: str) -> None:
-        """Note that a pod lives on and is marked no more."""
-        self._pairing.withdrawn(uid, node)
+            self.pairing.put(key, pod, now)
 
     def due(self, now: datetime) -> list[Comparison]:
         """Return the comparisons of which nothing more is expected."""
-        return self._concluded(self._pairing.due(now), now)
+        return self._concluded(self.pairing.due(now), now)
 
     def unasked(self, now: datetime, *, anew: bool = False) -> list[UnaskedPreemption]:
         """Return the preemptions that are to be planned for; `anew`: that have shown since the last look."""
-        return self._pairing.unasked(now, self._about if self._of_groups else None, anew=anew)
+        return self.pairing.unasked(now, self._about if self._of_groups else None, anew=anew)
 
     async def plan(
         self,
@@ -133,28 +109,31 @@ class Comparer:
     ) -> list[Comparison]:
         """Plan as of before the first mark, and wait for the rest of the preemption.
 
-        `nominated`, `in_flight`: as of `Surroundings`. Nothing where its plan is late, or the snapshot is not
-        complete.
+        `nominated`, `in_flight`: as of `planning_unasked`. Nothing where its plan is late, or the snapshot is
+        not complete.
         """
+        if self.pairing.waits_for(seen.key) or self._unsynced():
+            return []
         began = time.perf_counter()
 
         def seconds() -> float:
             return time.perf_counter() - began
 
-        if self._pairing.waits_for(seen.key) or self._unsynced():
-            return []
-        around = Surroundings(
+        steps = planning_unasked(
+            self._snapshot,
+            seen,
+            self._past,
             name=decision_id(now),
             planner=self._identity,
             cluster_uid=self._cluster_uid,
             nominated=nominated,
             in_flight=in_flight,
             seconds=seconds,
+            cache=self._cache,
+            now=now,
         )
         try:
-            with closing(
-                planning_unasked(self._snapshot, seen, self._past, around, cache=self._cache, now=now)
-            ) as steps:
+            with closing(steps):
                 for found in steps:
                     if found is not None:
                         return self._expect(found, now)
@@ -184,7 +163,7 @@ class Comparer:
 
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
         plan = expected(self._snapshot, seen.decision)
-        found = self._concluded(self._pairing.expect(plan, asked=seen.certainty is None), now)
+        found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
         self._observed[plan.key] = seen
         while len(self._observed) > self._most:
             del self._observed[next(iter(self._observed))]

@@ -76,7 +76,7 @@ class ObserveLoop:
         bus: ComparisonPublisher,
         metrics: PlannerMetrics,
         ledger: Ledger,
-        past: ShortPast | None = None,
+        past: ShortPast,
         cluster_uid: str = "",
         unsynced: Callable[[], str] = str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -84,7 +84,6 @@ class ObserveLoop:
         self._identity = identity
         self._snapshot = snapshot
         self._ledger = ledger
-        past = past or ShortPast()
         self._unsynced = unsynced
         self._loops = PreemptionLoops()
         self._unasked: asyncio.Queue[UnaskedPreemption] = asyncio.Queue(QUEUE_LIMIT)
@@ -107,13 +106,14 @@ class ObserveLoop:
 
         self._pods = comparer(ledger.makes_room_for, of_groups=False)
         self._gangs = comparer(lambda _: False, of_groups=True)
+        self._both = (self._gangs, self._pods)
         self._marked: set[str] = set()
         self._told: dict[str, tuple[object, ...]] = {}
         self._queue: asyncio.Queue[Comparison] = asyncio.Queue(QUEUE_LIMIT)
 
     def __len__(self) -> int:
         """How many plans wait for their counterpart."""
-        return len(self._pods) + len(self._gangs)
+        return sum(len(one.pairing) for one in self._both)
 
     def loops(self) -> int:
         """Return how many pairs of owners preempt each other, or one the other, again and again."""
@@ -137,8 +137,8 @@ class ObserveLoop:
     def put(self, item: Pod) -> None:
         """Note a nomination, a binding, a new mark, or that a mark was taken back."""
         uid, now = item.metadata.uid, self._now()
-        self._pods.put(item, now)
-        self._gangs.put(item, now)
+        for one in self._both:
+            one.put(item, now)
         scheduler = preempted_by(item)
         if scheduler and uid not in self._marked:
             self._marked.add(uid)
@@ -147,22 +147,22 @@ class ObserveLoop:
             self._marked.discard(uid)
             if item.metadata.deletion_timestamp is None:
                 self._authors.withdraw(uid)
-                self._pods.withdrawn(uid, item.spec.node_name or "")
-                self._gangs.withdrawn(uid, item.spec.node_name or "")
+                for one in self._both:
+                    one.pairing.withdrawn(uid, item.spec.node_name or "")
         self._plan_for(self._pods.unasked(now, anew=True))
 
     def drop(self, item: Pod) -> None:
         """Note that a pod is gone."""
         uid = item.metadata.uid
-        self._pods.drop(uid, self._now())
-        self._gangs.drop(uid, self._now())
+        for one in self._both:
+            one.pairing.drop(uid, self._now())
         self._marked.discard(uid)
         self._told.pop(uid, None)
 
     def retain(self, uids: set[str]) -> None:
         """Note that pods which a complete list does not have are gone."""
-        self._pods.retain(uids, self._now())
-        self._gangs.retain(uids, self._now())
+        for one in self._both:
+            one.pairing.retain(uids, self._now())
         self._marked &= uids
         for uid in self._told.keys() - uids:
             del self._told[uid]
@@ -182,7 +182,7 @@ class ObserveLoop:
         if not len(self._authors):
             return
         for mark in self._authors.of_others():
-            (self._gangs if mark.for_group else self._pods).mark(mark.evicted)
+            (self._gangs if mark.for_group else self._pods).pairing.evicted(mark.evicted)
         self._plan_for(self._pods.unasked(self._now(), anew=True))
 
     # What runs.
@@ -194,7 +194,7 @@ class ObserveLoop:
             self.orders_read()
             if len(self._authors):
                 continue
-            for comparer in (self._gangs, self._pods):
+            for comparer in self._both:
                 now = self._now()
                 self._plan_for(comparer.unasked(now))
                 self._say_all(comparer.due(now))
@@ -260,7 +260,7 @@ class ObserveLoop:
         found = await (self._gangs if seen.of_group else self._pods).plan(
             seen,
             self._now(),
-            self._pods.nominated,
+            self._pods.pairing.nominated,
             lambda uid: self._ledger.in_flight(self._now(), asking=uid),
         )
         self._say_all(found)

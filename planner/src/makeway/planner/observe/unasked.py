@@ -7,7 +7,7 @@ a group that are to be placed are those that others nominated; what topology it 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -44,23 +44,6 @@ OBSERVED: Final = "observed"
 """Stands for an order: a member that has been bound since the first mark counts as one that leaves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a plan is told of besides the preemption; asked as late as may be, since it changes meanwhile.
-
-    `name`: of the decision; `planner`: whose it is. `nominated`: all nominated pods, each with its node.
-    `in_flight`: what makeway's own orders remove, as the preemptor of this UID sees it. `seconds`: for how
-    long it has been planned.
-    """
-
-    name: str
-    planner: str
-    cluster_uid: str
-    nominated: Callable[[], Iterable[tuple[Pod, str]]]
-    in_flight: Callable[[str], Mapping[str, str]]
-    seconds: Callable[[], float]
-
-
 def reading_members(
     pods: Iterable[Pod], *, cluster_uid: str, request_id: str
 ) -> Generator[tuple[GangClass, ...] | None, None, None]:
@@ -83,19 +66,27 @@ def planning_unasked(
     snapshot: Snapshot,
     seen: UnaskedPreemption,
     short_past: ShortPast,
-    around: Surroundings,
     *,
+    name: str,
+    planner: str,
+    cluster_uid: str,
+    nominated: Callable[[], Iterable[tuple[Pod, str]]],
+    in_flight: Callable[[str], Mapping[str, str]],
+    seconds: Callable[[], float],
     cache: PlanCache,
     now: datetime,
 ) -> Generator[Observed | None, None, None]:
     """Plan for a preemption, and pause with None now and then; yields nothing more of an unknown group.
 
-    The decision is one of the moment before the first mark. Raises as `question_of`. Costs a plan, and a
-    microsecond or two for each member and each nominated pod.
+    The decision is one of the moment before the first mark. `name`: of the decision; `planner`: whose it is.
+    `nominated`: all nominated pods, each with its node; `in_flight`: what makeway's own orders remove, as the
+    preemptor of this UID sees it. Both are asked as late as may be, since they change meanwhile. `seconds`:
+    for how long it has been planned. Raises as `question_of`. Costs a plan, and a microsecond or two for each
+    member and each nominated pod.
     """
     classes: tuple[GangClass, ...] | None = None
     pods = (pod for pod, _ in seen.members)
-    for classes in reading_members(pods, cluster_uid=around.cluster_uid, request_id=around.name):
+    for classes in reading_members(pods, cluster_uid=cluster_uid, request_id=name):
         if classes is None:
             yield None
     group = snapshot.groups.record_of(seen.key) if seen.of_group else None
@@ -105,12 +96,12 @@ def planning_unasked(
     own = {pod.metadata.uid for pod, _ in seen.members}
     nominations = tuple(
         Placement(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node)
-        for pod, node in around.nominated()
+        for pod, node in nominated()
         if pod.metadata.uid not in own
     )
     there = (snapshot.pods.get(uid) for uid in own)
     came = {pod.uid: OBSERVED for pod in there if pod is not None and pod.node}
-    in_flight = {**around.in_flight("" if seen.of_group else seen.key), **came}
+    leaving = {**in_flight("" if seen.of_group else seen.key), **came}
 
     def then(question: Question) -> Question:
         pod = question.preemptor
@@ -118,7 +109,7 @@ def planning_unasked(
             question,
             preemptor=pod if group is None else msgspec.structs.replace(pod, priority=group.priority),
             nominations=nominations,
-            in_flight=in_flight,
+            in_flight=leaving,
             restored=past.left,
             allowed_before=dict(past.allowed or {}),
         )
@@ -129,11 +120,11 @@ def planning_unasked(
         asked: Question | GangQuestion
         request: PlanRequest | GroupPlanRequest
         if group is None:
-            asked, request = members[0].question, _request(seen.pod, around.cluster_uid, around.name)
+            asked, request = members[0].question, _request(seen.pod, cluster_uid, name)
             steps = planning(snapshot, asked, seen.at, cache)
         else:
             asked = GangQuestion(name=seen.key, classes=members, must_place=len(seen.members))
-            request = _group_request(seen, group, around)
+            request = _group_request(seen, group, cluster_uid, name)
             steps = planning_gang(snapshot, asked, seen.at, cache)
         while (result := next(steps)) is None:
             yield None
@@ -142,10 +133,10 @@ def planning_unasked(
             request,
             asked,
             result,
-            decision_id=around.name,
-            planner=around.planner,
+            decision_id=name,
+            planner=planner,
             at=seen.at,
-            duration_seconds=around.seconds(),
+            duration_seconds=seconds(),
         )
         certainty = Certainty(
             left_out=(*decision.result.left_out, *((TOPOLOGY,) if seen.of_group else ())),
@@ -171,12 +162,14 @@ def _request(pod: Pod, cluster_uid: str, request_id: str) -> PlanRequest:
     )
 
 
-def _group_request(seen: UnaskedPreemption, group: GroupRecord, around: Surroundings) -> GroupPlanRequest:
+def _group_request(
+    seen: UnaskedPreemption, group: GroupRecord, cluster_uid: str, request_id: str
+) -> GroupPlanRequest:
     """Return what a scheduler would have asked about a group, without its classes."""
     return GroupPlanRequest(
         api_version=API_VERSION,
-        request_id=around.name,
-        cluster_uid=around.cluster_uid,
+        request_id=request_id,
+        cluster_uid=cluster_uid,
         mode="observe",
         timeout_milliseconds=0,
         profile=Profile(name=seen.pod.spec.scheduler_name or ""),
