@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -125,17 +126,23 @@ class Overlay:
 
         To look at nodes costs by the batch and by its slots, empty ones too.
         """
+        if not rows.size:
+            return
         count = self.snapshot.columns.count[rows]
         if (count[1:] > count[:-1]).any():
             order = np.argsort(-count, kind="stable")
             rows, count = rows[order], count[order]
-        spared = np.arange(rows.size, 0, -1) * (count[:1] - count)
-        first = int(spared.argmax()) if rows.size else 0
-        if first and spared[first] > _EMPTY_SLOTS:
-            yield from self.batches(rows[:first])
-            yield from self.batches(rows[first:])
-        elif rows.size:
-            yield self.batch(rows)
+        for start, end in pairwise([*_starts(count, 0), rows.size]):
+            yield self.batch(rows[start:end])
+
+
+def _starts(count: Ints, start: int) -> list[int]:
+    """Return where batches begin of nodes with ever fewer pods, the first of which is number `start`."""
+    spared = np.arange(count.size, 0, -1) * (count[0] - count)
+    at = int(spared.argmax())
+    if spared[at] <= _EMPTY_SLOTS:
+        return [start]
+    return [*_starts(count[:at], start), *_starts(count[at:], start + at)]
 
 
 def overlay(snapshot: Snapshot, question: Question) -> Overlay:

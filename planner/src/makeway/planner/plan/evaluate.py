@@ -127,7 +127,8 @@ def evaluate(
         under_budget = removable & hard & budgets.exhausted(sets, debits)
     if undecided is not None:
         under_budget = under_budget | (removable & undecided[columns.signature])
-    removable &= ~under_budget
+    if under_budget.any():
+        removable = removable & ~under_budget
     if groups is not None:
         removable = groups.whole(removable)
     guaranteed = queues.kept(batch, removable)
@@ -189,7 +190,7 @@ def evaluate(
             over_budget |= groups.against_hard(victims, sets, budgets, debits)
             removable = groups.whole(removable)
     over_limit = np.zeros_like(helps)
-    if limits.most_victims is not None:
+    if limits.most_victims is not None and (groups is not None or batch.depth > limits.most_victims):
         count = victims.sum(axis=0)
         if groups is not None:
             count = count + np.where(victims, groups.more, 0).sum(axis=0)
@@ -266,19 +267,20 @@ def _reprieve_last(requests: Ints, lack: Ints, turn: Flags, nodes: Ints) -> tupl
     of a node free enough, all before them find a place: on few nodes more are looked at one by one.
     """
     slots, columns = turn.shape
-    width = _LAST if slots > 2 * _LAST else slots
+    width = min(_LAST, slots)
     victims = np.zeros((slots, nodes.size), np.bool_)
     places, of_nodes = np.arange(nodes.size), nodes
-    cells, many = requests.reshape(len(requests), slots * columns), nodes.size // 2
+    cells = requests.reshape(len(requests), slots * columns)
+    # Behind the last pod of each node that is in turn.
+    behind = (turn * np.arange(1, slots + 1, dtype=np.min_scalar_type(slots))[:, None]).max(axis=0, initial=0)
     while True:
-        if width == slots or (places.size == nodes.size and np.count_nonzero(turn[-1].take(nodes)) > many):
-            # The last slots of all nodes are what most of them have last, and so read in one piece.
+        if width == slots or (places.size == nodes.size and (behind.take(nodes) == slots).all()):
+            # The last slots of all nodes are what they have last, and so read in one piece.
             at = None
             there = turn[slots - width :].take(of_nodes, axis=1)
             uses = requests[:, slots - width :].take(of_nodes, axis=2)
         else:
-            ends = slots - turn[::-1].take(of_nodes, axis=1).argmax(axis=0)
-            at = ends - width + np.arange(width)[:, None]
+            at = behind.take(of_nodes).astype(np.int64) - width + np.arange(width)[:, None]
             chosen = np.maximum(at, 0) * columns + of_nodes
             there = turn.ravel().take(chosen) & (at >= 0)
             uses = cells.take(chosen, axis=1)

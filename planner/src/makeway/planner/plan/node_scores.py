@@ -86,9 +86,9 @@ class NodeScoreCache:
         columns, rows = batch.columns, batch.rows
         ordered, helps = batch.awaits_orders, helped_places(batch, found)
         self.helps[rows] = helps
-        self.open[rows] = (found.fits & (found.removable.any(axis=0) | batch.awaits)) | (
-            (found.helps | found.waits) & ordered
-        )
+        self.open[rows] = (found.helps | found.waits) & ordered
+        if found.fits.any():
+            self.open[rows] |= found.fits & (found.removable.any(axis=0) | batch.awaits)
         if helps.any():
             helped = np.flatnonzero(helps)
             victims, violating = (of_all.take(helped, axis=1) for of_all in (found.victims, found.violating))
@@ -97,7 +97,7 @@ class NodeScoreCache:
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
             self.refusal_stats.forget(snapshot, rows)
-        self._covered[rows] = columns.budgets.any(axis=0)
+        self._covered[rows] = len(snapshot.budgets) > 0 and columns.budgets.any(axis=0)
         self._until[rows] = FOREVER
         exempt = columns.exempt_count > 0
         if exempt.any():

@@ -124,12 +124,12 @@ class Layers:
 
     def for_batch(self, snapshot: Snapshot, batch: NodeBatch) -> BatchLayers:
         """Apply them to the nodes of a batch. O(layers · slots · nodes)."""
-        signatures = batch.columns.signature
-        uses = np.zeros((len(self.layers), *signatures.shape), np.int64)
+        columns = batch.columns
+        uses = np.zeros((len(self.layers), columns.depth, batch.rows.size), np.int64)
         room = np.zeros((len(self.layers), batch.rows.size), np.int64)
         leaving = np.zeros_like(room)
         for number, layer in enumerate(self.layers):
-            uses[number] = layer.use.of(signatures)
+            uses[number] = layer.use.of(columns.signature)
             room[number] = layer.room[batch.rows]
             concerned = room[number] < MOST
             for place, pods in batch.awaited.items():
@@ -139,13 +139,9 @@ class Layers:
             for place, pods in batch.nominated.items():
                 if concerned[place]:
                     room[number, place] -= layer.use.total(snapshot, pods)
-        return BatchLayers(
-            self.layers, uses, room, leaving, self._required_affinity(snapshot, batch, signatures)
-        )
+        return BatchLayers(self.layers, uses, room, leaving, self._required_affinity(snapshot, batch))
 
-    def _required_affinity(
-        self, snapshot: Snapshot, batch: NodeBatch, signatures: Ints
-    ) -> AffinityOnNodes | None:
+    def _required_affinity(self, snapshot: Snapshot, batch: NodeBatch) -> AffinityOnNodes | None:
         affinity = self.required_affinity
         if affinity is None:
             return None
@@ -156,7 +152,7 @@ class Layers:
             there[:, place] -= gone
             anywhere[place] -= gone * there.shape[0]
         return AffinityOnNodes(
-            affinity, affinity.use.of(signatures), there, anywhere, affinity.may_come[batch.rows]
+            affinity, affinity.use.of(batch.columns.signature), there, anywhere, affinity.may_come[batch.rows]
         )
 
 
