@@ -20,12 +20,12 @@ from makeway.cli.check import scheduler as check_scheduler
 from makeway.cli.check.bus import stream_result
 from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results
-from makeway.cli.check.command import screen
+from makeway.cli.check.command import form_result, screen
 from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
-from makeway.cli.connect.form import PARTS
+from makeway.cli.connect.form import PARTS, Form
 from makeway.dev.paths import PLUGIN_MODULE, RBAC_MANIFESTS
 from makeway.runtime.kube import ApiError
 
@@ -407,6 +407,26 @@ def test_a_user_who_may_not_read_where_nats_is_is_not_told_that_nothing_is_wrong
 
     assert verdict(report).plain == "not known whether all is well; 1 not known: NATS; 1 in order"
     assert (report.healthy, report.blind) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["pods", "configuration"])
+def test_who_may_not_see_how_the_parts_do_is_not_told_that_nothing_is_wrong(name: str) -> None:
+    assert report_of([CheckResult("NATS", "ok", "v"), CheckResult(name, "unknown", "you may not")]).blind
+
+
+@pytest.mark.parametrize("name", ["signing keys", "secrets"])
+def test_who_may_not_see_secrets_is_told_of_all_else(name: str) -> None:
+    report = report_of([CheckResult("NATS", "ok", "v"), CheckResult(name, "unknown", "you may not")])
+
+    assert not report.blind
+    assert verdict(report).plain == f"nothing is wrong; 1 not known: {name}; 1 in order"
+
+
+def test_a_form_that_could_not_be_read_is_not_told_as_a_fact() -> None:
+    result = form_result(Form(denied="you may not"))
+
+    assert (result.name, result.state, result.detail) == ("bridge", "unknown", "you may not")
+    assert form_result(Form()).state == "ok"
 
 
 def test_mode_off_is_warned_of_unless_the_brake_is_what_says_it() -> None:

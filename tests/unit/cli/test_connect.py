@@ -39,11 +39,12 @@ async def makeway(*arguments: str, **environment: str) -> tuple[int, str, str]:
 
 
 @asynccontextmanager
-async def api_server(status: int, body: object) -> AsyncIterator[str]:
+async def api_server(status: int, body: object, *, after_seconds: float = 0) -> AsyncIterator[str]:
     """Answer every request alike; give the URL."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(after_seconds)
         data = json.dumps(body).encode()
         head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
@@ -199,11 +200,68 @@ async def test_why_names_other_ways_to_a_user_who_may_not_read_where_nats_is(tmp
     assert "kubectl describe pod" in err
 
 
-async def test_an_api_server_out_of_reach_is_exit_code_3(tmp_path: Path) -> None:
-    code, _, err = await makeway("queues", "--kubeconfig", kubeconfig(tmp_path, "http://127.0.0.1:9"))
+ASKING = (
+    "why x",
+    "check",
+    "history",
+    "history --compare",
+    "watch",
+    "queues",
+    "mode",
+    "mode off",
+    "breaker",
+    "keys show",
+    "replay dec-1",
+    "simulate -f POD",
+    "ui --port 0",
+)
+"""Commands that reach an installation."""
+
+
+async def asked(command: str, directory: Path, server: str) -> tuple[int, str, str]:
+    pod = directory / "pod.yaml"
+    pod.write_text("{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: a}]}}")
+    arguments = command.replace("POD", str(pod)).split()
+    return await makeway(*arguments, KUBECONFIG=kubeconfig(directory, server))
+
+
+@pytest.mark.parametrize("command", ASKING)
+async def test_an_api_server_out_of_reach_is_exit_code_3_with_a_remedy(command: str, tmp_path: Path) -> None:
+    code, out, err = await asked(command, tmp_path, "http://127.0.0.1:9")
+
+    assert (code, out) == (3, "")
+    assert re.fullmatch(r"makeway: .*127\.0\.0\.1:9: connection refused; .* --context .*\n", err)
+
+
+@pytest.mark.parametrize("command", ASKING)
+async def test_a_user_without_rights_is_told_so_and_it_is_exit_code_3(command: str, tmp_path: Path) -> None:
+    refusal = {"kind": "Status", "reason": "Forbidden", "message": "you may not"}
+    async with api_server(403, refusal) as url:
+        code, out, err = await asked(command, tmp_path, url)
+
+    assert (code, out) == (3, "")
+    assert "no permission: you may not" in err
+
+
+@pytest.mark.parametrize("command", ["check", "history"])
+async def test_an_api_server_that_is_silent_is_named_once_while_it_is_waited_for(
+    command: str, tmp_path: Path
+) -> None:
+    refusal = {"kind": "Status", "reason": "Forbidden", "message": "you may not"}
+    async with api_server(403, refusal, after_seconds=6) as url:
+        code, _, err = await asked(command, tmp_path, url)
 
     assert code == 3
-    assert "127.0.0.1:9" in err
+    assert err.splitlines()[0] == f"makeway: the API server {url} does not answer yet"
+    assert err.count("does not answer yet") == 1
+
+
+async def test_a_nats_that_is_silent_is_named_while_it_is_waited_for() -> None:
+    async with api_server(200, {}) as url:
+        code, _, err = await makeway("history", "--nats-url", url.replace("http", "nats"))
+
+    assert code == 3
+    assert err.splitlines()[0] == "makeway: NATS does not answer yet"
 
 
 @pytest.mark.parametrize("command", ["why x", "check", "history", "simulate -f -"])

@@ -6,19 +6,37 @@ says; 2 wrong usage; 3 nothing was reached that could answer, or it did not let 
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import Final, NoReturn
 
 import typer
 
-from makeway.cli.text import safe_lines
+from makeway.cli.text import folded, safe_lines
 
 NEGATIVE: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 
+NARROWEST: Final = 40
+"""Columns that a folded line has at the least."""
+
+
+def tell(message: str) -> None:
+    """Print `makeway: <message>` on stderr; on a terminal folded between words."""
+    note(f"makeway: {message}")
+
+
+def note(text: str) -> None:
+    """Print a text on stderr; on a terminal folded between words."""
+    shown = safe_lines(text)
+    if sys.stderr.isatty():
+        shown = folded(shown, max(shutil.get_terminal_size().columns, NARROWEST))
+    typer.echo(shown, err=True)
+
 
 def fail(message: str, code: int = NEGATIVE) -> NoReturn:
     """Print `makeway: <message>` on stderr and end with the exit code."""
-    typer.echo(f"makeway: {safe_lines(message)}", err=True)
+    tell(message)
     raise typer.Exit(code)

@@ -17,7 +17,6 @@ escaped here, whoever wrote them; a command whose lines must not be broken by wh
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,8 +29,9 @@ from rich.console import Console
 from rich.text import Text
 
 from makeway.cli import tables
+from makeway.cli.errors import NARROWEST, note
 from makeway.cli.tables import Column
-from makeway.cli.text import broken, folded, safe_lines
+from makeway.cli.text import broken, safe_lines
 
 Output = Literal["text", "json", "yaml"]
 TableOutput = Literal["text", "wide", "json", "yaml"]
@@ -51,9 +51,6 @@ TableOutputOption = Annotated[
 
 _PIPE_WIDTH: Final = 4096
 """A pipe has no width to fold a line to."""
-
-_NARROWEST: Final = 40
-"""Columns that a folded line has at the least."""
 
 _INDENT: Final = 2
 
@@ -100,7 +97,7 @@ class Printer:
             self.row(shown)
             return
         for one in (shown if isinstance(shown, Text) else Text(shown)).split("\n", allow_blank=True):
-            for part in _parts(one, max(self.width, _NARROWEST)):
+            for part in _parts(one, max(self.width, NARROWEST)):
                 self.row(part)
 
     def row(self, text: str | Text) -> None:
@@ -114,10 +111,7 @@ class Printer:
 
     def note(self, text: str) -> None:
         """Say something about the answer, on stderr; on a terminal folded between words."""
-        shown = safe_lines(text)
-        if sys.stderr.isatty():
-            shown = folded(shown, max(shutil.get_terminal_size().columns, _NARROWEST))
-        typer.echo(shown, err=True)
+        note(text)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:

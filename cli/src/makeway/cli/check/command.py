@@ -31,6 +31,7 @@ from makeway.runtime.kube import Api, ApiError, ApiUnavailable
 app = typer.Typer(add_completion=False)
 
 _AGAIN_SECONDS: Final = 2.0
+_ADMINISTRATOR: Final = "ask an administrator, who may read that ConfigMap"
 
 
 @app.command()
@@ -51,7 +52,7 @@ async def check(
 
     The first line says whether all is well. Below it, for each part, a tick for what is in order; else what
     is wrong and what to do. Changes nothing. Exit code 1 where something is wrong, 3 where the API server
-    cannot be reached, or the user may not read where NATS is.
+    cannot be reached, or the user may not see how the parts do.
     """
     try:
         seconds = parse_duration(timeout).total_seconds() if wait else 0.0
@@ -107,7 +108,7 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
         if installation.nats_url is None and (missing := await not_installed(api, namespace)) is not None:
             yield missing
             return
-        yield CheckResult("bridge", "ok", form.describe())
+        yield form_result(form)
         cluster_uid = await _cluster_uid(api)
         replaced = form.plugin and await replaces_the_scheduler(api, namespace, form.accounts)
         for look in LOOKS:
@@ -118,6 +119,13 @@ async def _results(installation: Installation) -> AsyncIterator[CheckResult]:
     readings.append(Reading("API server", at, before, datetime.now(UTC), resolution_seconds=1.0))
     for result in check_clocks.judge(readings):
         yield result
+
+
+def form_result(form: Form) -> CheckResult:
+    """Return who brings plans to the cluster, where that could be read. Pure."""
+    if form.denied:
+        return CheckResult("bridge", "unknown", form.denied, _ADMINISTRATOR)
+    return CheckResult("bridge", "ok", form.describe())
 
 
 async def _bus_results(
@@ -131,8 +139,7 @@ async def _bus_results(
                 for result in await look.results(at):
                     yield result
     except ApiError as error:
-        remedy = "give --nats-url, or ask an administrator, who may read that ConfigMap"
-        yield CheckResult("NATS", "unknown", error.message, remedy)
+        yield CheckResult("NATS", "unknown", error.message, f"give --nats-url, or {_ADMINISTRATOR}")
     except (BusError, ApiUnavailable) as error:
         remedy = "see that NATS runs; from outside the cluster give --nats-url, and --nats-creds if it asks"
         yield CheckResult("NATS", "wrong", str(error), remedy)

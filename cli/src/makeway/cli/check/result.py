@@ -13,6 +13,9 @@ State = Literal["ok", "warning", "wrong", "unknown"]
 _NAMED: Final = 3
 """How many results of a kind the first line names."""
 
+_TELLING: Final = ("NATS", "pods", "configuration")
+"""Of these, what is not known leaves it open how the parts do. Few may see Secrets, and need to."""
+
 _SIGNS: Final[Mapping[State, tuple[str, str]]] = {
     "ok": ("✓", "green"),
     "warning": ("!", "yellow"),
@@ -43,7 +46,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     @property
     def blind(self) -> bool:
         """Whether the user may not see what says how the parts do."""
-        return any((one.name, one.state) == ("NATS", "unknown") for one in self.results)
+        return any(one.state == "unknown" and one.name in _TELLING for one in self.results)
 
 
 def report_of(results: Iterable[CheckResult]) -> CheckReport:

@@ -237,6 +237,9 @@ async def own_result(api: Api, namespace: str) -> CheckResult:
     must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
     parts = [f"you may {may}"] if may else []
     parts += [f"you may not {must_not}"] if must_not else []
+    if not answers["find the installation"]:
+        remedy = "ask an administrator; what a tenant may see is in docs/visibility.md"
+        return CheckResult("your rights", "warning", "; ".join(parts), remedy)
     return CheckResult("your rights", "ok", "; ".join(parts))
 
 

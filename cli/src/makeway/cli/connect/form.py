@@ -29,12 +29,14 @@ class Form:
     """What the installation says of itself.
 
     `bridges`: keys of PARTS, none twice, at least one. `shadow`: whether a shadow scheduler verifies plans.
-    `accounts`: names of service accounts by component, where they are not makeway-COMPONENT.
+    `accounts`: names of service accounts by component, where they are not makeway-COMPONENT. `denied`: why it
+    could not be asked, and the form of older charts stands in for its answer.
     """
 
     bridges: tuple[str, ...] = ("plugin",)
     shadow: bool = False
     accounts: Mapping[str, str] = field(default_factory=dict)
+    denied: str = ""
 
     @classmethod
     def parse(cls, text: str, verify: str = "", accounts: str = "") -> Form:
@@ -75,7 +77,7 @@ async def installed_form(api: Api, namespace: str) -> Form:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return Form()
+        return Form(denied=error.message)
     except ValueError:  # whoever connects to NATS says what is wrong with it
         return Form()
     return Form.parse(found.bridge, found.verify, found.service_accounts) if found else Form()

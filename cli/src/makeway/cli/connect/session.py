@@ -43,6 +43,7 @@ from makeway.bus.nats.connection import ConnectionTimings
 from makeway.bus.nats.user_key import key_login
 from makeway.bus.subjects import Subjects
 from makeway.cli.connect import nats as connect_nats
+from makeway.cli.connect.awaited import AwaitedApi, awaited
 from makeway.cli.connect.context import context_namespace
 from makeway.cli.connect.nats import Endpoint, NatsAddress
 from makeway.cli.errors import INTERRUPTED, UNREACHABLE, fail
@@ -63,6 +64,7 @@ from makeway.runtime.settings import (
 
 _PANEL = "NATS"
 _CONNECT_SECONDS = 5.0
+_API_REMEDY = "; does the API server run, and is --context the one that you mean?"
 
 DEFAULT_MAKEWAY_NAMESPACE = "makeway-system"
 
@@ -159,7 +161,7 @@ class Installation:
         Raises:
             ConfigurationError: no usable kubeconfig.
         """
-        api = await Api.connect(
+        api = await AwaitedApi.connect(
             kubeconfig=str(self.kubeconfig) if self.kubeconfig else None,
             context=self.context,
             user_agent=f"makeway/{self.name}",
@@ -196,15 +198,16 @@ class Installation:
             if not way.tls_hostname:
                 # Whoever forwards a port takes every connection, and may end with one that is closed at once.
                 await connect_nats.must_answer(way.url)
-            return await Bus.connect(
-                way.url,
-                name=f"{self.name}/{identity()}",
-                prefix=address.prefix,
-                login=key_login(self.nats_creds, self.nats_nkey) or address.login,
-                tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
-                tls_hostname=way.tls_hostname,
-                timings=ConnectionTimings(connect=_CONNECT_SECONDS),
-            )
+            with awaited("NATS"):
+                return await Bus.connect(
+                    way.url,
+                    name=f"{self.name}/{identity()}",
+                    prefix=address.prefix,
+                    login=key_login(self.nats_creds, self.nats_nkey) or address.login,
+                    tls=nats_tls(self.nats_tls_ca, self.nats_tls_cert, self.nats_tls_key) or address.tls,
+                    tls_hostname=way.tls_hostname,
+                    timings=ConnectionTimings(connect=_CONNECT_SECONDS),
+                )
         except BusUnavailable as error:
             if "does not admit this client" in str(error):
                 raise BusUnavailable(f"no permission: {error}") from error
@@ -317,7 +320,10 @@ def ended(running: Coroutine[Any, Any, int | None]) -> int | None:
         return asyncio.run(running)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except (ConfigurationError, ApiUnavailable, BusUnavailable, ConnectionLost) as error:
+    except ApiUnavailable as error:
+        configured = isinstance(error.__cause__, ConfigurationError)
+        fail(f"{error}{'' if configured else _API_REMEDY}", UNREACHABLE)
+    except (ConfigurationError, BusUnavailable, ConnectionLost) as error:
         fail(str(error), UNREACHABLE)
     except ApiError as error:
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
