@@ -41,6 +41,8 @@ def demo(
     try:
         chosen = scenario or played_first()
         then = "" if scenario or chosen == MAIN else MAIN
+        if then:
+            console.print(f"{chosen} is played first: of {then} makeway-scheduler would have to be built.")
         held, goes_on = _play(chosen, console, keep=keep, then=then)
         if goes_on:
             held &= _play(then, console, keep=False, then="")[0]
