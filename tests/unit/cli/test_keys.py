@@ -295,3 +295,15 @@ def test_check_reminds_of_a_rotation_and_of_a_key_that_no_secret_has() -> None:
     assert (rotating.state, rotating.detail) == ("warning", "a rotation is not finished for order")
     lost = judge([keys(OLD, OLD), KindKeys(SigningKind.OUTCOME, None, {"a": "b"})])
     assert "no Secret holds the private key of outcome" in lost.detail
+
+
+def test_check_does_not_remind_of_keys_that_are_kept_outside_of_the_cluster() -> None:
+    found = [KindKeys(kind, None, {OLD.key_id: OLD.public_pem()}) for kind in SigningKind]
+
+    said = judge(found, outside=True)
+
+    assert (said.state, said.detail) == (
+        "ok",
+        "one for each of order, control, outcome; the private ones are outside of the cluster",
+    )
+    assert judge([KindKeys(SigningKind.ORDER)], outside=True).state == "wrong"

@@ -1,5 +1,8 @@
 """Make for the components their service accounts, roles and tokens, from the manifests the chart ships."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import yaml
 
 from makeway.dev import scheduler, signing_keys
@@ -80,7 +83,7 @@ def announce(site: Site, api: AdminApi) -> None:
         },
     )
     if options.signatures != "off":
-        _configmap(api, signing_keys.CONFIGMAP, signing_keys.make(site))
+        _configmap(api, signing_keys.CONFIGMAP, signing_keys.make(site), {signing_keys.OUTSIDE: "true"})
     configuration = scheduler.configuration(
         options,
         site.kubeconfig("scheduler"),
@@ -128,6 +131,8 @@ def restrain(site: Site, api: AdminApi) -> None:
         _configmap(api, POLICY, {"policy.yaml": text})
 
 
-def _configmap(api: AdminApi, name: str, data: dict[str, str]) -> None:
-    metadata = {"name": name, "namespace": NAMESPACE}
+def _configmap(
+    api: AdminApi, name: str, data: dict[str, str], annotations: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    metadata = {"name": name, "namespace": NAMESPACE, "annotations": dict(annotations)}
     api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})

@@ -9,6 +9,8 @@ from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.dev.site import Site
 
 CONFIGMAP: Final = "makeway-keys"
+OUTSIDE: Final = "makeway.dev/private-keys-outside"
+"""Annotation of the ConfigMap, by which `makeway check` does not miss Secrets of the private keys."""
 KINDS: Final = {
     "planner": (SigningKind.ORDER, SigningKind.CONTROL),
     "evictor": (SigningKind.OUTCOME,),

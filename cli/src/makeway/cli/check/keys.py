@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from makeway.cli.check.result import CheckResult
-from makeway.cli.keys.stores import CONFIGMAP, SECRETS, KindKeys, StoredKeys
+from makeway.cli.keys.stores import CONFIGMAP, OUTSIDE, SECRETS, KindKeys, StoredKeys
 from makeway.runtime.kube import Api
 
 _NAME: Final = "signing keys"
@@ -18,17 +18,19 @@ async def keys_result(api: Api, namespace: str, parts: Collection[str]) -> Check
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
+    stored = StoredKeys(api, namespace)
     try:
-        found = await StoredKeys(api, namespace).read()
+        found = await stored.read()
     except ValueError as error:
         return CheckResult(_NAME, "wrong", str(error), "see docs/operating.md on signatures")
     if found is None:
         return CheckResult(_NAME, "ok", "none: messages are neither signed nor verified")
-    return judge([one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts])
+    of_parts = [one for one in found if SECRETS[one.kind].removeprefix("makeway-signing-") in parts]
+    return judge(of_parts, outside=stored.outside)
 
 
-def judge(found: Sequence[KindKeys]) -> CheckResult:
-    """Return what is to be said of the keys of all kinds. Pure."""
+def judge(found: Sequence[KindKeys], *, outside: bool = False) -> CheckResult:
+    """Return what is to be said of the keys of all kinds. `outside`: as of StoredKeys. Pure."""
     unpublished = [f"{one.kind} {one.current.key_id}" for one in found if one.current and not one.complete]
     without = [str(one.kind) for one in found if not one.public and one.current is None]
     if unpublished or without:
@@ -39,8 +41,11 @@ def judge(found: Sequence[KindKeys]) -> CheckResult:
         remedy = "makeway keys show; makeway keys new makes what is missing, --replace what was lost"
         return CheckResult(_NAME, "wrong", "; ".join(parts), remedy)
     lost = [str(one.kind) for one in found if one.current is None]
-    if lost:
-        remedy = "where that is not so by intention: makeway keys new --replace --kind ..."
+    if lost and not outside:
+        remedy = (
+            "makeway keys new --replace --kind ...; where they are files of a machine: annotate "
+            f"ConfigMap {CONFIGMAP} with {OUTSIDE}=true"
+        )
         return CheckResult(_NAME, "warning", f"no Secret holds the private key of {', '.join(lost)}", remedy)
     rotating = [str(one.kind) for one in found if len(one.public) > 1]
     if rotating:
@@ -48,4 +53,5 @@ def judge(found: Sequence[KindKeys]) -> CheckResult:
         return CheckResult(
             _NAME, "warning", detail, "makeway keys rotate --finish, 15 minutes after it began"
         )
-    return CheckResult(_NAME, "ok", f"one for each of {', '.join(str(one.kind) for one in found)}")
+    where = "; the private ones are outside of the cluster" if lost else ""
+    return CheckResult(_NAME, "ok", f"one for each of {', '.join(str(one.kind) for one in found)}{where}")

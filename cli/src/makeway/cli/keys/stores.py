@@ -29,6 +29,9 @@ SECRETS: Final[Mapping[SigningKind, str]] = {
 PUBLISHED_AT: Final = "makeway.dev/keys-published-at"
 """Annotation of the ConfigMap: when the last public key was added."""
 
+OUTSIDE: Final = "makeway.dev/private-keys-outside"
+"""Annotation of the ConfigMap: "true" where the private keys are kept in no Secret."""
+
 READ_WITHIN: Final = timedelta(minutes=15)
 """How long after its key was followed by another a message may still be read."""
 
@@ -106,11 +109,19 @@ class StoredKeys:
     @property
     def published_at(self) -> datetime | None:
         """When the last public key was added, as far as that is noted."""
-        noted = self._seen[CONFIGMAP].annotations if CONFIGMAP in self._seen else None
         try:
-            return datetime.fromisoformat((noted or {})[PUBLISHED_AT])
+            return datetime.fromisoformat(self._noted[PUBLISHED_AT])
         except (KeyError, ValueError):
             return None
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is noted that the private keys are kept in no Secret."""
+        return self._noted.get(OUTSIDE) == "true"
+
+    @property
+    def _noted(self) -> Mapping[str, str]:
+        return (self._seen[CONFIGMAP].annotations if CONFIGMAP in self._seen else None) or {}
 
     async def read(self) -> list[KindKeys] | None:
         """Return the keys of all kinds; None where there is no ConfigMap of them."""
