@@ -228,7 +228,24 @@ def test_what_is_published_is_what_a_release_makes() -> None:
     } | {f"{name}" for name in ("artifacthub-repo.yml",) if name in script}
     patterns = {one for one in named if not one.startswith("images/") and one != "SHA256SUMS.sigstore.json"}
 
-    made = files(version, MINORS)
+    made = files(version, MINORS, ARCHITECTURES)
 
     assert [one for one in sorted(patterns) if not fnmatch.filter(made, one)] == []
     assert [one for one in sorted(made) if not any(fnmatch.fnmatch(one, each) for each in patterns)] == []
+    assert f"platforms=({' '.join(ARCHITECTURES)})" in script
+
+
+def test_the_scheduler_is_a_file_for_linux_and_the_command_one_for_linux_and_darwin() -> None:
+    made = files("1.2.3", MINORS, ARCHITECTURES)
+
+    assert {one for one in made if one.startswith("makeway-scheduler-") and one.endswith(".tar.gz")} == {
+        f"makeway-scheduler-1.2.3-k{minor.name}-linux-{architecture}.tar.gz"
+        for minor in MINORS
+        for architecture in ("amd64", "arm64")
+    }
+    (platform,) = yaml.safe_load(manifest("1.2.3", "kubectl-makeway-1.2.3.tar.gz", "f" * 64))["spec"][
+        "platforms"
+    ]
+    (system,) = platform["selector"]["matchExpressions"]
+    assert system["values"] == ["darwin", "linux"]
+    assert "kubectl-makeway-1.2.3.tar.gz" in made

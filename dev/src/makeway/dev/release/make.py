@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from makeway.dev.minors import DEFAULT, Minor
 from makeway.dev.paths import CHART, CHECKOUT, PLUGIN_MODULE
 from makeway.dev.progress import Progress
 from makeway.dev.release import spdx
+from makeway.dev.release.archives import Member, packed
 from makeway.dev.release.chart import chart_archive
 from makeway.dev.release.krew import manifest, plugin_archive
 
@@ -63,19 +65,21 @@ def make(release: Release, progress: Progress) -> str:
     (out / "makeway.krew.yaml").write_text(manifest(version, archive, digest_of(out / archive)))
     (out / "artifacthub-repo.yml").write_bytes((CHART.parent / "artifacthub-repo.yml").read_bytes())
     (out / "notes.md").write_text(notes((CHECKOUT / "CHANGELOG.md").read_text(), version))
-    for minor in release.minors:
-        for architecture in release.architectures:
-            context = out / "images" / "makeway-scheduler" / f"k{minor.name}" / architecture
-            fill(context, progress, scheduler_of(minor, architecture))
+    for minor, architecture in product(release.minors, release.architectures):
+        context = out / "images" / "makeway-scheduler" / f"k{minor.name}" / architecture
+        fill(context, progress, scheduler_of(minor, architecture))
+        binary = Member((context / "makeway-scheduler").read_bytes(), executable=True)
+        members = {"makeway-scheduler": binary, "LICENSE": Member(licence)}
+        (out / scheduler_archive(version, minor, architecture)).write_bytes(packed(members, epoch))
     made = {path.relative_to(out).parts[0] for path in out.rglob("*") if path.is_file()}
-    if made - {"images"} != (wanted := files(version, release.minors)) - {SUMS}:
+    if made - {"images"} != (wanted := files(version, release.minors, release.architectures)) - {SUMS}:
         raise DevError(f"made {sorted(made)}, and a release has {sorted(wanted)}")
     sums = checksums(out)
     (out / SUMS).write_text(sums)
     return sums
 
 
-def files(version: str, minors: Iterable[Minor]) -> set[str]:
+def files(version: str, minors: Collection[Minor], architectures: Collection[str]) -> set[str]:
     """Return the names of a release's files, but for what images are built from. Pure."""
     return {
         f"makeway-{version}-py3-none-any.whl",
@@ -83,6 +87,7 @@ def files(version: str, minors: Iterable[Minor]) -> set[str]:
         f"makeway-chart-{version}.tgz",
         f"makeway-{version}.spdx.json",
         *(f"makeway-scheduler-{version}-k{minor.name}.spdx.json" for minor in minors),
+        *(scheduler_archive(version, *one) for one in product(minors, architectures)),
         f"kubectl-makeway-{version}.tar.gz",
         "makeway.krew.yaml",
         "artifacthub-repo.yml",
@@ -90,6 +95,11 @@ def files(version: str, minors: Iterable[Minor]) -> set[str]:
         "notes.md",
         SUMS,
     }
+
+
+def scheduler_archive(version: str, minor: Minor, architecture: str) -> str:
+    """Return the name of the archive of makeway-scheduler, for Linux."""
+    return f"makeway-scheduler-{version}-k{minor.name}-linux-{architecture}.tar.gz"
 
 
 def _rendered(chart: Path, progress: Progress) -> str:
