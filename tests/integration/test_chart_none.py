@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+import yaml
+
 from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE, render
 from integration.conftest import Install
 from integration.granting import Grant, denied, grants, unused
 from integration.priority_classes import Classes
 from integration.waiting import NotYet, until
+from makeway.dev.errors import DevError
 
 PLANNER = "makeway-planner"
 READS = ("get", "list", "watch")
@@ -56,6 +60,45 @@ async def test_secrets_are_made_in_the_cluster_and_again_where_one_is_lost(insta
     assert "✗ NATS" not in tested.stdout, tested.stdout + tested.stderr
     assert "✓ planner" in tested.stdout, tested.stdout + tested.stderr
     assert denied(event for event in installed.events("makeway-streams")) == []
+
+
+async def test_the_rendered_chart_is_applied_again_and_leaves_what_was_made_in_the_cluster(
+    install: Install,
+) -> None:
+    manifests = render()
+    installed = install(manifests)
+    await installed.come_up(scheduler=False)
+    text = yaml.safe_dump_all(manifests)
+
+    async def made() -> dict[str, object]:
+        listed = await installed.cluster.kubectl("get", "secrets,configmaps", "-n", NAMESPACE, "-o", "json")
+        return {
+            f"{one['kind']} {one['metadata']['name']}": one["data"]
+            for one in json.loads(listed)["items"]
+            if one["kind"] == "Secret" or one["metadata"]["name"] == "makeway-keys"
+        }
+
+    installed.release.secret("makeway-signing-planner", "order.pem", "control.pem")
+    before = await made()
+    assert "ConfigMap makeway-keys" in before
+    for _ in range(2):
+        await installed.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+        assert await made() == before
+    patch = (
+        "patch",
+        "configmap",
+        "makeway-policy",
+        "-n",
+        NAMESPACE,
+        "--field-manager=makeway",
+        "--type=merge",
+    )
+    await installed.cluster.kubectl(*patch, "-p", json.dumps({"data": {"policy.yaml": "mode: enforce\n"}}))
+    with pytest.raises(DevError, match=r'conflict with "makeway".*\.data\.policy\.yaml'):
+        await installed.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    for _ in range(2):
+        await installed.cluster.kubectl("apply", "-f", "-", stdin=text)
+        assert await made() == before
 
 
 def writing(granted: set[Grant]) -> set[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from makeway.bus.client import Bus
 from makeway.dev import named
@@ -45,6 +46,16 @@ def run(
 
 
 async def _play(scenario: Scenario, info: ClusterInfo, narrator: Narrator) -> None:
+    async with staged(info, narrator) as stage:
+        try:
+            await scenario.play(stage)
+        except TimeoutError as error:
+            narrator.claim(str(error), holds=False)
+
+
+@asynccontextmanager
+async def staged(info: ClusterInfo, narrator: Narrator) -> AsyncIterator[Stage]:
+    """Make the demo's namespace on a cluster, and watch what happens there."""
     api = await Api.connect(kubeconfig=str(info.kubeconfig), user_agent="makeway-demo")
     bus = await Bus.connect(info.nats_url, name="demo/makeway-demo")
     timeline = Timeline()
@@ -53,9 +64,7 @@ async def _play(scenario: Scenario, info: ClusterInfo, narrator: Narrator) -> No
     try:
         await stage.create([manifests.namespace()])
         watches.append(asyncio.create_task(timeline.watch_pods(api)))
-        await scenario.play(stage)
-    except TimeoutError as error:
-        narrator.claim(str(error), holds=False)
+        yield stage
     finally:
         for watch in watches:
             watch.cancel()
