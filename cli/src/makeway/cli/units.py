@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from makeway.bus.comparison import Choice, Comparison
 from makeway.bus.messages import Awaited, EvictionOrder, Victim
 from makeway.core.k8s.times import api_time
-from makeway.core.text import counted
+from makeway.core.text import counted, first_few
 
 _NAMED = 3
 """Terminating pods that are named."""
@@ -79,6 +79,17 @@ def names_of(victims: Iterable[Victim]) -> list[str]:
     ]
 
 
+def with_priorities(victims: Iterable[Victim]) -> str:
+    """Name victims with their priorities, each unit as one."""
+    return ", ".join(f"{names_of(pods)[0]} ({pods[0].priority})" for _, pods in in_units(victims))
+
+
+def ruled_lines(victims: Iterable[Victim]) -> Iterator[str]:
+    """Name victims, a line each, with the rule by which they may go; each unit as one."""
+    for _, pods in in_units(victims):
+        yield f"  - {names_of(pods)[0]} (priority {pods[0].priority}): {pods[0].rule}"
+
+
 def closed_text(victim: Victim) -> str:
     """Say, behind its rule, why a pod goes though no member comes to its node; empty for others."""
     return "" if victim.closes is None else f"; {victim.closes.text}"
@@ -89,9 +100,8 @@ def awaited_lines(awaited: Iterable[Awaited]) -> Iterator[str]:
     pods = list(awaited)
     leaving = [pod for pod in pods if not pod.order_id]
     if until := [pod.until for pod in leaving if pod.until is not None]:
-        named = ", ".join(f"{pod.namespace}/{pod.name}" for pod in leaving[:_NAMED])
-        more = f" and {len(leaving) - _NAMED} more" if len(leaving) > _NAMED else ""
+        named = first_few([f"{pod.namespace}/{pod.name}" for pod in leaving], _NAMED)
         which = "which is" if len(leaving) == 1 else "which are"
-        yield f"  waits for {named}{more}, {which} terminating, until {api_time(max(until))}"
+        yield f"  waits for {named}, {which} terminating, until {api_time(max(until))}"
     if ordered := len(pods) - len(leaving):
         yield f"  waits for {counted(ordered, 'pod')} that other orders remove"

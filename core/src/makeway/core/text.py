@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, which takes an s but for one: `1 pod`, `2 pods`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first few texts, and how many others there are: `a, b and 3 more`."""
+    shown = separator.join(texts[:most])
+    others = len(texts) - most
+    before = separator if separator != ", " else " "
+    return f"{shown}{before}and {others} more" if others > 0 else shown

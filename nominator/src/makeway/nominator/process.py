@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
@@ -12,7 +13,9 @@ from prometheus_client import REGISTRY
 from makeway.bus.codec import source
 from makeway.bus.component_status import ComponentStatus
 from makeway.bus.errors import BusError
-from makeway.bus.messages import Fence
+from makeway.bus.following import follow_outcomes
+from makeway.bus.messages import LIVE_LOOK_BACK, Fence
+from makeway.bus.nats.follow import Start
 from makeway.core.k8s.event import EventType, Regarding
 from makeway.core.k8s.objects import Pod, PriorityClass
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
@@ -25,7 +28,7 @@ from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
 from makeway.nominator.shadow import ShadowScheduler
 from makeway.nominator.status import nominator_status
-from makeway.nominator.streams import ControlFollower, OutcomeFollower
+from makeway.nominator.streams import ControlFollower
 from makeway.runtime import garbage
 from makeway.runtime.brake import BrakeMetrics, BrakeReader
 from makeway.runtime.connections import OtherClusterError, connected
@@ -58,12 +61,7 @@ async def run(
     config, identity = settings.config, settings.identity
     async with contextlib.AsyncExitStack() as closing:
         opened = await closing.enter_async_context(
-            connected(
-                "nominator",
-                settings,
-                signs=(),
-                registry=REGISTRY,
-            )
+            connected("nominator", settings, signs=(), registry=REGISTRY)
         )
         api, bus, cluster_uid = opened.api, opened.bus, opened.cluster_uid
         metrics = NominatorMetrics(REGISTRY)
@@ -119,7 +117,7 @@ async def run(
         )
 
         pods.changed = nominator.changed
-        following = OutcomeFollower(bus, cluster_uid, metrics, nominator.ended)
+        since, unread = Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK), metrics.decode_errors
 
         async def lead() -> None:
             metrics.leading.set(1)
@@ -165,7 +163,9 @@ async def run(
             watched_pods.run(),
             watched_classes.run(),
             control.follow_forever(),
-            following.follow_forever(),
+            follow_outcomes(
+                bus, cluster_uid, since, take=nominator.ended, refused=unread.labels("outcomes").inc
+            ),
             brake.run(),
             events.write_forever(),
             leadership.run(lead),

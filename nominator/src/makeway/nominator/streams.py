@@ -1,16 +1,12 @@
-"""What the nominator follows on the bus: the control state, and the outcomes of orders."""
+"""The control state, as the nominator follows it on the bus."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from datetime import UTC, datetime
 
 from makeway.bus.client import Bus
 from makeway.bus.control import ControlState
-from makeway.bus.following import follow_control, follow_outcomes
-from makeway.bus.messages import LIVE_LOOK_BACK, Outcome
-from makeway.bus.nats.follow import Start
+from makeway.bus.following import follow_control
 from makeway.core.policy.mode import Mode, more_restrictive
 from makeway.nominator.metrics import NominatorMetrics
 
@@ -50,25 +46,3 @@ class ControlFollower:
 
     def _take(self, state: ControlState) -> None:
         self.state = state
-
-
-class OutcomeFollower:
-    """Tells of each outcome of an order, from `LIVE_LOOK_BACK` ago on."""
-
-    def __init__(
-        self, bus: Bus, cluster_uid: str, metrics: NominatorMetrics, ended: Callable[[Outcome], None]
-    ) -> None:
-        self._bus = bus
-        self._cluster_uid = cluster_uid
-        self._metrics = metrics
-        self._ended = ended
-
-    async def follow_forever(self) -> None:
-        """Follow until the process ends."""
-        await follow_outcomes(
-            self._bus,
-            self._cluster_uid,
-            Start.at_time(datetime.now(UTC) - LIVE_LOOK_BACK),
-            take=self._ended,
-            refused=self._metrics.decode_errors.labels("outcomes").inc,
-        )

@@ -153,8 +153,8 @@ class TypedApis:
         self.client = client
 
     @cached_property
-    def models(self) -> Any:
-        """The library's models, of which bodies are made: V1DeleteOptions and others."""
+    def library(self) -> Any:
+        """The library's client module, which has the typed APIs."""
         from kubernetes_asyncio import client  # noqa: PLC0415 - loaded with the first connection
 
         return client
@@ -162,27 +162,27 @@ class TypedApis:
     @cached_property
     def core(self) -> Any:
         """Pods, ConfigMaps, Secrets."""
-        return self.models.CoreV1Api(self.client)
+        return self.library.CoreV1Api(self.client)
 
     @cached_property
     def events(self) -> Any:
         """Events of events.k8s.io."""
-        return self.models.EventsV1Api(self.client)
+        return self.library.EventsV1Api(self.client)
 
     @cached_property
     def coordination(self) -> Any:
         """Leases."""
-        return self.models.CoordinationV1Api(self.client)
+        return self.library.CoordinationV1Api(self.client)
 
     @cached_property
     def authorization(self) -> Any:
         """Reviews of rights."""
-        return self.models.AuthorizationV1Api(self.client)
+        return self.library.AuthorizationV1Api(self.client)
 
     @cached_property
     def authentication(self) -> Any:
         """Reviews of who somebody is."""
-        return self.models.AuthenticationV1Api(self.client)
+        return self.library.AuthenticationV1Api(self.client)
 
     async def call(
         self,

@@ -16,6 +16,7 @@ from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.external import ANNOTATION, EXTERNAL, asks_for_external, is_external
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
+from makeway.core.text import first_few
 from makeway.runtime.kube import Api
 
 NAME: Final = "priority classes"
@@ -55,25 +56,21 @@ def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:
         elif asks_for_external(one):
             refused.append(f"{name}: {ANNOTATION}: {EXTERNAL} has no effect without preemptionPolicy: Never")
     if unread:
-        return CheckResult(NAME, "warning", _some(unread, "; "), "mend the annotation, or remove it")
+        return CheckResult(
+            NAME, "warning", first_few(unread, _SHOWN, "; "), "mend the annotation, or remove it"
+        )
     if refused:
         remedy = "make the class anew with preemptionPolicy: Never, or remove the annotation"
-        return CheckResult(NAME, "warning", _some(refused, "; "), remedy)
+        return CheckResult(NAME, "warning", first_few(refused, _SHOWN, "; "), remedy)
     if external and not nominator:
-        told = f"opted in to preemption from outside, without a nominator: {_some(external, ', ')}"
+        told = f"opted in to preemption from outside, without a nominator: {first_few(external, _SHOWN)}"
         remedy = "install one with bridge=external or nominator.besidePlugin, or remove the annotation"
         return CheckResult(NAME, "warning", told, remedy)
     text = f"{len(classes)}, all annotations can be read"
     if delayed:
-        text += f"; delay preemption: {_some(delayed, ', ')}"
+        text += f"; delay preemption: {first_few(delayed, _SHOWN)}"
     if external:
-        text += f"; makeway nominator preempts for: {_some(external, ', ')}"
+        text += f"; makeway nominator preempts for: {first_few(external, _SHOWN)}"
     elif nominator:
         text += "; none is opted in, so the nominator only watches: see docs/external.md"
     return CheckResult(NAME, "ok", text)
-
-
-def _some(texts: Sequence[str], separator: str) -> str:
-    more = len(texts) - _SHOWN
-    shown = separator.join(texts[:_SHOWN])
-    return f"{shown}{separator}and {more} more" if more > 0 else shown

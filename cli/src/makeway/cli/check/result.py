@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
 from rich.text import Text
+
+from makeway.core.text import first_few
 
 State = Literal["ok", "warning", "wrong", "unknown"]
 
@@ -70,7 +72,7 @@ def verdict(report: CheckReport) -> Text:
         found[one.state].append(one.name)
     good = f"{len(found['ok'])} in order"
     named = [
-        f"{len(names)} {told}: {_some(names)}"
+        f"{len(names)} {told}: {first_few(names, _NAMED)}"
         for names, told in (
             (found["wrong"], "wrong"),
             (found["warning"], "to look at"),
@@ -86,9 +88,3 @@ def verdict(report: CheckReport) -> Text:
     if report.blind:
         return Text.assemble(("not known whether all is well", "yellow"), f"; {head}")
     return Text.assemble(("nothing is wrong", "green"), f"; {head}")
-
-
-def _some(names: Sequence[str]) -> str:
-    """Name the first few, and say how many others there are."""
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

@@ -22,7 +22,7 @@ from makeway.cli.history.story import NOT_CARRIED_OUT, Message, Row, Story, row_
 from makeway.cli.tables import Column
 from makeway.cli.units import names_of
 from makeway.core.k8s.times import api_time
-from makeway.core.text import counted
+from makeway.core.text import counted, first_few
 
 _FOR: Final = Column("FOR", kind="text", least=24, tail=6)
 _VICTIMS: Final = Column("VICTIMS", kind="text", least=26, tail=6, long=True)
@@ -226,6 +226,4 @@ def _counted(victims: tuple[Victim, ...], *, most: int | None) -> str:
 def named(victims: Iterable[Victim], *, most: int | None = 2) -> str:
     """Name the first few victims, and say how many more there are. `most` None: all of them."""
     names = names_of(victims)
-    shown = names if most is None else names[:most]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return (", ".join(shown) + more) or "-"
+    return first_few(names, len(names) if most is None else most) or "-"

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from makeway.bus.decisions import RankedCandidate, Spared
 from makeway.bus.messages import Victim
-from makeway.cli.units import awaited_lines, closed_text, in_units, unit_text
+from makeway.cli.units import awaited_lines, closed_text, in_units, unit_text, with_priorities
 from makeway.core.config.duration import as_text
 from makeway.core.text import counted
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod, SimulatedQuota, SimulationReport
@@ -138,14 +138,8 @@ def _candidates(pod: SimulatedPod, *, all_candidates: bool) -> Iterator[str]:
 
 
 def _other(one: RankedCandidate) -> str:
-    victims = ", ".join(
-        f"{unit_text(unit, pods)} ({pods[0].priority})"
-        if unit
-        else f"{pods[0].namespace}/{pods[0].name} ({pods[0].priority})"
-        for unit, pods in in_units(one.victims)
-    )
     violations = f"; {counted(one.pdb_violations, 'PDB violation')}" if one.pdb_violations else ""
-    return f"{victims or 'no running pod'}{violations}"
+    return f"{with_priorities(one.victims) or 'no running pod'}{violations}"
 
 
 def _unit(unit: str, pods: Sequence[Victim]) -> str:

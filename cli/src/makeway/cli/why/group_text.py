@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from makeway.bus.decisions import DecisionRecord, GroupDecision
 from makeway.bus.group_plan import GroupPrice, TopologyDomain
-from makeway.cli.units import awaited_lines, closed_text, in_units, names_of, unit_text
+from makeway.cli.units import awaited_lines, closed_text, in_units, names_of
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
@@ -29,9 +29,8 @@ def of_group(record: DecisionRecord) -> Iterator[str]:
         if record.diagnosis.retry_at is not None:
             yield f"  planned again {api_time(record.diagnosis.retry_at)}"
     units = list(in_units(record.victims))
-    for unit, pods in units[:_SHOWN]:
-        what = unit_text(unit, pods) if unit else names_of(pods)[0]
-        on = f"{what} on {pods[0].node} (priority {pods[0].priority})"
+    for _, pods in units[:_SHOWN]:
+        on = f"{names_of(pods)[0]} on {pods[0].node} (priority {pods[0].priority})"
         yield f"  - {on}: {pods[0].rule}{closed_text(pods[0])}"
     if len(units) > _SHOWN:
         yield f"  and {len(units) - _SHOWN} more"

@@ -19,7 +19,9 @@ from makeway.cli.units import (
     in_units,
     names_of,
     place_text,
+    ruled_lines,
     unit_text,
+    with_priorities,
 )
 from makeway.cli.why.explanation import Explanation
 from makeway.cli.why.group_text import decided as group_decided
@@ -28,7 +30,7 @@ from makeway.core.k8s.objects import PodCondition
 from makeway.core.k8s.times import api_time
 from makeway.core.k8s.unmodelled import ONLY_FILTERS_KNOW
 from makeway.core.queues.amounts import texts_of
-from makeway.core.text import counted
+from makeway.core.text import counted, first_few
 from makeway.planner.observe.reasons import PREEMPTION_LOOP as LOOP
 from makeway.planner.offline.results import Counterfactual, Pending
 
@@ -219,9 +221,7 @@ def of_decision(record: DecisionRecord, story: Story | None) -> Iterator[str]:
         if record.diagnosis.node_reasons:
             yield f"  nodes: {by_number(record.diagnosis.node_reasons)}"
         return
-    for unit, pods in in_units(record.victims):
-        what = unit_text(unit, pods) if unit else names_of(pods)[0]
-        yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
+    yield from ruled_lines(record.victims)
     yield from decided(record, record.decision_id)
 
 
@@ -251,13 +251,7 @@ def decided(record: DecisionRecord | None, decision_id: str) -> Iterator[str]:
     yield from awaited_lines(best.awaited)
     shown = rest[:_SHOWN]
     for one in shown:
-        names = ", ".join(
-            f"{unit_text(unit, pods)} ({pods[0].priority})"
-            if unit
-            else f"{pods[0].namespace}/{pods[0].name} ({pods[0].priority})"
-            for unit, pods in in_units(one.victims)
-        )
-        yield f"  instead: {one.node} without {names or 'further victims'}"
+        yield f"  instead: {one.node} without {with_priorities(one.victims) or 'further victims'}"
     if more := record.candidates_total - len(shown) - 1:
         yield f"  and {counted(more, 'node')} more"
     for one in record.candidates:
@@ -324,9 +318,7 @@ def waiting(told: Explanation, found: Pending) -> Iterator[str]:
         yield from awaited_lines(answer.candidates[0].awaited)
     elif answer.result == "preempts":
         yield f"{lead} room can be made for it on {answer.nominated_node}: without"
-        for unit, pods in in_units(answer.victims):
-            what = unit_text(unit, pods) if unit else names_of(pods)[0]
-            yield f"  - {what} (priority {pods[0].priority}): {pods[0].rule}"
+        yield from ruled_lines(answer.victims)
         yield from awaited_lines(answer.candidates[0].awaited if answer.candidates else ())
         if told.brake:
             yield f"  {told.brake}: no pod is evicted until it is released (`makeway mode --release`)"
@@ -419,9 +411,7 @@ def _then(one: Counterfactual) -> str:
 
 def _some(victims: Sequence[Victim]) -> str:
     """Name the first few pods, and say how many others there are."""
-    names = names_of(victims)
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+    return first_few(names_of(victims), _SHOWN)
 
 
 def _became(story: Story, victim: Victim) -> str:

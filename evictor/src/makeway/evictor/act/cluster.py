@@ -268,20 +268,23 @@ class Cluster:
             call, body = self._api.core.delete_namespaced_pod, options
         return await self._calls.write("dry_run", call, victim, body, dry_run="All") is not None
 
-    def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> Any:
+    def _as_read(self, victim: Victim, resource_version: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Delete a pod as it was read, and no other; its own grace period stands, as none is given.
 
         `dry_run`: the API server reads it here of a delete, and of an eviction in the query.
         """
-        models = self._api.models
-        read = models.V1Preconditions(uid=victim.uid, resource_version=resource_version or None)
-        return models.V1DeleteOptions(preconditions=read, dry_run=["All"] if dry_run else None)
+        version = {"resourceVersion": resource_version} if resource_version else {}
+        preconditions = {"uid": victim.uid, **version}
+        return {"preconditions": preconditions, **({"dryRun": ["All"]} if dry_run else {})}
 
-    def _eviction(self, victim: Victim, options: Any) -> Any:
-        models = self._api.models
-        named = models.V1ObjectMeta(name=victim.name, namespace=victim.namespace)
-        head = {"api_version": "policy/v1", "kind": "Eviction", "metadata": named}
-        return models.V1Eviction(**head, delete_options=options)
+    def _eviction(self, victim: Victim, options: dict[str, Any]) -> dict[str, Any]:
+        named = {"name": victim.name, "namespace": victim.namespace}
+        return {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": named,
+            "deleteOptions": options,
+        }
 
     async def set_condition(self, pod: Pod, condition: dict[str, Any]) -> None:
         """Set a condition by its type, or remove it, as a compare-and-set as `clear_mark`."""

@@ -39,12 +39,13 @@ class ModeGuard:
     ) -> None:
         self._seconds = seconds
         self._pods: PodCount | None = None
-        self._own_mode: Mode = own_mode
-        self._own_namespace = own_namespace
+        self.own_mode: Mode = own_mode
+        self.own_namespace = own_namespace
         self._policy = policy
         self._brake = brake
         self._breaker = breaker
-        self._control: ControlState | None = None
+        self.control: ControlState | None = None
+        """The control state in force; None before the first."""
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -54,7 +55,7 @@ class ModeGuard:
 
     def put_control(self, control: ControlState) -> None:
         """Put a control state of this cluster in force."""
-        self._control = control
+        self.control = control
         self.changed()
 
     def changed(self) -> None:
@@ -67,27 +68,12 @@ class ModeGuard:
         if self._brake().holds(namespace):
             return "off"
         return more_restrictive(
-            self._own_mode, self._policy().mode_for(namespace), self._control_mode(namespace)
+            self.own_mode, self._policy().mode_for(namespace), self._control_mode(namespace)
         )
-
-    @property
-    def own_namespace(self) -> str:
-        """Makeway's own namespace, empty where that is not known."""
-        return self._own_namespace
-
-    @property
-    def own_mode(self) -> Mode:
-        """This evictor's own argument."""
-        return self._own_mode
-
-    @property
-    def control(self) -> ControlState | None:
-        """The control state in force; None before the first."""
-        return self._control
 
     def modes(self) -> tuple[Mode, dict[str, Mode]]:
         """Return the mode that holds everywhere, and for which namespaces another is said."""
-        told = self._control.namespace_modes if self._control is not None else {}
+        told = self.control.namespace_modes if self.control is not None else {}
         # No namespace has the empty name, so it has the mode of all that nothing is said of.
         named = {*self._policy().modes(), *told, *self._brake().namespaces}
         return self.mode(""), {name: self.mode(name) for name in sorted(named)}
@@ -104,12 +90,12 @@ class ModeGuard:
 
     def has_hard_budgets(self, namespace: str) -> bool:
         """Report whether the disruption budgets of a namespace may not be violated, by policy or planner."""
-        told = self._control.hard_budget_namespaces if self._control is not None else ()
+        told = self.control.hard_budget_namespaces if self.control is not None else ()
         return self._policy().has_hard_budgets(namespace) or in_namespaces(namespace, told)
 
     def victims_per_order(self) -> int:
         """Return how many victims an order may have."""
-        limits = self._control.limits if self._control is not None else None
+        limits = self.control.limits if self.control is not None else None
         own, told = self._policy().limits.victims_per_order, limits.victims_per_order if limits else None
         return own if told is None else min(own, told)
 
@@ -122,8 +108,8 @@ class ModeGuard:
 
         `verified`: for orders that the API server bears out, which only caps that the policy sets hold.
         """
-        if self._control is not None:
-            self._pods = believed(self._pods, self._control.pods, self._seconds())
+        if self.control is not None:
+            self._pods = believed(self._pods, self.control.pods, self._seconds())
         pods = self._pods.pods if self._pods is not None else 0
         return (rates_set if verified else rates_of)(self._policy().limits, pods)
 
@@ -173,6 +159,6 @@ class ModeGuard:
         return None
 
     def _control_mode(self, namespace: str) -> Mode:
-        if self._control is None:
+        if self.control is None:
             return "enforce"
-        return self._control.namespace_modes.get(namespace, self._control.mode)
+        return self.control.namespace_modes.get(namespace, self.control.mode)
