@@ -19,6 +19,7 @@ from makeway.bus.messages import (
     Victim,
     VictimOutcome,
 )
+from makeway.core.k8s.objects import Pod
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
@@ -43,6 +44,19 @@ def make_victim(name: str = "victim", **changes: Any) -> Victim:
     return msgspec.structs.replace(victim, **changes)
 
 
+def victim_of(pod: Pod, **changes: Any) -> Victim:
+    """A pod as a victim, where and as it is."""
+    meta = pod.metadata
+    return make_victim(
+        meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        node=pod.spec.node_name or "",
+        priority=pod.spec.priority or 0,
+        **changes,
+    )
+
+
 def make_order(preemptor_uid: str = "uid-preemptor", **changes: Any) -> EvictionOrder:
     order = EvictionOrder(
         order_id=ids.order_id(NOW),
@@ -59,16 +73,21 @@ def make_order(preemptor_uid: str = "uid-preemptor", **changes: Any) -> Eviction
     return msgspec.structs.replace(order, **changes)
 
 
-def make_group_order(group_uid: str = "uid-train", **changes: Any) -> EvictionOrder:
+def make_group(uid: str = "uid-train", **changes: Any) -> OrderedGroup:
     group = OrderedGroup(
         namespace="shop",
         name="train",
-        uid=group_uid,
+        uid=uid,
         priority=1000,
         scheduler_name="default-scheduler",
         must_place=2,
         min_count=2,
     )
+    return msgspec.structs.replace(group, **changes)
+
+
+def make_group_order(group_uid: str = "uid-train", **changes: Any) -> EvictionOrder:
+    group = make_group(group_uid)
     members = tuple(
         OrderMember(namespace="shop", name=f"train-{n}", uid=f"uid-train-{n}", node=f"node-{n}")
         for n in (1, 2)

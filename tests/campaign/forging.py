@@ -19,7 +19,9 @@ import msgspec
 import nats
 import nats.errors
 import nats.js.errors
+from msgspec import structs
 
+from builders_bus import victim_of
 from campaign.grammar import HOSTILE
 from makeway.bus import codec, ids
 from makeway.bus.control import ControlState, Unplanned
@@ -170,7 +172,7 @@ class Forger:
                 envelope = self._chance.choice(others).sign(envelope, kind, subject)
             case "changed" if kind in self._keys:
                 signed = self._keys[kind].sign(_changed(envelope), kind, subject)
-                envelope = msgspec.structs.replace(envelope, keyid=signed.keyid, signature=signed.signature)
+                envelope = structs.replace(envelope, keyid=signed.keyid, signature=signed.signature)
         return codec.encode(envelope)
 
     def control(self) -> ControlState:
@@ -190,9 +192,7 @@ class Forger:
             {"revision": now + 600_000},
             {"mode": "enforce", "unplanned": Unplanned()},
         )
-        return msgspec.structs.replace(
-            state, **self._chance.choice(wrong + believable if self._keys else wrong)
-        )
+        return structs.replace(state, **self._chance.choice(wrong + believable if self._keys else wrong))
 
     def _outcome(self) -> tuple[str, bytes]:
         now = datetime.now(UTC)
@@ -217,16 +217,14 @@ class Forger:
             return None
         known = [stored.message.fence for stored in streams.orders if stored.message.kind == "quota"]
         fence = Fence(kind="lease", namespace="makeway-system", name="makeway-planner", epoch=0)
-        return EvictionOrder(
-            **{
-                **_fields(order),
-                "kind": "quota",
-                "preemptor": None,
-                "node": "",
-                "node_uid": "",
-                "queue": self._chance.choice((f"root.{LIMITED}", "root.camp-a", "root.none", "root")),
-                "fence": known[-1] if known else fence,
-            }
+        return structs.replace(
+            order,
+            kind="quota",
+            preemptor=None,
+            node="",
+            node_uid="",
+            queue=self._chance.choice((f"root.{LIMITED}", "root.camp-a", "root.none", "root")),
+            fence=known[-1] if known else fence,
         )
 
     def _order(self, pods: list[Pod], streams: Streams) -> EvictionOrder | None:
@@ -271,7 +269,7 @@ class Forger:
             {"node_uid": "forged"},
             {"victims": tuple(_victim(pod) for pod in bound[:200])},
         )
-        return EvictionOrder(**{**_fields(order), **self._chance.choice(wrong)})
+        return structs.replace(order, **self._chance.choice(wrong))
 
 
 def _writer(subject: str) -> str:
@@ -286,7 +284,7 @@ def _writer(subject: str) -> str:
 
 def _changed(envelope: Envelope) -> Envelope:
     """Return an envelope with other data."""
-    return msgspec.structs.replace(envelope, data=msgspec.Raw(bytes(envelope.data) + b" "))
+    return structs.replace(envelope, data=msgspec.Raw(bytes(envelope.data) + b" "))
 
 
 async def _denied(error: Exception) -> None:
@@ -294,16 +292,4 @@ async def _denied(error: Exception) -> None:
 
 
 def _victim(pod: Pod) -> Victim:
-    return Victim(
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        node=pod.spec.node_name or "",
-        priority=-(2**31),
-        grace_period_seconds=0,
-        rule="lower-priority",
-    )
-
-
-def _fields(order: EvictionOrder) -> dict[str, Any]:
-    return {name: getattr(order, name) for name in order.__struct_fields__}
+    return structs.replace(victim_of(pod), priority=-(2**31), grace_period_seconds=0)

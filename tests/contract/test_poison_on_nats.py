@@ -18,12 +18,9 @@ from makeway.bus import codec
 from makeway.bus.client import Bus
 from makeway.bus.messages import EvictionOrder
 from makeway.bus.nats.follow import Start
-from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import OrderRecords
-from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
-from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
@@ -33,7 +30,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.service.orders.follower import OrderFollower
 from unit.bus.test_hostile_messages_from_nats import HOSTILE, raw_publish
 from unit.evictor.building import CLUSTER, a_pod, make_order
-from unit.evictor.fakes import FakeCluster, no_queues
+from unit.evictor.fakes import FakeCluster, parts_of
 
 pytestmark = pytest.mark.nats
 
@@ -47,18 +44,9 @@ class World:
         self.registry = CollectorRegistry()
         metrics = EvictorMetrics(self.registry)
         self.slots = Slots(16, metrics)
-        guard = ModeGuard("enforce")
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1", subjects=bus.subjects),
-            EvictorParts(
-                cluster=self.cluster,
-                records=OrderRecords(bus),
-                metrics=metrics,
-                events=Events(self.cluster, SystemClock(), metrics, "evictor-1"),
-                mode_guard=guard,
-                queue_guard=no_queues(),
-                caps=Caps(guard.rates, "evictor-1", metrics),
-            ),
+            parts_of(self.cluster, OrderRecords(bus), SystemClock(), metrics, ModeGuard("enforce")),
             clock=SystemClock(),
             slots=self.slots,
         )

@@ -12,6 +12,7 @@ import aiohttp
 import nats
 import pytest
 
+from builders_bus import make_order
 from integration.builders import make_node, make_pod
 from integration.bus_reader import BusReader
 from integration.cluster import RunningCluster
@@ -20,7 +21,6 @@ from integration.processes import processes_of
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus.codec import wrap
-from makeway.bus.messages import EvictionOrder, Fence, Preemptor
 from makeway.bus.subjects import Subjects
 from makeway.dev.kwok import AFTER_GRACE, NEVER
 from makeway.dev.options import NATS, ClusterOptions
@@ -262,18 +262,7 @@ async def test_kill_minus_nine_of_the_owner_leaves_no_process(tmp_path: Path) ->
 async def test_what_was_said_on_the_bus_is_read_back_in_order(plain_cluster: RunningCluster) -> None:
     now = datetime.now(UTC)
     orders = [
-        EvictionOrder(
-            order_id=f"ord-{number}",
-            kind="pod",
-            cluster_uid="c",
-            fence=Fence(kind="lease", name="makeway-scheduler", epoch=0),
-            writer="test",
-            created_at=now,
-            not_after=now,
-            preemptor=Preemptor(
-                namespace="default", name="p", uid=f"uid-{number % 2}", priority=0, scheduler_name="s"
-            ),
-        )
+        make_order(f"uid-{number % 2}", order_id=f"ord-{number}", created_at=now, not_after=now)
         for number in range(4)
     ]
     subjects = Subjects("reader-test")

@@ -12,10 +12,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
+from builders_bus import make_preemptor, victim_of
 from integration.builders import PodBuilder, make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
@@ -23,7 +25,7 @@ from integration.space import Space
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus import ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Preemptor, Victim
+from makeway.bus.messages import Awaited, EvictionOrder, Fence, NominationToClear, Outcome, Victim
 from makeway.bus.nats.publishing import Published
 from makeway.core.k8s.event import Regarding, event
 from makeway.core.k8s.objects import Pod
@@ -63,15 +65,8 @@ async def edge(cluster: RunningCluster, space: Space) -> AsyncIterator[Cluster]:
 
 
 def as_victim(pod: Pod, uid: str = "") -> Victim:
-    return Victim(
-        namespace=pod.metadata.namespace,
-        name=pod.metadata.name,
-        uid=uid or pod.metadata.uid,
-        node=pod.spec.node_name or "",
-        priority=pod.spec.priority or 0,
-        grace_period_seconds=1,
-        rule="lower-priority",
-    )
+    found = victim_of(pod, grace_period_seconds=1)
+    return msgspec.structs.replace(found, uid=uid) if uid else found
 
 
 def waiting_pod(name: str, priority: str = "high") -> PodBuilder:
@@ -312,12 +307,8 @@ class Scene:
             "writer": "test",
             "created_at": now,
             "not_after": now + timedelta(seconds=seconds),
-            "preemptor": Preemptor(
-                namespace=self.space.namespace,
-                name=preemptor.metadata.name,
-                uid=preemptor.metadata.uid,
-                priority=1000,
-                scheduler_name="default-scheduler",
+            "preemptor": make_preemptor(
+                preemptor.metadata.uid, namespace=self.space.namespace, name=preemptor.metadata.name
             ),
             "node": self.node,
             "node_uid": node["metadata"]["uid"],

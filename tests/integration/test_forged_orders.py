@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import nats
 
+from builders_bus import victim_of
 from integration.builders import make_node, make_pod
 from integration.charting import NAMESPACE
 from integration.configuring import NO_LIMITS, QUEUES_CONFIGMAP
@@ -17,7 +18,7 @@ from integration.queueing import in_queue, queue, queues_yaml
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Victim
+from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.signing.keys import SigningKey, SigningKind
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
@@ -57,18 +58,7 @@ async def forged(space: Space, path: str, *pods: Pod) -> EvictionOrder:
         created_at=now,
         not_after=now + timedelta(seconds=60),
         queue=path,
-        victims=tuple(
-            Victim(
-                namespace=pod.metadata.namespace,
-                name=pod.metadata.name,
-                uid=pod.metadata.uid,
-                node=pod.spec.node_name or "",
-                priority=pod.spec.priority or 0,
-                grace_period_seconds=0,
-                rule="quota",
-            )
-            for pod in pods
-        ),
+        victims=tuple(victim_of(pod, grace_period_seconds=0, rule="quota") for pod in pods),
     )
 
 

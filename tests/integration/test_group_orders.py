@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from builders_bus import make_group
 from integration.arming import KILL, Crashes, Failpoints
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
@@ -24,7 +25,7 @@ from integration.space import open_space
 from integration.test_evictor_api import Scene, as_victim, events_of, nominate, the, waiting_pod
 from integration.waiting import PATIENT_SECONDS, NotYet, until
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, OrderedGroup, OrderMember, Outcome
+from makeway.bus.messages import EvictionOrder, OrderMember, Outcome
 from makeway.bus.nats.publishing import Published
 from makeway.bus.records import Last
 from makeway.core.k8s.objects import Pod
@@ -102,15 +103,7 @@ class GangScene(Scene):
             "preemptor": None,
             "node": "",
             "node_uid": "",
-            "group": OrderedGroup(
-                namespace=self.space.namespace,
-                name="train",
-                uid=group["metadata"]["uid"],
-                priority=1000,
-                scheduler_name="default-scheduler",
-                must_place=2,
-                min_count=2,
-            ),
+            "group": make_group(group["metadata"]["uid"], namespace=self.space.namespace),
             "members": tuple(
                 OrderMember(
                     namespace=self.space.namespace, name=pod.metadata.name, uid=pod.metadata.uid, node=node

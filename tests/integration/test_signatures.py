@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
+from builders_bus import make_outcome, make_preemptor, victim_of
 from integration.builders import make_node, make_pod
 from integration.cluster import RunningCluster
 from integration.configuring import NAMESPACE
@@ -20,7 +21,7 @@ from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.bus import codec, ids
 from makeway.bus.client import Bus
-from makeway.bus.messages import EvictionOrder, Fence, Outcome, Preemptor, Victim
+from makeway.bus.messages import EvictionOrder, Fence, Outcome
 from makeway.bus.nats.follow import Start
 from makeway.bus.nats.publishing import Published
 from makeway.bus.records import Last
@@ -76,27 +77,10 @@ async def order_for(space: Space, preemptor: str, *victims: str) -> EvictionOrde
         writer="test",
         created_at=now,
         not_after=now + timedelta(seconds=30),
-        preemptor=Preemptor(
-            namespace=space.namespace,
-            name=preemptor,
-            uid=urgent.metadata.uid,
-            priority=1000,
-            scheduler_name="default-scheduler",
-        ),
+        preemptor=make_preemptor(urgent.metadata.uid, namespace=space.namespace, name=preemptor),
         node=node,
         node_uid=place["metadata"]["uid"],
-        victims=tuple(
-            Victim(
-                namespace=space.namespace,
-                name=name,
-                uid=found[name].metadata.uid,
-                node=node,
-                priority=found[name].spec.priority or 0,
-                grace_period_seconds=1,
-                rule="lower-priority",
-            )
-            for name in victims
-        ),
+        victims=tuple(victim_of(found[name], grace_period_seconds=1) for name in victims),
     )
 
 
@@ -146,17 +130,15 @@ async def test_a_forged_outcome_neither_ends_an_order_nor_keeps_its_own_out(spac
     await nominated(space, "urgent")
     order = await order_for(space, "urgent", "a")
     now = datetime.now(UTC)
-    forged = Outcome(
-        order_id=order.order_id,
-        cluster_uid=order.cluster_uid,
-        preemptor_uid=order.preemptor.uid if order.preemptor else "",
-        kind=order.kind,
-        epoch=0,
+    forged = make_outcome(
+        order,
         result="failed",
         evictor="forger",
-        deliveries=1,
         started_at=now,
         finished_at=now,
+        node="",
+        victims=(),
+        deliveries=1,
     )
     await store(bus, bus.subjects.outcome(order.order_id), codec.wrap(forged, "makeway/evictor/forger"))
 

@@ -10,15 +10,12 @@ from prometheus_client import CollectorRegistry
 from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import Policy
 from makeway.evictor.act import cluster as edge
-from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import OrderRecords
-from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.control import keep_to_control
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.live_orders import StreamOrders
 from makeway.evictor.intake.repair import MarkRepair
 from makeway.evictor.intake.service import Evictor, EvictorSettings
-from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
@@ -26,7 +23,7 @@ from protocol.cluster import CLUSTER, Cluster, ClusterApi
 from protocol.loop import Process
 from protocol.streams import SUBJECTS, Nats, Orders, SimulatedBus
 from protocol.world import World
-from unit.evictor.fakes import no_queues
+from unit.evictor.fakes import parts_of
 
 _METRICS = EvictorMetrics(CollectorRegistry())
 CONCURRENCY = 8
@@ -50,15 +47,7 @@ def start_evictor(world: World, cluster: Cluster, nats: Nats, process: Process, 
     slots = Slots(CONCURRENCY, _METRICS)
     evictor = Evictor(
         EvictorSettings(cluster_uid=CLUSTER, identity=process.identity, subjects=SUBJECTS),
-        EvictorParts(
-            cluster=api,
-            records=OrderRecords(bus),
-            metrics=_METRICS,
-            events=Events(api, process, _METRICS, process.identity),
-            mode_guard=guard,
-            queue_guard=no_queues(),
-            caps=Caps(guard.rates, process.identity, _METRICS),
-        ),
+        parts_of(api, OrderRecords(bus), process, _METRICS, guard, identity=process.identity),
         clock=process,
         slots=slots,
     )

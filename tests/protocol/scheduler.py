@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from builders_bus import victim_of as made_victim
 from makeway.bus import codec
 from makeway.bus.commit import CommitReply, CommitRequest
 from makeway.bus.errors import BusError, Malformed
@@ -97,16 +98,9 @@ def priority(pod: Pod) -> int:
 
 def victim_of(pod: Pod) -> Victim:
     """A pod as a victim of an order."""
-    return Victim(
-        namespace=NAMESPACE,
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        node=pod.spec.node_name or "",
-        priority=priority(pod),
-        grace_period_seconds=pod.spec.termination_grace_period_seconds or 0,
-        rule="lower-priority",
-        facts=None if is_disrupted(pod) else VictimFacts(resource_version=pod.metadata.resource_version),
-    )
+    facts = None if is_disrupted(pod) else VictimFacts(resource_version=pod.metadata.resource_version)
+    grace = pod.spec.termination_grace_period_seconds or 0
+    return made_victim(pod, grace_period_seconds=grace, facts=facts)
 
 
 class Scheduler:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from builders_bus import make_victim
 from makeway.bus.messages import Victim
 from makeway.cli.history.rows import named
 from makeway.cli.units import names_of, unit_text
 
 
 def victim(name: str, node: str, unit: str = "", *, violating: bool = False) -> Victim:
-    return Victim(
-        namespace="batch",
-        name=name,
-        uid=name,
-        node=node,
-        priority=10,
-        grace_period_seconds=30,
-        rule="lower-priority",
-        pdb_violating=violating,
-        unit=unit,
-    )
+    return make_victim(name, uid=name, node=node, priority=10, pdb_violating=violating, unit=unit)
 
 
 TRAIN = [victim(f"train-{n}", f"n{n % 4}", "PodGroup batch/train-7", violating=n == 3) for n in range(16)]

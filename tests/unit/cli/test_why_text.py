@@ -8,8 +8,9 @@ import pytest
 import typer
 from msgspec.structs import replace
 
+from builders_bus import make_victim
 from makeway.bus.comparison import Comparison
-from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, Victim, VictimOutcome
+from makeway.bus.messages import EvictionOrder, Outcome, Preemptor, VictimOutcome
 from makeway.bus.plan import Refusal
 from makeway.cli.history.story import Story
 from makeway.cli.why.command import _lines, _object
@@ -220,16 +221,7 @@ def test_a_pod_of_a_group_is_told_who_preempts_for_it(result: str) -> None:
 
 def test_victims_that_go_together_are_told_as_one() -> None:
     pods = [
-        Victim(
-            namespace="shop",
-            name=name,
-            uid=name,
-            node=node,
-            priority=0,
-            grace_period_seconds=30,
-            rule="lower-priority",
-            unit="PodGroup shop/train",
-        )
+        make_victim(name, namespace="shop", uid=name, node=node, unit="PodGroup shop/train")
         for name, node in (("a", "node-1"), ("b", "node-2"))
     ]
     answer = replace(refused, result="preempts", nominated_node="node-1", victims=tuple(pods))

@@ -18,11 +18,16 @@ from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.toleration_record import NO_RECORD, TolerationRecord
 from makeway.evictor.act.awaiting import Awaiting
 from makeway.evictor.act.cluster import Cluster
+from makeway.evictor.act.events import Events
 from makeway.evictor.act.records import OrderDelivery, OrderRecords
+from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.judge.members import GroupMember, Members, add_members
 from makeway.evictor.judge.verdicts import Deleted, Epoch
+from makeway.evictor.limits.caps import Caps
+from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.queue_guard import QueueGuard
-from makeway.evictor.retry import PermanentError, TemporaryError
+from makeway.evictor.metrics import EvictorMetrics
+from makeway.evictor.retry import Clock, PermanentError, TemporaryError
 from makeway.runtime.config import Config
 from makeway.runtime.config_metrics import ConfigMetrics
 from makeway.runtime.pod_group_api import PodGroupApi
@@ -362,3 +367,24 @@ class FakeDelivery:
 FORBIDDEN = PermanentError("Forbidden", "403 Forbidden: not while I live")
 UNAVAILABLE = TemporaryError("unavailable", "timed out")
 SERVER_ERROR = TemporaryError("server-error", "500")
+
+
+def parts_of(
+    cluster: Cluster,
+    records: OrderRecords,
+    clock: Clock,
+    metrics: EvictorMetrics,
+    guard: ModeGuard,
+    *,
+    identity: str = "evictor-1",
+) -> EvictorParts:
+    """What an evictor works with that enforces, and knows no queues."""
+    return EvictorParts(
+        cluster=cluster,
+        records=records,
+        metrics=metrics,
+        events=Events(cluster, clock, metrics, identity),
+        mode_guard=guard,
+        queue_guard=no_queues(),
+        caps=Caps(guard.rates, identity, metrics),
+    )

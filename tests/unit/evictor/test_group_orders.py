@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from builders_bus import make_group
 from makeway.bus import codec
 from makeway.bus.messages import (
     BegunUnit,
     EvictionOrder,
     NominationToClear,
-    OrderedGroup,
     OrderMember,
     Outcome,
     Victim,
@@ -63,15 +63,7 @@ def running(name: str, node: str) -> Pod:
 
 
 def group_order(*victims: Victim, count: int = 2, **changes: Any) -> EvictionOrder:
-    group = OrderedGroup(
-        namespace="default",
-        name="train",
-        uid="train-uid",
-        priority=1000,
-        scheduler_name="default-scheduler",
-        must_place=changes.pop("must_place", count),
-        min_count=2,
-    )
+    group = make_group("train-uid", namespace="default", must_place=changes.pop("must_place", count))
     waiting = tuple(
         OrderMember(
             namespace="default", name=f"train-{n}", uid=f"train-{n}-uid", node=f"n{n}", node_uid=f"n{n}-uid"

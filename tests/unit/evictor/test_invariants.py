@@ -9,10 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import EvictionOrder, Outcome
 from makeway.core.k8s.objects import Pod
-from makeway.evictor.act.events import Events
-from makeway.evictor.act.work import EvictorParts
 from makeway.evictor.intake.service import Evictor, EvictorSettings
-from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import Slots
 from makeway.evictor.metrics import EvictorMetrics
@@ -26,7 +23,7 @@ from unit.evictor.fakes import (
     FakeDelivery,
     FakeRecords,
     VirtualClock,
-    no_queues,
+    parts_of,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -175,18 +172,9 @@ async def carry_out(
 
 def new_evictor(cluster: WatchedCluster, records: FakeRecords, clock: VirtualClock) -> Evictor:
     metrics = EvictorMetrics(CollectorRegistry())
-    guard = ModeGuard("enforce")
     return Evictor(
         EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
-        EvictorParts(
-            cluster=cluster,
-            records=records,
-            metrics=metrics,
-            events=Events(cluster, clock, metrics, "evictor-1"),
-            mode_guard=guard,
-            queue_guard=no_queues(),
-            caps=Caps(guard.rates, "evictor-1", metrics),
-        ),
+        parts_of(cluster, records, clock, metrics, ModeGuard("enforce")),
         clock=clock,
         slots=Slots(32, metrics),
     )

@@ -519,16 +519,7 @@ class TestFailure:
         world = World(*running("a", "b"))
         world.cluster.always_fail("delete", "b", FORBIDDEN)
         order = make_order("a", "b")
-        other = Outcome(
-            order_id=order.order_id,
-            kind="pod",
-            cluster_uid=CLUSTER,
-            epoch=EPOCH,
-            result="succeeded",
-            evictor="evictor-2",
-            started_at=NOW,
-            finished_at=NOW,
-        )
+        other = make_outcome(order.order_id, "succeeded", "evictor-2")
         world.records.on_look[order.order_id].extend(
             [lambda: None, lambda: world.records.outcomes.update({order.order_id: other})]
         )

@@ -19,15 +19,13 @@ from makeway.bus.messages import EvictionOrder, NominationToClear, Victim
 from makeway.core.k8s.objects import Pod
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.core.policy.rules import PreemptorFacts
-from makeway.evictor.act.events import Events
 from makeway.evictor.act.nominations import clear_listed
 from makeway.evictor.act.rollback import LONGEST, RollbackRun
-from makeway.evictor.act.work import EvictorParts, OrderWork
+from makeway.evictor.act.work import OrderWork
 from makeway.evictor.intake import deliveries
 from makeway.evictor.intake.deliveries import take_forever
 from makeway.evictor.intake.service import Evictor, EvictorSettings
 from makeway.evictor.judge.verdicts import Deleted
-from makeway.evictor.limits.caps import Caps
 from makeway.evictor.limits.mode_guard import ModeGuard
 from makeway.evictor.limits.slots import AT_ONCE, Slots, Turn
 from makeway.evictor.metrics import EvictorMetrics
@@ -41,7 +39,7 @@ from unit.evictor.building import (
     make_preemptor,
     make_victim,
 )
-from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords, no_queues
+from unit.evictor.fakes import SERVER_ERROR, UNAVAILABLE, FakeCluster, FakeDelivery, FakeRecords, parts_of
 
 TURNS = 60
 """Of the event loop at most, in which everything that need not wait is done."""
@@ -114,15 +112,7 @@ class Running:
         guard = ModeGuard("enforce", lambda: self.policy)
         self.evictor = Evictor(
             EvictorSettings(cluster_uid=CLUSTER, identity="evictor-1"),
-            EvictorParts(
-                cluster=self.cluster,
-                records=self.records,
-                metrics=metrics,
-                events=Events(self.cluster, self.clock, metrics, "evictor-1"),
-                mode_guard=guard,
-                queue_guard=no_queues(),
-                caps=Caps(guard.rates, "evictor-1", metrics),
-            ),
+            parts_of(self.cluster, self.records, self.clock, metrics, guard),
             clock=self.clock,
             slots=self.slots,
         )
@@ -287,16 +277,7 @@ async def test_an_order_keeps_its_slot_while_one_pod_waits_to_be_cleared_and_a_r
         return None
 
     cluster.get_pod = get_pod  # type: ignore[method-assign, assignment]
-    guard = ModeGuard("enforce")
-    parts = EvictorParts(
-        cluster=cluster,
-        records=FakeRecords(),
-        metrics=metrics,
-        events=Events(cluster, clock, metrics, "evictor-1"),
-        mode_guard=guard,
-        queue_guard=no_queues(),
-        caps=Caps(guard.rates, "evictor-1", metrics),
-    )
+    parts = parts_of(cluster, FakeRecords(), clock, metrics, ModeGuard("enforce"))
     work = OrderWork(order, parts, turn, stored_at=NOW)
     work.preemptor = PreemptorFacts(1000)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from makeway.bus.messages import API_VERSION, EvictionOrder, Fence, Outcome, Placement, Preemptor, Victim
+from builders_bus import make_victim
+from makeway.bus.messages import API_VERSION, EvictionOrder, Fence, Outcome, Placement, Preemptor
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.core.k8s.budget import READY, Budget, Health, budget_of
 from makeway.core.k8s.importance import microseconds
@@ -70,16 +71,7 @@ def live_order(order_id: str, preemptor: str, *victims: str, node: str = "n1") -
         ),
         node=node,
         victims=tuple(
-            Victim(
-                namespace="default",
-                name=uid,
-                uid=uid,
-                node=node,
-                priority=LOW,
-                grace_period_seconds=30,
-                rule="lower-priority",
-            )
-            for uid in victims
+            make_victim(uid, namespace="default", uid=uid, node=node, priority=LOW) for uid in victims
         ),
     )
 

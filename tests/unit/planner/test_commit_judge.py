@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
+from builders_bus import make_group
 from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, CommitRequest, Offer, offered
 from makeway.bus.messages import (
     API_VERSION,
@@ -20,7 +21,6 @@ from makeway.bus.messages import (
     ClosedDomain,
     Fence,
     NominationToClear,
-    OrderedGroup,
     OrderMember,
     VictimFacts,
     Void,
@@ -74,14 +74,7 @@ def commit(*victims: str, **changes: Any) -> CommitRequest:
 
 def group_commit(*victims: str, must_place: int = 2, **changes: Any) -> CommitRequest:
     """Make a commit for members m1 and m2 of group train, on nodes n1 and n2."""
-    about = OrderedGroup(
-        namespace="default",
-        name="train",
-        uid="g",
-        priority=HIGH,
-        scheduler_name="default-scheduler",
-        must_place=must_place,
-    )
+    about = make_group("g", namespace="default", must_place=must_place, min_count=0)
     places = tuple(replace(PLACE, name=uid, uid=uid, node=node) for uid, node in MEMBERS.items())
     return commit(*victims, **{"group": about, "placements": places, **changes})
 

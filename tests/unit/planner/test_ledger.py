@@ -7,13 +7,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from builders_bus import make_victim
 from makeway.bus.messages import (
     EvictionOrder,
     OrderedGroup,
     Outcome,
     OutcomeResult,
     Preemptor,
-    Victim,
     VictimOutcome,
     VictimResult,
 )
@@ -25,18 +25,7 @@ from unit.planner.building import NOW, make_order, make_outcome
 def order(order_id: str, *victims: str) -> EvictionOrder:
     return make_order(
         order_id,
-        victims=tuple(
-            Victim(
-                namespace="ns",
-                name=uid,
-                uid=uid,
-                node="n",
-                priority=0,
-                grace_period_seconds=30,
-                rule="lower-priority",
-            )
-            for uid in victims
-        ),
+        victims=tuple(make_victim(uid, namespace="ns", uid=uid, node="n") for uid in victims),
     )
 
 

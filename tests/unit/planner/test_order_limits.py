@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders_bus import make_group, make_preemptor
 from makeway.bus.messages import (
     PAST_DEADLINE,
     EvictionOrder,
-    OrderedGroup,
     Outcome,
-    Preemptor,
 )
 from makeway.core.policy.document import Policy, PolicyLimits
 from makeway.planner.orders.ledger import Ledger
@@ -59,17 +58,8 @@ def reason(who: Asker, orders: list[HeldOrder], most: int = 100, *, others_wait:
 
 
 def order(number: int, *, uid: str = "", namespace: str = "a", group: bool = False) -> EvictionOrder:
-    preemptor = Preemptor(
-        namespace=namespace, name="p", uid=uid or f"p{number}", priority=1, scheduler_name="default-scheduler"
-    )
-    about = OrderedGroup(
-        namespace=namespace,
-        name="g",
-        uid=uid or f"g{number}",
-        priority=1,
-        scheduler_name="default-scheduler",
-        must_place=1000,
-    )
+    preemptor = make_preemptor(uid or f"p{number}", namespace=namespace, name="p", priority=1)
+    about = make_group(uid or f"g{number}", namespace=namespace, name="g", priority=1, must_place=1000)
     return make_order(
         f"ord-{number}",
         NOW,

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from prometheus_client import CollectorRegistry
 
+from builders_bus import make_outcome
 from makeway.bus.control import ControlState, SettledQuota
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import Malformed
@@ -104,18 +105,8 @@ class Evicting(FakeBus):
         victims = tuple(map(self._evict, order.victims))
         failed = any(one.result == "failed" for one in victims)
         now = datetime.now(UTC)
-        found = Outcome(
-            order_id=order.order_id,
-            kind="quota",
-            cluster_uid="cluster",
-            epoch=1,
-            result="failed" if failed else "succeeded",
-            evictor="evictor",
-            started_at=now,
-            finished_at=now,
-            reason="incomplete" if failed else "",
-            victims=victims,
-        )
+        ended = {"result": "failed", "reason": "incomplete"} if failed else {}
+        found = make_outcome(order, started_at=now, finished_at=now, victims=victims, **ended)
         self._ended[order.order_id] = Last(found, 1, now)
         return await super().store(order, after)
 
