@@ -83,7 +83,7 @@ def test_a_marked_test_is_on_a_cluster_that_there_is_in_both_forms() -> None:
 def test_what_runs_in_the_external_form_by_a_target_is_left_out_of_make_test_alone() -> None:
     makefile = (CHECKOUT / "Makefile").read_text()
     recipe = makefile.split("\nintegration-forms:")[1].split("\n\n")[0]
-    integration = makefile.split("\nINTEGRATION := ")[1].split("\n")[0]
+    integration = makefile.split("\nintegration:")[1].split("\n\n")[0]
 
     assert '-m "form and not slow"' in recipe
     assert '-m "not slow and not form"' in integration

@@ -395,6 +395,7 @@ async def test_watches_that_are_accepted_and_bring_nothing_are_trouble() -> None
     _, listwatch = await play(api, quick)
     assert "its watches have brought nothing for" in listwatch.unhealthy()
 
+    patient = ListWatchTimings(page_size=2, silence=1, pause=0.001, longest_pause=0.002, turn=0)
     api = FakeApi([page()], [[b"", event("BOOKMARK", item("", 11)), None], [event("BOOKMARK", item("", 12))]])
-    _, listwatch = await play(api, quick)
+    _, listwatch = await play(api, patient)
     assert "brought nothing" not in listwatch.unhealthy()
