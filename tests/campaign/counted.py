@@ -86,7 +86,7 @@ class Counted:
     def _of_storm(self, storm: Deaths) -> list[str]:
         found = []
         for one in self.preemptors:
-            orders = self.orders.get(one.uid, ())
+            orders = [order for order in self.orders.get(one.uid, ()) if not order.did_nothing]
             if storm.begin <= one.created < storm.end and len(orders) > 1:
                 found.append(f"{one.name}, of a storm of deaths, has {', '.join(map(_told, orders))}")
         found += [

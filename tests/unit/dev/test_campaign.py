@@ -167,6 +167,13 @@ def test_a_preemptor_with_one_victim_and_one_order_is_as_it_has_to_be() -> None:
     assert counted(ended(1)).findings([Deaths(at(0), at(60), (at(5),))]) == []
 
 
+def test_an_order_that_was_cancelled_before_it_did_anything_is_no_second_one() -> None:
+    order = order_of(2)
+    cancelled = OrderHistory(order, at(9), make_outcome(order, result="cancelled", victims=()), at(10))
+
+    assert counted(cancelled, ended(1)).findings([Deaths(at(0), at(60), (at(5),))]) == []
+
+
 @pytest.mark.parametrize(
     ("orders", "gone", "bound", "found"),
     [
