@@ -60,7 +60,7 @@ def test_the_timeline_is_filtered_by_the_address_and_by_its_fields(page: Page, a
     expect(rows).to_have_count(200)
 
 
-def test_what_comes_is_shown_at_once_unless_the_page_is_held(page: Page, made_up: MadeUpPage) -> None:
+def test_what_comes_is_shown_at_once_unless_the_page_is_paused(page: Page, made_up: MadeUpPage) -> None:
     go(page, "Timeline")
 
     def come(name: str) -> None:
@@ -87,7 +87,7 @@ def test_what_comes_is_shown_at_once_unless_the_page_is_held(page: Page, made_up
     come("late-2")
     page.wait_for_timeout(1200)
     expect(row).to_contain_text("shop/late-1")
-    page.get_by_role("button", name="Held").click()
+    page.get_by_role("button", name="Paused").click()
     expect(row).to_contain_text("shop/late-2")
 
 
@@ -227,6 +227,8 @@ def test_nothing_is_counted_before_the_streams_have_been_read(browser: Browser) 
         expect(page.locator(".count")).to_contain_text("loading")
         go(page, "Observe")
         expect(page.get_by_text("The streams are being read.")).to_be_visible()
+        expect(page.get_by_label("Result")).to_contain_text(re.compile("better", re.IGNORECASE))
+        expect(page.get_by_label("Result")).not_to_contain_text("0")
         go(page, "Cluster")
         expect(page.locator(".count")).to_contain_text("evictions are being read")
         unread.reader.timeline.complete()

@@ -69,12 +69,12 @@ const live = document.getElementById('live');
 live.addEventListener('click', () => {
   store.live = !store.live;
   live.setAttribute('aria-pressed', String(store.live));
-  live.textContent = store.live ? 'Live' : 'Held';
-  announce(store.live ? 'The page follows what happens.' : 'The page is held as it is.');
+  live.textContent = store.live ? 'Live' : 'Paused';
+  announce(store.live ? 'The page follows what happens.' : 'The page is paused.');
   if (store.live) store.tell();
 });
 
-// Whether pods are evicted now, on every view and while the page is held too.
+// Whether pods are evicted now, on every view and while the page is paused too.
 const MODE_MILLISECONDS = 5_000;
 const SOON_MILLISECONDS = 700;
 const mode = document.getElementById('mode');

@@ -87,7 +87,7 @@ export class Store {
     this.tell();
   }
 
-  // Views are told a few times a second at most, and not while the page is held.
+  // Views are told a few times a second at most, and not while the page is paused.
   tell() {
     this.sorted = null;
     if (this.timer) return;

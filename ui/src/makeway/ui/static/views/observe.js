@@ -21,7 +21,8 @@ export async function show({ body, store, signal }) {
   let waiting = 0;
   function draw() {
     const chosen = parameters().result || '';
-    replace(only, h('option', { value: '' }, 'all'), Object.keys(found.words).map((value) => h('option', { value, selected: value === chosen }, `${spaced(value)} (${found.summary.results[value] || 0})`)));
+    const number = (value) => (found.loaded ? ` (${found.summary.results[value] || 0})` : '');
+    replace(only, h('option', { value: '' }, 'all'), Object.keys(found.words).map((value) => h('option', { value, selected: value === chosen }, `${spaced(value)}${number(value)}`)));
     only.value = chosen;
     replace(content, drawn(found, chosen, shown, () => { shown += AT_ONCE; draw(); }));
   }
