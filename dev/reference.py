@@ -30,7 +30,7 @@ from makeway.dev.config_reference import editor_schema, reference_page
 from makeway.dev.contract_reference import generated as bus_files
 from makeway.evictor.metrics import EvictorMetrics
 from makeway.nominator.metrics import NominatorMetrics
-from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.metrics import STATE, PlannerMetrics
 from makeway.runtime.brake import BrakeMetrics
 from makeway.runtime.config_metrics import ConfigMetrics
 
@@ -88,16 +88,7 @@ def metrics_page() -> str:
     ConfigMetrics(configuration)
     BrakeMetrics(configuration)
     PlannerMetrics(planner).watch_state(
-        age=float,
-        revision=float,
-        in_flight=float,
-        by_namespace=dict,
-        marks=float,
-        comparing=float,
-        loops=float,
-        paused=float,
-        left_out=float,
-        sizes={"nodes": float},
+        dict.fromkeys(STATE, float), by_namespace=dict, sizes={"nodes": float}
     )
     EvictorMetrics(evictor)
     nominator = CollectorRegistry()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -34,7 +32,6 @@ async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, 
     """A planner that leads, with the keys that a planner has."""
     bus = await connect_bus("planner/p")
     bus.signatures = signatures("require", SigningKind.ORDER, SigningKind.CONTROL)
-    configuration = SimpleNamespace(in_force=Policy(), brake=SimpleNamespace(current=RELEASED))
     ledger = Ledger()
     committer = Committer(
         CommitterSettings(
@@ -46,7 +43,9 @@ async def serving(connect_bus: ConnectBus, seen: Snapshot, nominated: dict[str, 
             pod=seen.pods.get,
             now=lambda: NOW,
         ),
-        judge=CommitJudge(seen, ledger, configuration, nominated, "enforce").judge,
+        judge=CommitJudge(
+            seen, ledger, nominated, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
+        ).judge,
         ledger=ledger,
         writer=OrderWriter(bus, now=lambda: NOW),
         metrics=PlannerMetrics(CollectorRegistry()),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace as changed
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -376,8 +375,9 @@ def test_a_groups_order_is_judged_anew_once_all_its_members_show_nominated() -> 
 
 def test_what_is_in_flight_is_counted_again_only_once_the_nomination_shows() -> None:
     ledger, nominated = Ledger(), dict[str, str]()
-    configuration: Any = SimpleNamespace(in_force=Policy(), brake=SimpleNamespace(current=RELEASED))
-    judging = CommitJudge(snapshot(), ledger, configuration, nominated, "enforce")
+    judging = CommitJudge(
+        snapshot(), ledger, nominated, "enforce", policy=Policy, brake=lambda: RELEASED, versions={}
+    )
     first = judging.judge(commit("a"), offer(), NOW)
     assert isinstance(first, Accepted)
     ledger.ordered(live_order("ord-0", "other", "a"))

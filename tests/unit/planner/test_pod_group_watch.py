@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.service.pod_group_watch import PodGroupWatch
+from makeway.planner.service.pod_group_watch import pod_group_watch
 from makeway.planner.snapshot.changes import PutPod
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.kube import ApiError
@@ -58,7 +58,7 @@ class Served:
 async def followed(api: Served) -> Snapshot:
     snapshot = make_snapshot([make_node("n1")])
     snapshot.apply(PutPod(msgspec.structs.replace(make_pod("a", "n1"), group="g")))
-    watch = PodGroupWatch(api, snapshot, PlannerMetrics(CollectorRegistry()), ListWatchTimings(pause=0.01))
+    watch = pod_group_watch(api, snapshot, PlannerMetrics(CollectorRegistry()), ListWatchTimings(pause=0.01))
     running = asyncio.ensure_future(watch.run())
     await asyncio.sleep(0.1)
     running.cancel()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from makeway.bus.queue_report import QueueReport
-from makeway.planner.service.queue_query import QueueQueryHandler
+from makeway.planner.service.queue_query import answer_queue_query
 from makeway.planner.snapshot.changes import Adopt, PutPod
 from makeway.planner.snapshot.state import Snapshot
 from unit.core.queue_building import queue, tree
@@ -23,7 +23,7 @@ async def test_usage_is_told_once_every_pod_is_counted() -> None:
     snapshot.apply(Adopt(tree(queue("team")), "r"))
     quotas: Any = SimpleNamespace(control=None)
 
-    answering = asyncio.create_task(QueueQueryHandler("planner-1", snapshot, quotas).handle(b"{}"))
+    answering = asyncio.create_task(answer_queue_query("planner-1", snapshot, quotas, b"{}"))
     await asyncio.sleep(0.1)
     assert not answering.done()
     settle(snapshot)

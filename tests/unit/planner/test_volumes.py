@@ -13,8 +13,8 @@ from makeway.core.k8s.resources import served_by
 from makeway.core.policy.document import DaemonSets, Policy
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.world import World
-from makeway.planner.service.feeds import volume_feed
-from makeway.planner.snapshot.changes import PutClaim, PutDevices, PutStorageClass, PutVolume
+from makeway.planner.service.feeds import known_feed
+from makeway.planner.snapshot.changes import KnowVolumes, PutClaim, PutDevices, PutStorageClass, PutVolume
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, claim_record, class_nodes, volume_record
 from unit.planner.building import ask, choices, make_node, make_pod, make_snapshot, planned, refused
@@ -151,7 +151,7 @@ def test_a_class_rules_no_node_out_before_all_volumes_have_been_listed() -> None
     snapshot.apply(PutClaim.of(("default", "data"), ClaimRecord("", "disk")))
     snapshot.apply(PutStorageClass("disk", class_nodes(storage_class("WaitForFirstConsumer", "2"))))
 
-    volumes = volume_feed(snapshot, PlannerMetrics(CollectorRegistry()))
+    volumes = known_feed(snapshot, PlannerMetrics(CollectorRegistry()), "persistentvolumes", KnowVolumes)
     assert used(snapshot) == ["a", "b", "c", "d"]
     volumes.retain(set())
     assert used(snapshot) == ["c"]

@@ -31,9 +31,10 @@ from makeway.planner.service.feeds import (
     Feed,
     NamespaceFeed,
     PodFeed,
-    volume_feed,
+    known_feed,
 )
 from makeway.planner.service.watch import DEVICE_CLASSES, STORAGE_CLASSES, VOLUMES, Watch
+from makeway.planner.snapshot.changes import KnowVolumes
 from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord
 from makeway.runtime.connections import OtherClusterError
@@ -238,7 +239,7 @@ def test_of_every_claim_its_volume_is_kept_until_it_is_gone() -> None:
 def test_volumes_and_classes_are_kept_by_name_and_forgotten() -> None:
     snapshot = Snapshot()
     volumes, classes, devices = (
-        volume_feed(snapshot, metrics()),
+        known_feed(snapshot, metrics(), "persistentvolumes", KnowVolumes),
         Feed[StorageClass](snapshot, metrics(), "storageclasses"),
         DeviceClassFeed(snapshot),
     )

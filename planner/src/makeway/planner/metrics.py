@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -18,6 +19,32 @@ _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 _GROUP_PLAN_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _GROUP_VICTIMS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000)
 _GROUP_MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 5000)
+
+
+STATE: Final[Mapping[str, str]] = {
+    "snapshot_age_seconds": (
+        "How long ago the quietest of the watches was heard; bookmarks come about every minute."
+    ),
+    "snapshot_revision": "Changes to the snapshot since the process began.",
+    "orders_in_flight": "Orders without an outcome, as read from the streams.",
+    "marked_pods": "Pods that carry preemption's DisruptionTarget and are not being deleted.",
+    "comparisons_waiting": (
+        "Plans of mode observe of which it is not known yet what DefaultPreemption does."
+    ),
+    "preemption_loops": (
+        "Pairs of owners of which one's replaced pods were preempted five times for the other within ten "
+        "minutes, by makeway or by others, and those that makeway holds back since."
+    ),
+    "preemptors_paused": (
+        "Pods and pod groups that wait, since room was made for them three times or more and they were not "
+        "bound."
+    ),
+    "pods_left_out": (
+        "Pods whose required anti-affinity or host ports are beyond the planner's bounds, so that only the "
+        "scheduler's filters know them."
+    ),
+}
+"""Gauges of what a planner holds, and what each says."""
 
 
 class NamespaceOrders(Collector):
@@ -224,57 +251,19 @@ class PlannerMetrics:
 
     def watch_state(
         self,
+        reads: Mapping[str, Callable[[], float]],
         *,
-        age: Callable[[], float],
-        revision: Callable[[], float],
-        in_flight: Callable[[], float],
         by_namespace: Callable[[], Mapping[str, int]],
-        marks: Callable[[], float],
-        comparing: Callable[[], float],
-        loops: Callable[[], float],
-        paused: Callable[[], float],
-        left_out: Callable[[], float],
         sizes: Mapping[str, Callable[[], float]],
     ) -> None:
-        """Add the gauges that are read from the planner's state when they are asked for."""
+        """Add the gauges that are read from the planner's state when they are asked for.
 
-        def gauge(name: str, read: Callable[[], float], about: str) -> None:
-            Gauge(f"makeway_planner_{name}", about, registry=self.registry).set_function(read)
-
-        gauge(
-            "snapshot_age_seconds",
-            age,
-            "How long ago the quietest of the watches was heard; bookmarks come about every minute.",
-        )
-        gauge("snapshot_revision", revision, "Changes to the snapshot since the process began.")
-        gauge("orders_in_flight", in_flight, "Orders without an outcome, as read from the streams.")
+        `reads`: what each of STATE reads.
+        """
+        for name, about in STATE.items():
+            gauge = Gauge(f"makeway_planner_{name}", about, registry=self.registry)
+            gauge.set_function(reads[name])
         self.registry.register(NamespaceOrders(by_namespace))
-        gauge(
-            "marked_pods", marks, "Pods that carry preemption's DisruptionTarget and are not being deleted."
-        )
-        gauge(
-            "comparisons_waiting",
-            comparing,
-            "Plans of mode observe of which it is not known yet what DefaultPreemption does.",
-        )
-        gauge(
-            "preemption_loops",
-            loops,
-            "Pairs of owners of which one's replaced pods were preempted five times for the other within ten "
-            "minutes, by makeway or by others, and those that makeway holds back since.",
-        )
-        gauge(
-            "preemptors_paused",
-            paused,
-            "Pods and pod groups that wait, since room was made for them three times or more and they were "
-            "not bound.",
-        )
-        gauge(
-            "pods_left_out",
-            left_out,
-            "Pods whose required anti-affinity or host ports are beyond the planner's bounds, so that "
-            "only the scheduler's filters know them.",
-        )
         objects = Gauge(
             "makeway_planner_snapshot_objects",
             "Objects in the snapshot. resource: as of makeway_planner_lists_total.",

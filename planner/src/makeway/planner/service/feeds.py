@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from makeway.core.k8s.objects import (
-    DaemonSet,
     DeviceClass,
     Namespace,
-    PersistentVolume,
     Pod,
     PodDisruptionBudget,
 )
 from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.resources import served_by
 from makeway.planner.metrics import PlannerMetrics
-from makeway.planner.snapshot.changes import Change, KnowDaemonSets, KnowVolumes, PutDevices, RemovePod
+from makeway.planner.snapshot.changes import Change, PutDevices, RemovePod
 from makeway.planner.snapshot.objects import change_of, removal_of
 from makeway.planner.snapshot.records import PodRecords
 from makeway.planner.snapshot.state import Snapshot
@@ -172,16 +170,12 @@ class DeviceClassFeed:
             self._snapshot.apply(PutDevices(frozenset().union(*self._served.values())))
 
 
-def volume_feed(snapshot: Snapshot, metrics: PlannerMetrics) -> Feed[PersistentVolume]:
-    """Return what takes the volumes; they are not known before they have been listed."""
-    snapshot.apply(KnowVolumes(False))
-    return Feed(snapshot, metrics, "persistentvolumes", lambda: snapshot.apply(KnowVolumes(True)))
-
-
-def daemonset_feed(snapshot: Snapshot, metrics: PlannerMetrics) -> Feed[DaemonSet]:
-    """Return what takes the DaemonSets; nothing is proven before they have been listed."""
-    snapshot.apply(KnowDaemonSets(False))
-    return Feed(snapshot, metrics, "daemonsets", lambda: snapshot.apply(KnowDaemonSets(True)))
+def known_feed(
+    snapshot: Snapshot, metrics: PlannerMetrics, resource: str, known: Callable[[bool], Change]
+) -> Feed[Any]:
+    """Return what takes objects that are not known before they have been listed, as `known` says."""
+    snapshot.apply(known(False))
+    return Feed(snapshot, metrics, resource, lambda: snapshot.apply(known(True)))
 
 
 class HandlerGroup(Generic[T]):

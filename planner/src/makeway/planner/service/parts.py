@@ -46,7 +46,7 @@ from makeway.planner.service.orders.marks import Marks
 from makeway.planner.service.orders.quota_fence import PlannerFence
 from makeway.planner.service.orders.repair import RepairProposer
 from makeway.planner.service.pending_updates import apply_forever
-from makeway.planner.service.queue_query import QueueQueryHandler, follow_queues
+from makeway.planner.service.queue_query import answer_queue_query, follow_queues
 from makeway.planner.service.searches import group_search, pod_search
 from makeway.planner.service.tolerations import TolerationKeeper
 from makeway.planner.service.watch import Watch
@@ -177,15 +177,17 @@ class ClusterState:
         """Add the metrics that are read from it when they are asked for."""
         snapshot, ledger = self.snapshot, self.ledger
         self.metrics.watch_state(
-            age=self.watch.age_seconds,
-            revision=lambda: snapshot.revision,
-            in_flight=lambda: len(ledger),
+            {
+                "snapshot_age_seconds": self.watch.age_seconds,
+                "snapshot_revision": lambda: snapshot.revision,
+                "orders_in_flight": lambda: len(ledger),
+                "marked_pods": lambda: len(self.marks),
+                "comparisons_waiting": lambda: len(self.observing),
+                "preemption_loops": self.observing.loops,
+                "preemptors_paused": lambda: ledger.pauses.paused(datetime.now(UTC)),
+                "pods_left_out": lambda: snapshot.signatures.left_out,
+            },
             by_namespace=lambda: by_namespace(ledger.held(datetime.now(UTC))),
-            marks=lambda: len(self.marks),
-            comparing=lambda: len(self.observing),
-            loops=self.observing.loops,
-            paused=lambda: ledger.pauses.paused(datetime.now(UTC)),
-            left_out=lambda: snapshot.signatures.left_out,
             sizes={
                 "nodes": lambda: snapshot.node_count,
                 "pods": lambda: len(snapshot.pods),
@@ -277,9 +279,10 @@ class Parts:
             judge=CommitJudge(
                 snapshot,
                 ledger,
-                configuration,
                 seen.nominated.nodes,
                 context.mode,
+                policy=lambda: configuration.in_force,
+                brake=lambda: configuration.brake.current,
                 versions=seen.versions.by_uid,
             ).judge,
             ledger=ledger,
@@ -305,7 +308,7 @@ class Parts:
             identity=identity,
             unsynced=seen.unsynced,
         )
-        self.queue_answers = QueueQueryHandler(identity, snapshot, self.quotas)
+        self.answer_queues = partial(answer_queue_query, identity, snapshot, self.quotas)
         self.warnings = Warnings(snapshot, seen.events)
         self.leadership = (
             Leadership(

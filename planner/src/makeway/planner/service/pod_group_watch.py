@@ -8,7 +8,7 @@ read, pods that name one stay.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from makeway.core.k8s.pod_groups import CompositePodGroup, PodGroup
 from makeway.planner.metrics import PlannerMetrics
@@ -22,53 +22,41 @@ from makeway.runtime.pod_group_api import COMPOSITES, POD_GROUPS, PodGroupApi, p
 _NAMES: Final[dict[type[PodGroup], str]] = {PodGroup: POD_GROUPS, CompositePodGroup: COMPOSITES}
 
 
-class PodGroupWatch:
-    """Follows pod groups where they are served. `run` is a part of the process."""
+def pod_group_watch(
+    api: ObjectReader, snapshot: Snapshot, metrics: PlannerMetrics, timings: ListWatchTimings
+) -> WhereServed[PodGroupApi]:
+    """Return what follows pod groups where they are served; until that is known, pods that name one stay."""
+    now, listed = PodGroupApi(), set[type[PodGroup]]()
 
-    def __init__(
-        self, api: ObjectReader, snapshot: Snapshot, metrics: PlannerMetrics, timings: ListWatchTimings
-    ) -> None:
-        self._api = api
-        self._snapshot = snapshot
-        self._metrics = metrics
-        self._timings = timings
-        self._served = PodGroupApi()
-        self._listed: set[type[PodGroup]] = set()
-        self._feeds = {
-            kind: Feed[PodGroup](snapshot, metrics, name, partial(self._has_listed, kind))
-            for kind, name in _NAMES.items()
-        }
-        snapshot.apply(KnowPodGroups(True, False))
-
-    async def run(self) -> NoReturn:
-        """Follow what is served, for ever."""
-        await WhereServed(POD_GROUPS, lambda: pod_group_api(self._api), self._parts).run()
-
-    def _kinds(self) -> list[type[PodGroup]]:
+    def kinds() -> list[type[PodGroup]]:
         """Return what is served."""
-        served = self._served
-        return [kind for kind in _NAMES if served.version and (served.composites or kind is PodGroup)]
+        return [kind for kind in _NAMES if now.version and (now.composites or kind is PodGroup)]
 
-    def _has_listed(self, kind: type[PodGroup]) -> None:
-        self._listed.add(kind)
-        self._tell()
+    def tell(kind: type[PodGroup] | None = None) -> None:
+        """Let the snapshot have what is known of groups, of which one kind has been listed."""
+        listed.update(() if kind is None else (kind,))
+        snapshot.apply(KnowPodGroups(bool(now.version), listed.issuperset(kinds()), now.composites))
 
-    def _tell(self) -> None:
-        """Let the snapshot have what is known of groups."""
-        listed = self._listed.issuperset(self._kinds())
-        self._snapshot.apply(KnowPodGroups(bool(self._served.version), listed, self._served.composites))
+    # They outlive what is served: groups that are gone meanwhile are forgotten with the next list.
+    feeds = {
+        kind: Feed[PodGroup](snapshot, metrics, name, partial(tell, kind)) for kind, name in _NAMES.items()
+    }
 
-    def _parts(self, served: PodGroupApi) -> list[ListWatch[PodGroup]]:
-        self._served = served
-        self._listed.clear()
-        self._tell()
+    def parts(served: PodGroupApi) -> list[ListWatch[PodGroup]]:
+        nonlocal now
+        now = served
+        listed.clear()
+        tell()
         return [
             ListWatch(
-                self._api,
+                api,
                 Resource(_NAMES[kind], served.path(composite=kind is CompositePodGroup), kind),
-                self._feeds[kind],
-                self._metrics,
-                self._timings,
+                feeds[kind],
+                metrics,
+                timings,
             )
-            for kind in self._kinds()
+            for kind in kinds()
         ]
+
+    snapshot.apply(KnowPodGroups(True, False))
+    return WhereServed(POD_GROUPS, partial(pod_group_api, api), parts)

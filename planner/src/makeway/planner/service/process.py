@@ -108,7 +108,7 @@ async def _lead(bus: Bus, parts: Parts, *, record: bool) -> None:
             closing.push_async_callback(group_plans.unsubscribe)
             commits = await bus.serve_commits(parts.committer.handle)
             closing.push_async_callback(commits.unsubscribe)
-            queries = await bus.serve_queues(parts.queue_answers.handle)
+            queries = await bus.serve_queues(parts.answer_queues)
             closing.push_async_callback(queries.unsubscribe)
         except BusUnavailable as error:
             raise StepDown(str(error)) from error

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from makeway.bus.queue_report import QueueQuery, QueueReport
+from makeway.bus.queue_report import QueueQuery
 from makeway.core.queues.parsing import Queues
 from makeway.planner.quota.loop import QuotaLoop
 from makeway.planner.quota.processes import QuotaProcesses
@@ -40,24 +40,18 @@ def follow_queues(config: Config[Queues | None], snapshot: Snapshot) -> None:
     config.subscribe(adopt)
 
 
-class QueueQueryHandler:
-    """Answers `makeway queues`."""
-
-    def __init__(self, identity: str, snapshot: Snapshot, quotas: QuotaLoop) -> None:
-        self._identity = identity
-        self._snapshot = snapshot
-        self._quotas = quotas
-
-    async def handle(self, data: bytes) -> bytes:
-        """Answer one question; one that is not understood is answered as if it asked for all."""
-        try:
-            query = _decode(data)
-        except msgspec.DecodeError:
-            query = QueueQuery()
-        await until_applied(self._snapshot.pending_updates)
-        return msgspec.json.encode(self._report(query.queue))
-
-    def _report(self, queue: str) -> QueueReport:
-        now = datetime.now(UTC)
-        control = self._quotas.control or QuotaProcesses()
-        return report_of(self._snapshot.queues, control, queue=queue, planner=self._identity, now=now)
+async def answer_queue_query(identity: str, snapshot: Snapshot, quotas: QuotaLoop, data: bytes) -> bytes:
+    """Answer `makeway queues`; a question that is not understood is answered as if it asked for all."""
+    try:
+        query = _decode(data)
+    except msgspec.DecodeError:
+        query = QueueQuery()
+    await until_applied(snapshot.pending_updates)
+    report = report_of(
+        snapshot.queues,
+        quotas.control or QuotaProcesses(),
+        queue=query.queue,
+        planner=identity,
+        now=datetime.now(UTC),
+    )
+    return msgspec.json.encode(report)

@@ -28,11 +28,11 @@ from makeway.planner.service.feeds import (
     HandlerGroup,
     NamespaceFeed,
     PodFeed,
-    daemonset_feed,
-    volume_feed,
+    known_feed,
 )
 from makeway.planner.service.node_claim_watch import node_claim_watch
-from makeway.planner.service.pod_group_watch import PodGroupWatch
+from makeway.planner.service.pod_group_watch import pod_group_watch
+from makeway.planner.snapshot.changes import KnowDaemonSets, KnowVolumes
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.listwatch import Handler, ListWatch, ListWatchTimings, ObjectReader, Resource
 
@@ -98,14 +98,14 @@ class Watch:
             PODS: HandlerGroup(PodFeed(snapshot, metrics), *pods),
         }
         optional: dict[Resource[Any], Handler[Any]] = {
-            VOLUMES: volume_feed(snapshot, metrics),
+            VOLUMES: known_feed(snapshot, metrics, VOLUMES.name, KnowVolumes),
             STORAGE_CLASSES: feed(STORAGE_CLASSES),
             DEVICE_CLASSES: DeviceClassFeed(snapshot),
-            DAEMON_SETS: daemonset_feed(snapshot, metrics),
+            DAEMON_SETS: known_feed(snapshot, metrics, DAEMON_SETS.name, KnowDaemonSets),
         }
         self._parts = follow(needed, timings)
         self._optional = follow(optional, patient)
-        self._groups = PodGroupWatch(api, snapshot, metrics, patient)
+        self._groups = pod_group_watch(api, snapshot, metrics, patient)
         self._claims = node_claim_watch(api, coming or ComingNodes(), metrics, patient)
 
     @property

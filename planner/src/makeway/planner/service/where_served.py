@@ -23,10 +23,6 @@ RETRY_SECONDS: Final = 5.0
 S = TypeVar("S")
 
 
-class _ServedAnew(Exception):  # noqa: N818 - not an error, a turn that the loop takes
-    """Something else is served than before."""
-
-
 class WhereServed(Generic[S]):
     """Follows what is served, for ever. `resource`: as logs name it.
 
@@ -46,15 +42,17 @@ class WhereServed(Generic[S]):
 
     async def run(self) -> NoReturn:
         """Follow it."""
+        served = await self._discover()
         while True:
-            served = await self._discover()
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    for part in self._parts(served):
-                        tasks.create_task(part.run())
-                    tasks.create_task(self._until_other_than(served))
-            except* _ServedAnew:
-                _log.info("resource_served_anew", resource=self._resource)
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(part.run()) for part in self._parts(served)]
+                before = served
+                while served == before:
+                    await asyncio.sleep(DISCOVERY_SECONDS)
+                    served = await self._discover()
+                for task in running:
+                    task.cancel()
+            _log.info("resource_served_anew", resource=self._resource)
 
     async def _discover(self) -> S:
         while True:
@@ -63,10 +61,3 @@ class WhereServed(Generic[S]):
             except (ApiError, ApiUnavailable, msgspec.DecodeError) as error:
                 _log.warning("resource_undiscovered", resource=self._resource, error=str(error))
                 await asyncio.sleep(RETRY_SECONDS)
-
-    async def _until_other_than(self, served: S) -> NoReturn:
-        """Wait until something else is served. Raises _ServedAnew."""
-        while True:
-            await asyncio.sleep(DISCOVERY_SECONDS)
-            if await self._discover() != served:
-                raise _ServedAnew

@@ -57,10 +57,6 @@ class ControlPublisher(Protocol):
         """Publish the next; raises BusError."""
 
 
-Queues = Callable[[], tuple[str, tuple[QueueLimit, ...]]]
-"""The revision of the queue configuration and its limits in tree order; empty and none without one."""
-
-
 def state_of(
     policy: Policy,
     policy_revision: str,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
 
 from makeway.bus.commit import CommitRequest, Offer
 from makeway.bus.messages import Void
@@ -19,46 +18,28 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.snapshot.state import Snapshot
 
 
-class BrakeInForce(Protocol):
-    """What is used of `makeway.runtime.brake.BrakeReader`."""
-
-    @property
-    def current(self) -> Brake:
-        """The brake."""
-
-
-class PolicyInForce(Protocol):
-    """What is used of the planner's configuration."""
-
-    @property
-    def in_force(self) -> Policy:
-        """The policy, under the brake."""
-
-    @property
-    def brake(self) -> BrakeInForce:
-        """The brake."""
-
-
 class CommitJudge:
     """One planner's. `nominated`: where pods are nominated to, by UID. `own_mode`: nothing goes further.
 
-    `versions`: of pods that have a node.
+    `policy`, `brake`: as they are in force. `versions`: of pods that have a node.
     """
 
     def __init__(
         self,
         snapshot: Snapshot,
         ledger: Ledger,
-        configuration: PolicyInForce,
         nominated: Mapping[str, str],
         own_mode: Mode,
         *,
-        versions: Mapping[str, str] | None = None,
+        policy: Callable[[], Policy],
+        brake: Callable[[], Brake],
+        versions: Mapping[str, str],
     ) -> None:
-        self._versions = {} if versions is None else versions
+        self._versions = versions
         self._snapshot = snapshot
         self._ledger = ledger
-        self._configuration = configuration
+        self._policy = policy
+        self._brake = brake
         self._nominated = nominated
         self._own_mode: Mode = own_mode
         self._cache = PlanCache()
@@ -68,12 +49,12 @@ class CommitJudge:
     ) -> Accepted | Void:
         """Return the order that a commit comes to now, or why there is none. `before`: the verdict so far."""
         uid, namespace = commit.preemptor.uid, commit.preemptor.namespace
-        snapshot, ledger, policy = self._snapshot, self._ledger, self._configuration.in_force
+        snapshot, ledger, policy = self._snapshot, self._ledger, self._policy()
         ledger.pledges.withdraw(uid)
         around = Circumstances(
             now=now,
             mode=more_restrictive(self._own_mode, policy.modes().get(namespace, policy.mode)),
-            brake=self._configuration.brake.current,
+            brake=self._brake(),
             nominated=self._nominated,
             versions=self._versions,
             busy=ledger.live_beside(uid, commit.order_id, now),
