@@ -18,8 +18,8 @@ from makeway.core.policy.toleration_record import entry_of
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
 from makeway.planner.offline import configuring
+from makeway.planner.offline.asking import as_asked
 from makeway.planner.offline.dump import world_of
-from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.world import World
 from makeway.planner.plan.request import Question, question_of
 from makeway.planner.snapshot.changes import PutPod

@@ -2,64 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
 
-import msgspec
-
-from makeway.bus.messages import API_VERSION
-from makeway.bus.plan import NodeSelection, PlanRequest, Profile
-from makeway.core.k8s.objects import Pod
+from makeway.bus.plan import PlanRequest
+from makeway.planner.offline.asking import OFFLINE, beyond
 from makeway.planner.offline.results import Result, SimulatedPod
-from makeway.planner.offline.world import World
 from makeway.planner.plan.decision import decision_of, record_of
-from makeway.planner.plan.feasibility import Feasibility
+from makeway.planner.plan.feasibility import NOWHERE
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal, Scope
+from makeway.planner.plan.unfiltered import PodVerdict
 from makeway.planner.snapshot.state import Snapshot
-
-OFFLINE: Final = "offline"
-"""Stands for ids that only a running planner has."""
-
-CANDIDATES: Final = 16
-"""Nodes that an answer names, as many as the plugin asks for."""
-
-
-def request_about(world: World, pod: Pod, raw: bytes, candidates: int = CANDIDATES) -> PlanRequest:
-    """Return what a scheduler would ask about a pod; `raw`: the same as v1.Pod in JSON."""
-    return PlanRequest(
-        api_version=API_VERSION,
-        request_id=OFFLINE,
-        cluster_uid=OFFLINE,
-        mode=world.snapshot.exemptions.policy.mode_for(pod.metadata.namespace),
-        timeout_milliseconds=0,
-        max_candidates=max(candidates, 1),
-        profile=Profile(name=pod.spec.scheduler_name or OFFLINE),
-        pod=msgspec.Raw(raw),
-        nodes=NodeSelection(),
-        nominations=tuple(one for one in world.nominations.values() if one.uid != pod.metadata.uid),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PodQuery:
-    """One pod, as it was asked about on a cluster at a moment. `warnings`: about the pod, in sentences."""
-
-    snapshot: Snapshot
-    request: PlanRequest
-    question: Question
-    now: datetime
-    warnings: tuple[str, ...] = ()
 
 
 def described(
-    asked: PodQuery, result: Plan | PlanRefusal | None, found: Feasibility | None = None, *, node: str = ""
+    snapshot: Snapshot,
+    request: PlanRequest,
+    question: Question,
+    answer: PodVerdict | PlanRefusal,
+    *,
+    now: datetime,
+    warnings: Iterable[str],
 ) -> SimulatedPod:
-    """Write down what was found. `result` None: it fits on `node`. `found` None: no node was looked at."""
-    snapshot, request, question = asked.snapshot, asked.request, asked.question
-    pod = question.preemptor
-    scope = Scope(snapshot.revision, snapshot.node_count, int(found.helpable.size) if found else 0)
+    """Write down what was found about a pod; the refusal of one about which no planner is asked, too."""
+    judged = PodVerdict(NOWHERE, "", answer) if isinstance(answer, PlanRefusal) else answer
+    pod, found, result = question.preemptor, judged.found, judged.result
+    scope = Scope(snapshot.revision, snapshot.node_count, int(found.helpable.size))
     decision = decision_of(
         snapshot,
         request,
@@ -67,7 +36,7 @@ def described(
         result or Plan(scope, (), 0, (), 0),
         decision_id=OFFLINE,
         planner=OFFLINE,
-        at=asked.now,
+        at=now,
     )
     record = record_of(decision)
     queue = snapshot.queues.queue_of(pod)
@@ -81,7 +50,7 @@ def described(
         preemptor=decision.preemptor,
         queue=queue.path if queue is not None else "",
         mode=request.mode,
-        node=node or record.nominated_node or None,
+        node=judged.node or record.nominated_node or None,
         nominated_node=record.nominated_node or None,
         victims=record.victims,
         pdb_violations=record.pdb_violations,
@@ -91,8 +60,8 @@ def described(
         spared_by_rule=record.spared_by_rule,
         nearest=record.nearest,
         nodes_total=record.nodes_total,
-        nodes_fitting=int(found.fits.size) if found else 0,
+        nodes_fitting=int(found.fits.size),
         nodes_potential=record.nodes_potential,
-        nodes_excluded=found.excluded if found else {},
-        warnings=asked.warnings,
+        nodes_excluded=found.excluded,
+        warnings=(*warnings, *beyond(found.left_out)),
     )

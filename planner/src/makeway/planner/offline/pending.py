@@ -10,17 +10,16 @@ import msgspec
 
 from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.objects import Pod
+from makeway.planner.offline.asking import as_asked, gated, request_about, unseen
 from makeway.planner.offline.counterfactuals.changes import Case
 from makeway.planner.offline.counterfactuals.search import counterfactuals
-from makeway.planner.offline.describing import PodQuery, described, request_about
-from makeway.planner.offline.opted_in import as_asked
-from makeway.planner.offline.results import Pending
-from makeway.planner.offline.unasked import gated
-from makeway.planner.offline.unseen import beyond, unseen
+from makeway.planner.offline.describing import described
+from makeway.planner.offline.results import Pending, SimulatedPod
 from makeway.planner.offline.world import World
 from makeway.planner.plan.left_out import NOTHING_PASSED_OVER, PassedOver
 from makeway.planner.plan.request import Question, question_of
-from makeway.planner.plan.unfiltered import judge_pod
+from makeway.planner.plan.result import PlanRefusal
+from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -69,14 +68,13 @@ def pending(
     """
     request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving, left_out=left_out)
     warnings = tuple(unseen(world.snapshot, raw, question))
-    asked = PodQuery(world.snapshot, request, question, now, warnings)
+
+    def told(answer: PodVerdict | PlanRefusal) -> SimulatedPod:
+        return described(world.snapshot, request, question, answer, now=now, warnings=warnings)
+
     gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
     if gates:
-        return Pending(answer=described(asked, gated(world.snapshot, question, gates)), unblocked_by=())
+        return Pending(answer=told(gated(world.snapshot, question, gates)), unblocked_by=())
     case = Case(world.snapshot, question, now, world.snapshot.nodes)
     judged = judge_pod(case.snapshot, question, now, case.cache)
-    asked = replace(asked, warnings=(*warnings, *beyond(judged.found.left_out)))
-    return Pending(
-        answer=described(asked, judged.result, judged.found, node=judged.node),
-        unblocked_by=counterfactuals(case),
-    )
+    return Pending(answer=told(judged), unblocked_by=counterfactuals(case, judged))

@@ -15,7 +15,7 @@ from makeway.core.policy.rates import rates_of, time_needed
 from makeway.core.queues.timers import Timers, is_lowered, timer_settings_of
 from makeway.core.queues.tree import NEVER, QueueTree
 from makeway.core.queues.victims import run_to_end
-from makeway.planner.offline.describing import OFFLINE
+from makeway.planner.offline.asking import OFFLINE
 from makeway.planner.offline.results import QuotaVictim, SimulatedQuota
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering, mode_of

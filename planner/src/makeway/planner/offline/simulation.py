@@ -19,7 +19,15 @@ from makeway.core.k8s.quantity import QuantityError
 from makeway.core.k8s.selector import Selector, SelectorError
 from makeway.planner.offline.admission import Admitted, admit, stand_in_uid
 from makeway.planner.offline.admission_objects import AdmissionObjects
-from makeway.planner.offline.describing import CANDIDATES, PodQuery, described, request_about
+from makeway.planner.offline.asking import (
+    CANDIDATES,
+    as_asked,
+    gated,
+    not_admitted,
+    request_about,
+    unseen,
+)
+from makeway.planner.offline.describing import described
 from makeway.planner.offline.gangs import (
     admit_group,
     at_priority,
@@ -29,10 +37,7 @@ from makeway.planner.offline.gangs import (
     policies_are_kept,
 )
 from makeway.planner.offline.manifests import Manifest, ManifestError, NewPod
-from makeway.planner.offline.opted_in import as_asked
 from makeway.planner.offline.results import SimulatedGroup, SimulatedPod
-from makeway.planner.offline.unasked import gated, not_admitted
-from makeway.planner.offline.unseen import beyond, unseen
 from makeway.planner.offline.world import World
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
@@ -99,8 +104,8 @@ class Simulation:
         snapshot, warnings = self._world.snapshot, list(admitted.warnings)
         question = as_asked(snapshot, question, admitted.pod)
         if new.refusal:
-            asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
-            return described(asked, not_admitted(snapshot, new.refusal))
+            refusal = not_admitted(snapshot, new.refusal)
+            return described(snapshot, request, question, refusal, now=self._now, warnings=warnings)
         question = self._with_known_claims(question, warnings)
         warnings += unseen(snapshot, admitted.raw, question)
         if question.daemonset_node:
@@ -109,12 +114,10 @@ class Simulation:
             self._put_daemonset(question.preemptor)
         snapshot.apply(PutPod(question.preemptor))
         if admitted.gates:
-            asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
-            return described(asked, gated(snapshot, question, admitted.gates))
+            refusal = gated(snapshot, question, admitted.gates)
+            return described(snapshot, request, question, refusal, now=self._now, warnings=warnings)
         judged = judge_pod(snapshot, self._widened(question), self._now, self._cache)
-        warnings += beyond(judged.found.left_out)
-        asked = PodQuery(snapshot, request, question, self._now, tuple(warnings))
-        answer = described(asked, judged.result, judged.found, node=judged.node)
+        answer = described(snapshot, request, question, judged, now=self._now, warnings=warnings)
         if judged.best is not None:
             self._let_go(judged.best.gone)
         if answer.node is not None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from makeway.core.k8s.objects import Toleration
 from makeway.core.policy.document import Policy
 from makeway.core.queues.tree import QueueTree
+from makeway.planner.offline.results import Change
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.request import Question
+from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, PutNode
 from makeway.planner.snapshot.records import NodeRecord
 from makeway.planner.snapshot.state import Snapshot
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,10 @@ class Case:
     now: datetime
     nodes: Mapping[str, NodeRecord]
     cache: PlanCache = field(default_factory=PlanCache)
+
+    def judged(self) -> PodVerdict:
+        """Judge the pod."""
+        return judge_pod(self.snapshot, self.question, self.now, self.cache)
 
     def asking(self, **fields: Any) -> Case:
         """Return the same case with another question."""
@@ -74,6 +82,34 @@ class Case:
             return replace(self, snapshot=forked, cache=cache)
 
         return vary
+
+
+Found = Iterator[tuple[Change, Case]]
+"""Changes that were found to help, each with the case as it would be."""
+
+Finder = Callable[[Case, PodVerdict], Found]
+
+
+def helps(case: Case) -> bool:
+    """Report whether the pod would not stay pending."""
+    return case.judged().refusal is None
+
+
+def first(values: Sequence[T], works: Callable[[T], bool]) -> T | None:
+    """Return the first value that works, where all after one that works do too; None where the last does not.
+
+    O(log values).
+    """
+    if not values or not works(values[-1]):
+        return None
+    low, high = 0, len(values) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if works(values[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return values[low]
 
 
 def with_policy(policy: Policy) -> Callable[[Snapshot], None]:

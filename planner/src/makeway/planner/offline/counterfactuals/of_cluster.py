@@ -11,9 +11,11 @@ import msgspec
 from makeway.core.k8s.nodes import UNSCHEDULABLE
 from makeway.core.queues.amounts import text_of
 from makeway.core.queues.tree import Queue, QueueTree
-from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
 from makeway.planner.offline.counterfactuals.changes import (
     Case,
+    Found,
+    first,
+    helps,
     with_allowances,
     with_node,
     with_queues,

@@ -10,8 +10,7 @@ from makeway.core.k8s.resources import CPU, PODS
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.core.queues.amounts import text_of
-from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
-from makeway.planner.offline.counterfactuals.changes import Case
+from makeway.planner.offline.counterfactuals.changes import Case, Found, first, helps
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.eligibility import TAINT
 from makeway.planner.plan.unfiltered import PodVerdict

@@ -9,8 +9,7 @@ import msgspec
 
 from makeway.core.policy.document import Policy
 from makeway.core.policy.exemption import NEVER_EVICT, PROTECTED_NAMESPACE, PROTECTED_PRIORITY
-from makeway.planner.offline.counterfactuals.bisect import Found, first, helps
-from makeway.planner.offline.counterfactuals.changes import Case, with_policy
+from makeway.planner.offline.counterfactuals.changes import Case, Found, first, helps, with_policy
 from makeway.planner.offline.results import Change
 from makeway.planner.plan.refusal.exempt import HARD_BUDGET
 from makeway.planner.plan.refusal.statistics import OVER_BUDGET, OVER_LIMIT

@@ -12,11 +12,10 @@ from typing import Final
 from makeway.planner.offline.counterfactuals import of_cluster as cluster_changes
 from makeway.planner.offline.counterfactuals import of_pod as pod_changes
 from makeway.planner.offline.counterfactuals import of_policy as policy_changes
-from makeway.planner.offline.counterfactuals.bisect import Finder
-from makeway.planner.offline.counterfactuals.changes import Case
+from makeway.planner.offline.counterfactuals.changes import Case, Finder
 from makeway.planner.offline.results import Change, Counterfactual
 from makeway.planner.plan.decision import victims_of
-from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
+from makeway.planner.plan.unfiltered import PodVerdict
 
 MOST: Final = 12
 """Counterfactuals that are given."""
@@ -37,18 +36,17 @@ FINDERS: Final[tuple[Finder, ...]] = (
 """In the order in which they are told: what asks least of others first."""
 
 
-def counterfactuals(case: Case) -> tuple[Counterfactual, ...]:
-    """Return what would unblock a refused pod; nothing for one that fits or may preempt.
+def counterfactuals(case: Case, judged: PodVerdict) -> tuple[Counterfactual, ...]:
+    """Return what would unblock a refused pod, as it was judged; nothing for one that fits or may preempt.
 
     Costs some dozens of plans, and a copy of the snapshot for each kind of change to the cluster.
     """
-    judged = judge_pod(case.snapshot, case.question, case.now, case.cache)
     if judged.refusal is None:
         return ()
     found = list(_beside((), case, judged))
     if not found:
         for lifted, there in _lifts(case, judged):
-            again = judge_pod(there.snapshot, there.question, there.now, there.cache)
+            again = there.judged()
             if again.refusal is None:
                 found.append(_told(lifted, there, case))
             else:
@@ -77,7 +75,7 @@ def _lifts(case: Case, judged: PodVerdict) -> Iterator[tuple[tuple[Change, ...],
 
 def _told(changes: tuple[Change, ...], there: Case, before: Case) -> Counterfactual:
     """Write down what would happen then."""
-    judged = judge_pod(there.snapshot, there.question, there.now, there.cache)
+    judged = there.judged()
     best = judged.best
     return Counterfactual(
         changes=changes,
