@@ -23,6 +23,7 @@ from makeway.nominator.metrics import NominatorMetrics
 from makeway.nominator.parts import NominatorParts
 from makeway.nominator.pending import PendingPods, PriorityClasses
 from makeway.nominator.service import Nominator
+from makeway.runtime.kube import ApiUnavailable
 
 
 def a_pod(name: str, *, uid: str = "", bound: str = "", nominated: str = "") -> Pod:
@@ -59,6 +60,8 @@ class World:
         self.pods = PendingPods()
         self.there: dict[str, Pod] = {}
         self.cleared: list[str] = []
+        self.fails: list[ApiUnavailable] = []
+        self.kept_out = False
         self.pods.put(a_pod("higher", nominated="n1"))
         self.pods.put(a_pod("lower", nominated="n1"))
         parts = SimpleNamespace(
@@ -81,7 +84,12 @@ class World:
         raw = {"metadata": {"managedFields": [managed | {"subresource": "status"}]}, "spec": {}}
         return None if pod is None else StoredPod(pod, msgspec.json.encode(raw))
 
+    async def keeps_out(self, namespace: str, name: str, node: str) -> bool:
+        return self.kept_out
+
     async def clear_nomination(self, stored: Pod) -> None:
+        if self.fails:
+            raise self.fails.pop()
         self.cleared.append(stored.metadata.name)
 
     @contextlib.asynccontextmanager
@@ -145,6 +153,42 @@ async def test_the_nomination_of_a_pod_that_lost_its_place_is_cleared() -> None:
 
         assert world.cleared == ["lower"]
         assert len(world.nominator.in_flight) == 0
+
+
+@pytest.mark.parametrize("fails", [0, 2])
+async def test_a_nomination_to_a_node_that_lets_its_pod_in_no_more_is_cleared_until_that_has_worked(
+    monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    monkeypatch.setattr("makeway.nominator.service.NODE_AGAIN", timedelta(seconds=0.1))
+    monkeypatch.setattr("makeway.nominator.service.CLEARS_AGAIN", timedelta())
+    world = World()
+    world.fails = [ApiUnavailable("gone for a moment")] * fails
+
+    async with world.leading():
+        world.there["lower"] = a_pod("lower", nominated="n1")
+        world.nominator.ended(make_outcome(order_for("lower")))
+        await asyncio.sleep(0.3)
+        assert world.nominator.in_flight.of("lower") is not None, "its node may take it yet"
+
+        world.kept_out = True
+        await world.until(lambda: world.nominator.in_flight.of("lower") is None)
+
+    assert (world.cleared, world.fails) == (["lower"], [])
+
+
+async def test_a_failed_order_whose_nomination_could_not_be_cleared_stays_until_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("makeway.nominator.service.CLEARS_AGAIN", timedelta())
+    world = World()
+    world.fails = [ApiUnavailable("gone for a moment")] * 2
+
+    async with world.leading():
+        world.there["lower"] = a_pod("lower", nominated="n1")
+        world.nominator.ended(make_outcome(order_for("lower"), result="failed", reason="x"))
+        await world.until(lambda: world.nominator.in_flight.of("lower") is None)
+
+    assert (world.cleared, world.fails) == (["lower"], [])
 
 
 async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None:

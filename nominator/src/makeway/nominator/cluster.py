@@ -14,8 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from makeway.core.k8s.authorship import NOMINATOR, ManagedPod, writers_of_nomination
+from makeway.core.k8s.nodes import UNSCHEDULABLE, keeps_out
 from makeway.core.k8s.objects import Node, Pod
-from makeway.runtime.kube import MERGE_PATCH, METADATA_ONLY, Api, ApiError, ApiUnavailable
+from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
 
 _SECONDS: Final = 5.0
 
@@ -56,13 +57,20 @@ class NominatorApi:
         body = await self._get(_pod_path(namespace, name))
         return None if body is None else _decoded(lambda: StoredPod(_pod(body), body))
 
-    async def node_uid(self, name: str) -> str:
-        """Return the UID of the node under this name; empty where there is none, or it is being deleted."""
-        body = await self._get(f"/api/v1/nodes/{quote(name, safe='')}", accept=METADATA_ONLY)
-        if body is None:
-            return ""
-        metadata = _decoded(lambda: _node(body)).metadata
-        return "" if metadata.deletion_timestamp is not None else metadata.uid
+    async def node(self, name: str) -> Node | None:
+        """Return the node under this name; None where there is none, or it is being deleted."""
+        body = await self._get(f"/api/v1/nodes/{quote(name, safe='')}")
+        node: Node | None = None if body is None else _decoded(lambda: _node(body))
+        return None if node is None or node.metadata.deletion_timestamp is not None else node
+
+    async def keeps_out(self, namespace: str, name: str, node: str) -> bool:
+        """Report whether a node is gone, or lets a pod in no more: it is cordoned, or its taints say so."""
+        stored, there = await self.pod(namespace, name), await self.node(node)
+        if stored is None:
+            return False
+        cordon = (UNSCHEDULABLE,) if there is not None and there.spec.unschedulable else ()
+        tolerations = stored.pod.spec.tolerations or ()
+        return there is None or keeps_out((*(there.spec.taints or ()), *cordon), tolerations)
 
     async def nominate(self, stored: Pod, node: str) -> None:
         """Nominate a pod as it was read. Raises Changed."""
@@ -95,9 +103,9 @@ class NominatorApi:
                 raise Changed(str(error)) from error
             raise
 
-    async def _get(self, path: str, *, accept: str = "") -> bytes | None:
+    async def _get(self, path: str) -> bytes | None:
         try:
-            return await self._api.request("GET", path, accept=accept, timeout_seconds=_SECONDS)
+            return await self._api.request("GET", path, timeout_seconds=_SECONDS)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 from makeway.bus.messages import PAST_DEADLINE, EvictionOrder, Outcome
 from makeway.bus.tracing import OpenSpan
+
+NEVER_YET: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -18,7 +21,8 @@ class OrderInFlight:
     as it was heard; `made`: it says that the room was made. `since`: when the pod was first seen to wait;
     None where another nominator saw it. `shown`: the pod has been seen nominated by it. `lost`: that
     nomination is gone, and so the order makes room for no pod any more: "cleared" or "changed" by others, or
-    "yielded" to a pod of higher priority; else empty.
+    "yielded" to a pod of higher priority; else empty. `looks_at`: when its node is looked at next.
+    `clears_at`: when its nomination, which is to be taken back, is tried next.
     `waits`: terminating pods alone make the room, until `until`; then no order is stored. `preemption`: its
     trace, until its outcome.
     """
@@ -32,6 +36,8 @@ class OrderInFlight:
     shown: bool = False
     lost: str = ""
     waits: bool = False
+    looks_at: datetime = NEVER_YET
+    clears_at: datetime = NEVER_YET
     preemption: OpenSpan = field(default_factory=OpenSpan)
 
     def is_stored(self, order: EvictionOrder) -> None:

@@ -46,6 +46,12 @@ OBSERVED_AGAIN: Final = timedelta(minutes=5)
 UNANSWERED: Final = 3
 """So many orders in a row without an outcome mean that no evictor is at work: then one goes at a time."""
 
+NODE_AGAIN: Final = timedelta(seconds=5)
+"""How long after its room was made, and between two looks, the node of a pod that is not bound is read."""
+
+CLEARS_AGAIN: Final = timedelta(seconds=1)
+"""Between two attempts to take back the nomination of an order that is over."""
+
 MOST_NAMED: Final = 10
 """PriorityClasses that one line of the log names."""
 
@@ -251,8 +257,8 @@ class Nominator:
         """Begin to commit an order for a candidate; None where it cannot be."""
         now = datetime.now(UTC)
         why = "" if reply.offer else "the planner is of a version that stores no orders: upgrade it"
-        node_uid = "" if why else await self._cluster.node_uid(candidate.node)
-        if not node_uid:
+        node = None if why else await self._cluster.node(candidate.node)
+        if node is None:
             self._metrics.orders.labels("changed").inc()
             attempts.pause(now)
             why = why or f"node {candidate.node} does not exist any more"
@@ -264,7 +270,7 @@ class Nominator:
             offer=reply.offer,
             preemptor=stored.pod,
             candidate=candidate,
-            node_uid=node_uid,
+            node_uid=node.metadata.uid,
             now=now,
         )
         waits = decide.waits_until(candidate)
@@ -308,14 +314,26 @@ class Nominator:
                 one.made = True
                 one.preemption.end(result=outcome.result)
                 one.until = decide.settles_until(outcome, now)
+                one.looks_at = now + NODE_AGAIN
             else:
                 await self._over(one, outcome.result, now, outcome.message)
                 return
-        if one.made and (one.lost or now >= one.until):
+        if one.made and (one.lost or now >= one.until or await self._is_kept_out(one, now)):
             await self._over(one, "waited" if one.waits else "succeeded", now)
         elif not one.made and now >= one.until:
-            self._unanswered += 1
             await self._over(one, "expired", now)
+
+    async def _is_kept_out(self, one: OrderInFlight, now: datetime) -> bool:
+        """Report whether a pod's node has come to be none for it; looks now and then."""
+        if now < one.looks_at or one.order.preemptor is None:
+            return False
+        one.looks_at = now + NODE_AGAIN
+        about, node = one.order.preemptor, one.order.node
+        try:
+            return await self._cluster.keeps_out(about.namespace, about.name, node)
+        except (ApiError, ApiUnavailable) as error:
+            _log.warning("node_not_read", node=node, pod_uid=one.uid, error=str(error))
+            return False
 
     async def _left(self, one: OrderInFlight, now: datetime) -> None:
         """The pod was bound or deleted; an order without an outcome ends by itself. Raises as above."""
@@ -328,7 +346,15 @@ class Nominator:
         _log.info("preemptor_gone", order_id=one.order.order_id, pod_uid=one.uid)
 
     async def _over(self, one: OrderInFlight, result: str, now: datetime, message: str = "") -> None:
-        """End an order after which its pod is not bound, and take the nomination back."""
+        """End an order after which its pod is not bound, once its nomination is taken back."""
+        pod = self._pods.by_uid.get(one.uid)
+        if pod is not None and pod.nominated == one.order.node:
+            if now < one.clears_at:
+                return
+            one.clears_at = now + CLEARS_AGAIN
+            if not await self._nominations.clear(pod.namespace, pod.name, pod.uid, "over"):
+                return
+        self._unanswered += result == "expired"
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
@@ -344,9 +370,6 @@ class Nominator:
             )
         self._pause(one.uid)
         _log.info("order_over", order_id=one.order.order_id, pod_uid=one.uid, result=result)
-        pod = self._pods.by_uid.get(one.uid)
-        if pod is not None and pod.nominated == one.order.node:
-            await self._nominations.clear(pod.namespace, pod.name, pod.uid, "over")
 
 
 def _log_refusal(pod: PendingPod, reason: str, message: str, decision_id: str = "") -> None:
