@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -145,7 +146,8 @@ class Committer:
             return self._void(commit, why)
         # What becomes of an order is known once the stream answers, however long that takes.
         late = max(commit.store_by - now, timedelta()) + OVERDUE
-        overdue = asyncio.get_running_loop().call_later(late.total_seconds(), self._unstored, commit)
+        unstored = functools.cache(lambda: self._ledger.unstored(commit.order_id, settings.now()))  # once
+        overdue = asyncio.get_running_loop().call_later(late.total_seconds(), unstored)
         try:
             verdict = self._judged(commit, offer, None)
             await failpoint("planner.commit-received")
@@ -177,20 +179,15 @@ class Committer:
             try:
                 answer = await self._writer.store(order, commit.after)
             except BusError:
-                self._unstored(commit, overdue)
+                unstored()
                 raise
             if answer.void is not None and answer.void.reason in (NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM):
-                self._unstored(commit, overdue)
+                unstored()
             await failpoint("planner.order-stored")
             return self._answered(commit, answer)
         finally:
             overdue.cancel()
             self._ledger.withdraw(commit.order_id)
-
-    def _unstored(self, commit: CommitRequest, overdue: asyncio.TimerHandle | None = None) -> None:
-        """Count that the stream did not take an order, once: not where it counts as `overdue` already."""
-        if overdue is None or asyncio.get_running_loop().time() < overdue.when():
-            self._ledger.unstored(commit.order_id, self._settings.now())
 
     def _waits_for(self, verdict: Accepted | Void, commit: CommitRequest) -> str:
         """Return what a verdict waits for; a void for the end of the order over which it would be stored."""
