@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -19,6 +20,7 @@ from makeway.planner.orders.breakers import (
     Breakers,
 )
 from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker, NotNow
 from unit.planner.building import NOW, make_order, make_outcome
 from unit.planner.test_pledges import pod, two_nodes
 
@@ -34,28 +36,34 @@ def outcome(
     return make_outcome(order_id, result=result, reason=reason, finished_at=at)
 
 
+NUMBERS = count()
 FAILED, SUCCEEDED = outcome("x", "failed", "x"), outcome("y", "succeeded", "")
 
 
-def reason(breakers: Breakers, namespace: str = "shop", seconds: float = 0) -> str:
-    found = breakers.held(namespace, NOW + timedelta(seconds=seconds))
+def held(breakers: Breakers, at: datetime, namespace: str = "shop", uid: str = "") -> NotNow | None:
+    """Whether a preemptor is held back; each call is another one's, where its UID is not given."""
+    return breakers.held(Asker(uid or f"pod-{next(NUMBERS)}", namespace, 1), at)
+
+
+def reason(breakers: Breakers, namespace: str = "shop", seconds: float = 0, uid: str = "") -> str:
+    found = held(breakers, NOW + timedelta(seconds=seconds), namespace, uid)
     return "" if found is None else found.reason
 
 
 def test_it_opens_after_two_in_a_row_and_one_plan_probes_less_often_each_time() -> None:
     breakers, at = Breakers(), NOW
     breakers.unanswered(order("o1"), at)
-    assert breakers.held("shop", at) is None
+    assert held(breakers, at) is None
     breakers.unanswered(order("o2"), at)
     breakers.unanswered(order("o3"), at)  # from before it opened
 
     for lasts in (FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST, LONGEST, LONGEST):
-        held = breakers.held("shop", at)
-        assert held is not None
-        assert (held.reason, held.retry_at) == (NO_EVICTOR, at + lasts)
+        found = held(breakers, at)
+        assert found is not None
+        assert (found.reason, found.retry_at) == (NO_EVICTOR, at + lasts)
         at += lasts
-        assert breakers.held("shop", at) is None, "its turn"
-        assert breakers.held("shop", at) is not None, "one at a time"
+        assert held(breakers, at) is None, "its turn"
+        assert held(breakers, at) is not None, "one at a time"
         breakers.begun(order("probe"))
         breakers.unanswered(order("probe"), at)
 
@@ -66,6 +74,19 @@ def test_a_plan_that_becomes_no_order_leaves_the_turn_to_the_next() -> None:
         breakers.unstored(id_, NOW)
 
     assert [reason(breakers, seconds=at) for at in (5, 6, 5 + TURN.total_seconds())] == ["", NOT_STORED, ""]
+
+
+def test_who_has_the_turn_to_probe_may_ask_again_and_prolongs_it_by_nothing() -> None:
+    breakers, turn = Breakers(), TURN.total_seconds()
+    for id_ in ("o1", "o2"):
+        breakers.unstored(id_, NOW)
+
+    assert [reason(breakers, seconds=at, uid="mine") for at in (5, 6, 5 + turn - 0.1)] == ["", "", ""]
+    assert reason(breakers, seconds=5 + turn - 0.1, uid="other") == NOT_STORED
+    assert reason(breakers, seconds=5 + turn, uid="other") == "", "its turn"
+    assert reason(breakers, seconds=5 + turn, uid="mine") == NOT_STORED
+    breakers.begun(order("probe"))
+    assert reason(breakers, seconds=5 + turn, uid="other") == NOT_STORED, "its order is the probe"
 
 
 @pytest.mark.parametrize(

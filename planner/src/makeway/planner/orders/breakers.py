@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from makeway.bus.messages import EvictionOrder, Outcome
-from makeway.planner.orders.not_now import NotNow
+from makeway.planner.orders.not_now import Asker, NotNow
 
 NOT_STORED: Final = "OrdersNotStored"
 NO_EVICTOR: Final = "NoEvictor"
@@ -44,24 +44,33 @@ _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 @dataclass(slots=True)
 class _Breaker:
-    """`why` it is open, empty where it is closed; `probe`: the order that probes."""
+    """`why` it is open, empty where it is closed.
+
+    `turn`: UID of the preemptor whose plan may become the order that probes. `probe`: that order.
+    """
 
     failed: Counter[str] = field(default_factory=Counter)
     why: str = ""
     lasts: timedelta = FIRST
     until: datetime = _LONG_AGO
+    turn: str = ""
     probe: str = ""
 
-    def held(self, now: datetime) -> tuple[str, datetime] | None:
-        """Return why no order may begin, and when one may."""
-        if not self.why or now >= self.until:
+    def held(self, uid: str, now: datetime) -> tuple[str, datetime] | None:
+        """Return why no order of a preemptor may begin, and when one may."""
+        if not self.why or now >= self.until or uid == self.turn:
             return None
         return self.why, self.until if not self.probe else min(self.until, now + self.lasts)
 
-    def take_turn(self, now: datetime) -> None:
-        """Have an order begin, which probes where it is open."""
+    def take_turn(self, uid: str, now: datetime) -> None:
+        """Have a preemptor's order begin, which probes where it is open. Asking again prolongs no turn."""
+        if self.why and now >= self.until:
+            self.until, self.turn, self.probe = now + TURN, uid, ""
+
+    def begun(self, order: EvictionOrder) -> None:
+        """Have an order that has begun probe, where it is open."""
         if self.why:
-            self.until, self.probe = now + TURN, ""
+            self.turn, self.probe, self.until = "", order.order_id, order.not_after
 
     def futile(self, order_id: str, why: str, at: datetime) -> None:
         self.failed[why] += 1
@@ -70,7 +79,7 @@ class _Breaker:
         if self.why and self.probe != order_id:
             return  # one from before it opened
         self.lasts = min(2 * self.lasts, LONGEST) if self.why else FIRST
-        self.why, self.probe, self.until = why, "", at + self.lasts
+        self.why, self.turn, self.probe, self.until = why, "", "", at + self.lasts
 
     def works(self, why: str) -> None:
         self.failed[why] = 0
@@ -90,28 +99,28 @@ class Breakers:
         self._all = _Breaker()
         self._by_namespace: OrderedDict[str, _Breaker] = OrderedDict()
 
-    def held(self, namespace: str, now: datetime) -> NotNow | None:
-        """Return why no order may be begun for a preemptor of a namespace; None where one may.
+    def held(self, asking: Asker, now: datetime) -> NotNow | None:
+        """Return why no order may be begun for a preemptor; None where one may.
 
         The turn to probe is taken only where nothing holds the preemptor: what is refused for one namespace
-        keeps no other from probing.
+        keeps no other from probing. Who has the turn may ask again, as where its answer was lost.
         """
+        namespace = asking.namespace
         asked = self._of_both(namespace)
         for one in asked:
-            if (found := one.held(now)) is not None:
+            if (found := one.held(asking.uid, now)) is not None:
                 why, until = found
                 where = "" if one is self._all else f" for namespace {namespace}"
                 return NotNow(why, f"{_MESSAGES[why]}{where}; an order is tried now and then", until)
         for one in asked:
-            one.take_turn(now)
+            one.take_turn(asking.uid, now)
         return None
 
     def begun(self, order: EvictionOrder) -> None:
         """Take note of an order that is about to be stored: where a breaker is open, it probes."""
         about = order.room_for
         for one in self._of_both("" if about is None else about.namespace):
-            if one.why:
-                one.probe, one.until = order.order_id, order.not_after
+            one.begun(order)
 
     def withdrawn(self, order: EvictionOrder) -> None:
         """Take note of an order that is not stored after all: where it was to probe, another one may."""

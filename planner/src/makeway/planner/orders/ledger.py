@@ -227,7 +227,7 @@ class Ledger:
         if not plan.needs_order:
             return None
         reached = self.over_limit(asking, snapshot, now, pledged=True)
-        return reached or self.breakers.held(asking.namespace, now)
+        return reached or self.breakers.held(asking, now)
 
     def over_limit(
         self, asking: Asker, snapshot: Snapshot, now: datetime, *, pledged: bool = False
