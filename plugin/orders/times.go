@@ -34,6 +34,8 @@ const (
 	// RevertWait is how long a failed order waits for the informer to show that the evictor has taken
 	// the nomination back, so that the next cycle does not start with it.
 	RevertWait = 500 * time.Millisecond
+	// TooLargeWait is how long a preemptor waits whose commit no message carries: the same plan would be made again at once.
+	TooLargeWait = 10 * time.Second
 	// AnswerFresh is how old an outcome may be to tell that evictors are at work.
 	AnswerFresh = time.Minute
 	// UnansweredAfter is how long an order may have no outcome before it is looked up. Most take well

@@ -152,6 +152,8 @@ func (e *engine) startCommit(order *pendingOrder) {
 		wait := time.Duration(0)
 		if void != nil {
 			wait = orders.RevertWait
+		} else if errors.Is(err, streams.ErrTooLarge) {
+			wait = orders.TooLargeWait
 		}
 		e.inflight.Fail(order.id, err.Error(), e.clock.Now(), wait, func(orders.Activation) {})
 	})

@@ -27,6 +27,9 @@ const (
 // ErrUnanswered says that no planner has answered a commit in time: what has become of the order is not known here.
 var ErrUnanswered = errors.New("no planner has answered in time")
 
+// ErrTooLarge says that NATS carries no commit of this size.
+var ErrTooLarge = errors.New("the commit is too large")
+
 // Committer has the planner store orders. What is stored is the answer, whether a planner says it or it is read from the stream. Safe for
 // concurrent use.
 type Committer struct {
@@ -100,7 +103,7 @@ func (c *Committer) Ask(ctx context.Context, subject, question string, commit *w
 		return nil, Unstored(err)
 	}
 	if len(data) > wire.MaxBytes {
-		return nil, Unstored(fmt.Errorf("the commit takes %d bytes, NATS carries at most %d", len(data), wire.MaxBytes))
+		return nil, fmt.Errorf("%w: it takes %d bytes, NATS carries at most %d", ErrTooLarge, len(data), wire.MaxBytes)
 	}
 	if err := begin(); err != nil {
 		return nil, err

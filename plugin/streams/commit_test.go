@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,19 @@ func TestACommitThatNobodyAnswersEndsByTheClockAlone(t *testing.T) {
 	}
 	if bus.asked.Load() != 3 || begun != 1 {
 		t.Errorf("asked %d times, begun %d times", bus.asked.Load(), begun)
+	}
+}
+
+func TestACommitThatNoMessageCarriesIsNotAskedAndSaysNothingOfTheStream(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	bus := &silent{clock: clock}
+	commit := &wire.CommitRequest{OrderID: "ord-1", StoreBy: wire.At(clock.Now()), Offer: strings.Repeat("x", wire.MaxBytes)}
+
+	_, err := NewCommitter(bus, clock).Ask(context.Background(), "subject", "question", commit, func() error { return nil }, func() {})
+
+	var unstored *NotStoredError
+	if !errors.Is(err, ErrTooLarge) || errors.As(err, &unstored) || bus.asked.Load() != 0 {
+		t.Errorf("error %v, asked %d times", err, bus.asked.Load())
 	}
 }
 

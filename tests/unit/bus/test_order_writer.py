@@ -11,11 +11,18 @@ import pytest
 
 from builders_bus import NOW, make_order
 from makeway.bus import codec
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import StoredMessage
-from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused
-from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, OrderWriter, voided
+from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused, TooLarge
+from makeway.bus.orders import (
+    LATE,
+    NOT_ACKNOWLEDGED,
+    TAKEN_BY_NO_STREAM,
+    OrderWriter,
+    voided,
+)
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
 
@@ -162,12 +169,16 @@ async def test_an_order_past_its_time_is_voided() -> None:
     assert orders(stream) == [answer]
 
 
-async def test_an_order_that_the_stream_refuses_is_voided() -> None:
-    stream, order = Stream(Fault(PublishRefused("too large"))), make_order()
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(PublishRefused("the stream is sealed"), TAKEN_BY_NO_STREAM), (TooLarge("2 MB"), TOO_LARGE)],
+)
+async def test_an_order_that_the_stream_refuses_is_voided(error: Exception, reason: str) -> None:
+    stream, order = Stream(Fault(error)), make_order()
 
     answer = await store(stream, order, 0)
 
-    assert answer.void == Void(reason=TAKEN_BY_NO_STREAM, message="too large")
+    assert answer.void == Void(reason=reason, message=f"{len(order.victims)} victims: {error}")
 
 
 @pytest.mark.parametrize("error", [KeyNotPublished("not published"), PublishRefused("no")])

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders_bus import make_group
-from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, CommitRequest, Offer, offered
+from makeway.bus.commit import NOTHING, ORDER_LIFE, SUPERSEDED, TOO_LARGE, CommitRequest, Offer, offered
 from makeway.bus.messages import (
     API_VERSION,
     Awaited,
@@ -476,7 +476,7 @@ def test_every_reason_of_a_void_is_in_the_documentation() -> None:
     root = Path(__file__).parents[3]
     judging = (root / "planner/src/makeway/planner/commit/judge.py").read_text()
     reasons = set(re.findall(r'reason="([a-z-]+)"', judging)) | {
-        *(NOTHING, SUPERSEDED, LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM),
+        *(NOTHING, SUPERSEDED, LATE, NOT_ACKNOWLEDGED, TAKEN_BY_NO_STREAM, TOO_LARGE),
         *("mode-off", "mode-observe", ORDERS_IN_FLIGHT, NAMESPACE_SHARE),
     }
 

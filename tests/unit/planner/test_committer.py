@@ -14,6 +14,7 @@ from makeway.bus import codec
 from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Void
+from makeway.bus.nats.publishing import PublishRefused, TooLarge
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
@@ -22,7 +23,9 @@ from makeway.planner.commit.committer import Committer, CommitterSettings
 from makeway.planner.commit.judge import Accepted, draft
 from makeway.planner.commit.versions import PodVersions
 from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.breakers import IN_A_ROW
 from makeway.planner.orders.ledger import Ledger
+from makeway.planner.orders.not_now import Asker
 from unit.bus.test_order_writer import Fault, Stream
 from unit.planner.building import NOW, make_pod
 from unit.planner.building import make_order as make_live
@@ -221,6 +224,19 @@ async def test_an_order_counts_as_not_stored_once_also_before_its_void_is(
 
     assert (await asking).status == "void"
     assert unstored == ["ord-1"]
+
+
+@pytest.mark.parametrize(("error", "counted"), [(PublishRefused("sealed"), 1), (TooLarge("2 MB"), 0)])
+async def test_an_order_that_is_too_large_says_nothing_of_the_stream(error: Exception, counted: int) -> None:
+    world = World(Stream(Fault(error)))
+    for _ in range(IN_A_ROW - 1):
+        world.ledger.unstored("another", NOW)
+
+    reply = await world.ask()
+
+    assert reply.void is not None
+    assert reply.void.message.endswith(str(error))
+    assert (world.ledger.breakers.held(Asker("urgent", "shop", 1), NOW) is not None) == bool(counted)
 
 
 async def test_a_commit_behind_a_message_that_is_not_the_last_any_more_is_superseded() -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.messages import (
     EvictionOrder,
     OrderedGroup,
@@ -15,12 +16,13 @@ from makeway.bus.messages import (
     Placement,
     Preemptor,
     VictimOutcome,
+    Void,
 )
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.planner.orders import pauses as module
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker, NotNow
-from makeway.planner.orders.pauses import PAUSES
+from makeway.planner.orders.pauses import FIRST_FAILED, PAUSES, PREEMPTION_PAUSED, TRIES
 from makeway.planner.snapshot.state import Snapshot
 from unit.planner.building import LOW, NOW, make_order, make_outcome, make_pod, make_snapshot
 
@@ -129,6 +131,19 @@ def test_orders_in_a_row_that_make_no_room_begin_a_short_pause() -> None:
     )
     assert ledger.pauses.paused(now) == 0
     assert asked(ledger, now + timedelta(seconds=2)) is None
+
+
+def test_orders_that_are_too_large_have_their_preemptor_alone_wait_and_leave_out_the_node() -> None:
+    ledger, why = Ledger(), Void(reason=TOO_LARGE, message="4000 victims: 2 MB are more than NATS takes")
+    for number in range(TRIES):
+        ledger.voided(order(f"ord-{number}", NOW), why)
+
+    found = asked(ledger, NOW)
+
+    assert found is not None
+    assert (found.reason, found.retry_at) == (PREEMPTION_PAUSED, NOW + FIRST_FAILED)
+    assert ledger.left_out("P", NOW).nodes == {"n1"}
+    assert ledger.breakers.held(PREEMPTOR, NOW) is None
 
 
 def test_a_success_ends_a_row_of_failures_and_a_breaker_begins_none() -> None:

@@ -52,6 +52,9 @@ NOTHING: Final = "nothing-to-order"
 SUPERSEDED: Final = "superseded"
 """Reason of a void that is not stored: another message came behind the one that the commit names."""
 
+TOO_LARGE: Final = "order-too-large"
+"""Reason of a void: no message of the stream holds the order."""
+
 CommitStatus = Literal["stored", "void"]
 
 

@@ -20,10 +20,11 @@ from msgspec import structs
 
 from makeway.bus import tracing
 from makeway.bus.client import Bus
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import JetStreamError
-from makeway.bus.nats.publishing import Published, PublishRefused
+from makeway.bus.nats.publishing import Published, PublishRefused, TooLarge
 from makeway.bus.records import Last, Unverified
 
 PAUSE_SECONDS: Final = 1.0
@@ -103,7 +104,9 @@ class OrderWriter:
                 except (KeyNotPublished, PublishRefused) as error:
                     if isinstance(error, KeyNotPublished) or order.void is not None:
                         raise
-                    order = voided(order, Void(reason=TAKEN_BY_NO_STREAM, message=str(error)))
+                    reason = TOO_LARGE if isinstance(error, TooLarge) else TAKEN_BY_NO_STREAM
+                    why = Void(reason=reason, message=f"{len(order.victims)} victims: {error}")
+                    order = voided(order, why)
                     continue
                 except BusUnavailable as error:
                     _log.warning("order_publish_ambiguous", order_id=order.order_id, reason=str(error))

@@ -55,6 +55,11 @@ class JetStreamError(BusError):
         return self.code >= 500 or self.err_code in _IN_PROCESS
 
     @property
+    def too_large(self) -> bool:
+        """The message is larger than the stream or the server takes."""
+        return self.err_code == _TOO_LARGE
+
+    @property
     def not_found(self) -> bool:
         """The stream, consumer or message does not exist."""
         return self.code == _NOT_FOUND

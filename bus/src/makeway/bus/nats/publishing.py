@@ -63,6 +63,10 @@ class PublishRefused(BusError):  # noqa: N818 - a state, like the bus's other er
     """The stream will not take this message, now or later: too large, or the stream is misconfigured."""
 
 
+class TooLarge(PublishRefused):
+    """The message is too large; the stream takes others."""
+
+
 async def publish(
     jetstream: JetStream,
     kind: Kind,
@@ -91,7 +95,7 @@ async def publish(
 
     Raises:
         BusUnavailable: it is unknown whether it is stored.
-        Refused: it is not, and never will be.
+        PublishRefused: it is not, and never will be; `TooLarge` where that is why.
     """
     started = time.perf_counter()
     result = "unavailable"
@@ -139,7 +143,8 @@ async def _publish(
         except JetStreamError as error:
             if error.wrong_last_sequence:
                 return _Behind(error.last_sequence)
-            raise (BusUnavailable if error.temporary else PublishRefused)(str(error)) from error
+            refused = TooLarge if error.too_large else PublishRefused
+            raise (BusUnavailable if error.temporary else refused)(str(error)) from error
 
     ack: Ack | _Behind = await AsyncRetrying(
         retry=retry_if_exception_type(BusUnavailable),

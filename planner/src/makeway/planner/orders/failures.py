@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from makeway.bus.commit import TOO_LARGE
 from makeway.bus.messages import MAY_PASS, Outcome, VictimOutcome, Void
 from makeway.planner.plan.left_out import PassedOver
 
@@ -75,8 +76,8 @@ def end_of(outcome: Outcome) -> OrderEnd:
 
 
 def end_of_void(void: Void, at: datetime) -> OrderEnd:
-    """Return what it says that an order was never stored: of its preemptor only what lies with the node."""
-    of_the_node = void.reason in _OF_THE_NODE
+    """Return what it says that an order was never stored: of its preemptor only what lies with the plan."""
+    of_the_node = void.reason in _OF_THE_NODE or void.reason == TOO_LARGE
     return OrderEnd(removed=(), succeeded=False, at=at, nodes_fault=of_the_node, counts=of_the_node)
 
 
