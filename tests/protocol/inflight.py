@@ -5,7 +5,7 @@ It follows plugin/orders/inflight.go and lookup.go call by call; what leads to w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from makeway.bus.messages import Outcome
@@ -13,6 +13,7 @@ from protocol.table import Table
 
 STORED = ("committed", "orphanCommitted")
 REVERTS = ("reverting", "clearing")
+MAKES_ROOM = ("planned", "storing", *STORED, "leaving")
 
 
 class PodGoneError(Exception):
@@ -260,24 +261,27 @@ class InFlight:
             entry.held = True
         return closed
 
-    def refuse(self, uid: str, now: float, still_there: Callable[[str, str], bool]) -> bool:
+    def refuse(
+        self, uid: str, now: float, still_there: Callable[[str, str], bool], beside: Iterable[str]
+    ) -> bool:
         """Whether a pod that failed a cycle may not preempt now, since it has an order.
 
-        Removing pods may help on every node.
+        Removing pods may help on every node. `beside`: pods of no lower priority that are nominated there.
         """
         entry = self.by_pod.get(uid)
         if entry is None or (entry.phase == "leaving" and now >= entry.opens_at):
             return False
         event, delay = "cycleFailed", self._seconds["earlyRetryDelay"]
-        early = entry.phase == "released" and entry.early < self._table.counts["earlyRetries"]
+        most = self._table.counts["earlyRetries"]
         met = any(still_there(entry.node, victim) for victim in (*entry.victims, *entry.awaited))
-        if early and now < entry.opens_at and met:
+        early = (entry.early < most and met) or any(map(self._makes_room, beside))
+        if entry.phase == "released" and now < entry.opens_at and early:
             event = "cycleTooEarly"
         if entry.phase == "leaving" and entry.nomination_taken:
             event = "nominationGone"
         self._happens(entry, event)
         if event == "cycleTooEarly":
-            entry.not_before = now + delay * 2**entry.early
+            entry.not_before = now + delay * 2 ** min(entry.early, most)
             entry.early += 1
         elif entry.phase == "leaving":
             if now - entry.held_until >= self._seconds["longestLeavingHold"]:
@@ -287,6 +291,10 @@ class InFlight:
             entry.failed_cycles = min(entry.failed_cycles + 1, 10)
             self._notify()
         return entry.phase != "absent"
+
+    def _makes_room(self, uid: str) -> bool:
+        entry = self.of(uid)
+        return entry is not None and entry.phase in MAKES_ROOM and bool(entry.remaining)
 
     def due(self, now: float) -> tuple[list[Activation], float | None]:
         """Let happen what time brings about; whom to activate, and when to look again."""

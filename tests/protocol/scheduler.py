@@ -351,9 +351,16 @@ class Scheduler:
             nodes = (node,) if node else tuple(on)  # of a group: whichever
             return any(other.metadata.uid == victim for one in nodes for other in on.get(one, ()))
 
-        if self.inflight.refuse(uid, now, still_there):
-            return False
         nominated = [pod for pod in preemptor.pods if pod.status.nominated_node_name]
+        own = {pod.status.nominated_node_name for pod in nominated}
+        there = {other: self.pods.get(other) for other, node in places.items() if node in own}
+        beside = [
+            other
+            for other, one in there.items()
+            if one and not self._is_of(other, preemptor) and priority(one) >= preemptor.priority
+        ]
+        if self.inflight.refuse(uid, now, still_there, beside):
+            return False
         if any(
             other.metadata.deletion_timestamp is not None and priority(other) < preemptor.priority
             for pod in nominated
