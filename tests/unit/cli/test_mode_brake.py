@@ -270,6 +270,19 @@ async def test_release_removes_it_and_a_second_one_says_that_it_was_not_set(tmp_
     assert "the brake is not set" in out
 
 
+async def test_a_release_for_a_namespace_that_is_neither_braked_nor_there_is_a_mistake(
+    tmp_path: Path,
+) -> None:
+    server = Server(makeway_brake={"mode": "off", "namespaces": "gone", "by": "x"})
+
+    code, _, err = await mode(server, tmp_path, "--release", "-n", "team-b", "--no-wait")
+    assert code == 1
+    assert "there is no namespace team-b: nothing was changed; did you mean team-a?" in err
+
+    code, _, err = await mode(server, tmp_path, "--release", "-n", "gone", "--no-wait")
+    assert (code, server.brake) == (0, RELEASED), err
+
+
 async def test_without_a_mode_it_shows_brake_broken_policy_and_since_when(tmp_path: Path) -> None:
     since = "2026-11-23T03:40:10Z"
     server = Server(

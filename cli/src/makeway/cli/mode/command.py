@@ -180,7 +180,10 @@ async def _changed(api: Api, installation: Installation, asked: _Asked, printer:
     changed = False
     if asked.release:
         # What cannot be released is said before the policy is written.
-        released(await stored_brake(api, at), asked.namespace)
+        before = await stored_brake(api, at)
+        released(before, asked.namespace)
+        if asked.namespace and not holds_for(before, asked.namespace):
+            await _must_exist(api, asked.namespace)
     if asked.wanted is not None:
         changed = await _policy(api, installation, asked, printer)
     if asked.release:
