@@ -49,7 +49,7 @@ class Binary:
     package: str
     """The Go package that is built, without a version."""
     usual_seconds: int
-    """How long a cold build takes on two cores, told to the person who waits."""
+    """How long a cold build takes on two cores: the forecast where this machine has timed none."""
     ldflags: str = _STRIP
     module: Path | None = None
     """Directory of the go.mod that fixes its dependencies; None: it is installed by its own version."""
@@ -80,9 +80,9 @@ def _kubernetes(name: str, usual_seconds: int) -> Binary:
 ETCD = Binary(
     "etcd", "go.etcd.io/etcd/server/v3", 10, module=CONTROL_PLANE_MODULE, modfile=KUBERNETES.modfile
 )
-KUBE_APISERVER = _kubernetes("kube-apiserver", 55)
-KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", 35)
-KUBECTL = _kubernetes("kubectl", 20)
+KUBE_APISERVER = _kubernetes("kube-apiserver", 120)
+KUBE_CONTROLLER_MANAGER = _kubernetes("kube-controller-manager", 60)
+KUBECTL = _kubernetes("kubectl", 25)
 
 
 def scheduler_of(minor: Minor, architecture: str = "") -> Binary:
@@ -90,7 +90,7 @@ def scheduler_of(minor: Minor, architecture: str = "") -> Binary:
     return Binary(
         "makeway-scheduler",
         "./cmd/makeway-scheduler",
-        90,
+        270,
         _ldflags(minor.version),
         PLUGIN_MODULE,
         hash_sources=True,
@@ -109,10 +109,10 @@ MAKEWAY_SCHEDULER_WITH_TEST_PLUGINS = replace(
     MAKEWAY_SCHEDULER_WITH_FAILPOINTS, package="./internal/testscheduler"
 )
 """For tests beside plugins of third parties; it has failpoints too."""
-KUBE_SCHEDULER = _kubernetes("kube-scheduler", 20)
+KUBE_SCHEDULER = _kubernetes("kube-scheduler", 240)
 """For clusters without the plugin."""
-NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 15, version="v2.15.2")
-KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 55, version="v0.8.0")
+NATS_SERVER = Binary("nats-server", "github.com/nats-io/nats-server/v2", 25, version="v2.15.2")
+KWOK = Binary("kwok", "sigs.k8s.io/kwok/cmd/kwok", 90, version="v0.8.0")
 
 TOXIPROXY = Binary("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", 15, version="v2.5.0")
 """For tests that cut the lines between processes."""

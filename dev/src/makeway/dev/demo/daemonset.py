@@ -113,21 +113,15 @@ async def take_the_last_class(stage: Stage) -> None:
     _, sent = await stage.create_one(_daemonset("metrics", "platform", "500m", node="node-a"))
     narrator.begin(sent, f"DaemonSet metrics created: 500m on node-a, priority {manifests.URGENT_PRIORITY}")
     (pod,) = await _pods_of(stage, "metrics", 1)
-    bound = await stage.bound(pod.uid, pod.name)
-    order, outcome = await stage.last_outcome(pod.uid)
-    decision = await stage.decision_of(order)
-    narrator.decision(decision)
-    narrator.order(order)
-    narrator.outcome(outcome)
-    narrator.bound(bound.at, order, f"{pod.name} bound to {bound.node}")
-    narrator.timetable()
+    made = await stage.preemption(pod.uid, pod.name)
+    stage.tell(made)
     narrator.claim(
         "thumbnails, which had asked to be taken last, went now",
-        _victims({order.node: order}, "node-a") == [("thumbnails", "daemonset-single")],
+        _victims({made.order.node: made.order}, "node-a") == [("thumbnails", "daemonset-single")],
     )
     logs = [pod.node for pod in timeline.living() if pod.app == "logs" and pod.running]
     narrator.claim("logs, of lower priority and the same size, runs on", sorted(logs) == ["node-a", "node-b"])
-    spared = {one.rule for candidate in decision.candidates for one in candidate.spared}
+    spared = {one.rule for candidate in made.decision.candidates for one in candidate.spared}
     narrator.claim("the decision record says by which rule", spared == {"daemonset-pod"})
 
 

@@ -63,22 +63,10 @@ async def make_room(stage: Stage) -> str:
     narrator.chapter("An urgent pod makes room")
     uid, sent = await stage.create_one(_pod("payment", "urgent"))
     narrator.begin(sent, f"pod payment created: 2 CPUs, priority {manifests.URGENT_PRIORITY}")
-    bound = await stage.bound(uid, "payment")
-    order, outcome = await stage.last_outcome(uid)
-    decision = await stage.decision_of(order)
+    made = await stage.preemption(uid, "payment")
+    stage.tell(made, nominator=" by the nominator", scheduler=" by kube-scheduler")
 
-    narrator.decision(decision)
-    nominated = timeline.first(lambda pod: pod.uid == uid and pod.nominated_node != "")
-    if nominated:
-        narrator.nominated(nominated.at, order, f"nominated to {nominated.nominated_node} by the nominator")
-    narrator.order(order)
-    for victim in order.victims:
-        leaving = timeline.first(lambda pod, v=victim.uid: pod.uid == v and (pod.leaving or pod.deleted))  # type: ignore[misc]
-        narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
-    narrator.outcome(outcome)
-    narrator.bound(bound.at, order, f"payment bound to {bound.node} by kube-scheduler")
-    narrator.timetable()
-
+    bound, order = made.bound, made.order
     took = bound.at - sent
     apps = {pod.app for pod in timeline.pods if pod.uid in {victim.uid for victim in order.victims}}
     waiting = [pod for pod in timeline.living() if pod.app == "crunch" and not pod.node]
@@ -88,7 +76,7 @@ async def make_room(stage: Stage) -> str:
     )
     narrator.claim(
         "it was bound where the decision said, by the nominator's order",
-        bound.node == decision.nominated_node == order.node and order.fence.name == "makeway-nominator",
+        bound.node == made.decision.nominated_node == order.node and order.fence.name == "makeway-nominator",
     )
     narrator.claim(
         "one victim, from crunch; the budget of web was kept",

@@ -52,22 +52,10 @@ async def make_room(stage: Stage, name: str) -> None:
     narrator.chapter("An urgent pod makes room")
     uid, sent = await stage.create_one(manifests.urgent_pod(name))
     narrator.begin(sent, f"pod {name} created: 2 CPUs, priority 100000")
-    bound = await stage.bound(uid, name)
-    order, outcome = await stage.last_outcome(uid)
-    decision = await stage.decision_of(order)
+    made = await stage.preemption(uid, name)
+    stage.tell(made)
 
-    narrator.decision(decision)
-    nominated = timeline.first(lambda p: p.uid == uid and p.nominated_node != "")
-    if nominated:
-        narrator.nominated(nominated.at, order, f"nominated to {nominated.nominated_node}")
-    narrator.order(order)
-    for victim in order.victims:
-        leaving = timeline.first(lambda p, v=victim.uid: p.uid == v and (p.leaving or p.deleted))  # type: ignore[misc]
-        narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
-    narrator.outcome(outcome)
-    narrator.bound(bound.at, order, f"{name} bound to {bound.node}")
-    narrator.timetable()
-
+    bound, order = made.bound, made.order
     took = bound.at - sent
     apps = {pod.app for pod in timeline.pods if pod.uid in {v.uid for v in order.victims}}
     narrator.claim(
@@ -75,13 +63,13 @@ async def make_room(stage: Stage, name: str) -> None:
         took <= BIND_BOUND_SECONDS,
     )
     narrator.claim(
-        "it was bound where the decision said", bound.node == decision.nominated_node == order.node
+        "it was bound where the decision said", bound.node == made.decision.nominated_node == order.node
     )
     narrator.claim(
         "one victim, from crunch; the budget of web was kept",
         len(order.victims) == 1 and apps == {"crunch"} and order.pdb_violations == 0,
     )
-    narrator.claim("the order succeeded", outcome.result == "succeeded")
+    narrator.claim("the order succeeded", made.outcome.result == "succeeded")
 
 
 async def add_a_node(stage: Stage) -> None:

@@ -29,6 +29,16 @@ KUBELET = "makeway-dev-kwok"
 
 
 @dataclass(frozen=True)
+class Preemption:
+    """How room was made for a pod that is bound now."""
+
+    bound: PodSeen
+    order: EvictionOrder
+    outcome: Outcome
+    decision: DecisionRecord
+
+
+@dataclass(frozen=True)
 class Stage:
     """What a story calls. Waits raise TimeoutError, of which the runner makes a failed claim."""
 
@@ -104,6 +114,27 @@ class Stage:
         return await self.timeline.until(
             f"{name} bound", lambda: first(lambda p: p.uid == uid and p.node != ""), ANSWER_SECONDS
         )
+
+    async def preemption(self, uid: str, name: str) -> Preemption:
+        """Wait until a pod is bound, and for the messages about how room was made for it."""
+        bound = await self.bound(uid, name)
+        order, outcome = await self.last_outcome(uid)
+        return Preemption(bound, order, outcome, await self.decision_of(order))
+
+    def tell(self, made: Preemption, *, nominator: str = "", scheduler: str = "") -> None:
+        """Put a preemption into the timetable. `nominator`, `scheduler`: " by" whom, where that is said."""
+        narrator, first, order = self.narrator, self.timeline.first, made.order
+        narrator.decision(made.decision)
+        if nominated := first(lambda pod: pod.uid == made.bound.uid and pod.nominated_node != ""):
+            text = f"nominated to {nominated.nominated_node}{nominator}"
+            narrator.nominated(nominated.at, order, text)
+        narrator.order(order)
+        for victim in order.victims:
+            leaving = first(lambda pod, v=victim.uid: pod.uid == v and (pod.leaving or pod.deleted))  # type: ignore[misc]
+            narrator.carried_out(leaving.at if leaving else None, order, f"{victim.name} leaves")
+        narrator.outcome(made.outcome)
+        narrator.bound(made.bound.at, order, f"{made.bound.name} bound to {made.bound.node}{scheduler}")
+        narrator.timetable()
 
     async def decision(self, uid: str, name: str) -> DecisionRecord:
         """Wait for the first decision about a pod."""

@@ -100,16 +100,11 @@ async def from_the_minimum_on(stage: Stage) -> None:
     narrator.chapter(f"From priority {_CRITICAL} on nobody is exempt")
     uid, sent = await stage.create_one(_pod("incident", "critical", node="node-a"))
     narrator.begin(sent, f"pod incident created: 2 CPUs on node-a, priority {_CRITICAL}")
-    bound = await stage.bound(uid, "incident")
-    order, outcome = await stage.last_outcome(uid)
-    narrator.decision(await stage.decision_of(order))
-    narrator.order(order)
-    narrator.outcome(outcome)
-    narrator.bound(bound.at, order, f"incident bound to {bound.node}")
-    narrator.timetable()
+    made = await stage.preemption(uid, "incident")
+    stage.tell(made)
     narrator.claim(
         "model made room at once, though it tolerates lower priorities for ever",
-        [victim.name for victim in order.victims] == ["model"],
+        [victim.name for victim in made.order.victims] == ["model"],
     )
 
 
