@@ -159,14 +159,18 @@ def test_the_functions_that_the_architecture_names_are_in_the_files_that_it_link
 
 
 def test_the_functions_that_the_architecture_walks_through_are_counted() -> None:
-    page = CHECKOUT / "docs/architecture.md"
-    rows = re.findall(r"^\| (\d+) \| \[`(\w+)`\]\(([^)]+)\) \|", page.read_text(), re.MULTILINE)
+    text = (CHECKOUT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| \[`(\w+)`\]\(([^)]+)\) \|", text, re.MULTILINE)
 
     assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
     files = {path for _, _, path in rows}
-    assert f"These {len(rows)} functions in {len(files)} files" in page.read_text()
+    assert f"These {len(rows)} functions in {len(files)} files" in text
     assert len(rows) <= 25
     assert len(files) <= 16
+    returns = [name for _, name, _ in rows].index("nominate") + 1
+    cycle = [path for _, _, path in rows[:returns] if path.startswith("../plugin/")]
+    words = {10: "ten", 6: "six"}
+    assert f"{words[len(cycle)]} functions in {words[len(set(cycle))]} files of the plugin" in text
 
 
 @pytest.mark.parametrize(
