@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from makeway.dev.paths import CHECKOUT
 from upstream_suites.cases import Case, Outcome, cases
 from upstream_suites.differences import Difference, Differences, Separate, judge, read, table
-from upstream_suites.suites import SHORT, SUITES, with_stand_ins
+from upstream_suites.suites import SHORT, SUITES, WAITING, with_patience, with_stand_ins
 
 OUTPUT = """\
 === RUN   TestA
@@ -110,6 +112,17 @@ def test_a_test_imports_what_stands_in_for_upstreams_utilities() -> None:
         '\t"k8s.io/utils/ptr"',
         ")",
     ]
+
+
+def test_cycles_of_the_suites_wait_for_a_plan_for_a_second_at_least() -> None:
+    source = WAITING.read_text()
+
+    patient = with_patience(source)
+
+    changed = [line for line in patient.splitlines() if line not in source.splitlines()]
+    assert changed == ["\tLeastWait = time.Second"]
+    with pytest.raises(ValueError, match="does not say 'LeastWait"):
+        with_patience(patient)
 
 
 def test_the_page_shows_the_lists_as_they_are() -> None:

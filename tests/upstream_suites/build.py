@@ -9,7 +9,15 @@ from pathlib import Path
 
 from makeway.dev.binaries import GO_ENVIRONMENT
 from makeway.dev.progress import ConsoleProgress
-from upstream_suites.suites import MODULE, PACKAGES, Suite, sources, with_stand_ins
+from upstream_suites.suites import (
+    MODULE,
+    PACKAGES,
+    WAITING,
+    Suite,
+    sources,
+    with_patience,
+    with_stand_ins,
+)
 
 
 def build(suite: Suite, directory: Path) -> Path:
@@ -26,6 +34,9 @@ def build(suite: Suite, directory: Path) -> Path:
         changed = directory / path.name
         changed.write_text(with_stand_ins(path.read_text()))
         files[str(PACKAGES / suite.name / path.name)] = str(changed)
+    patient = directory / WAITING.name
+    patient.write_text(with_patience(WAITING.read_text()))
+    files[str(WAITING)] = str(patient)
     overlay = directory / "overlay.json"
     overlay.write_text(json.dumps({"Replace": files}))
     program = directory / f"{suite.name}.test"

@@ -15,6 +15,9 @@ MODULE: Final = CHECKOUT / "tests" / "upstream"
 PACKAGES: Final = MODULE / "suites"
 """Where the packages are put for the compiler, beside those that stand in for upstream's utilities."""
 
+WAITING: Final = CHECKOUT / "plugin" / "ask" / "asked.go"
+"""Where the plugin says how long a cycle waits for a plan."""
+
 _REPLACED: Final = {
     "k8s.io/kubernetes/test/integration/util": "testutils",
     "k8s.io/kubernetes/test/integration/scheduler": "schedulerutils",
@@ -80,6 +83,20 @@ def module_cache() -> Path:
 def _go(*arguments: str) -> str:
     found = subprocess.run(("go", *arguments), cwd=MODULE, check=True, capture_output=True, text=True)
     return found.stdout.strip()
+
+
+def with_patience(source: str) -> str:
+    """Return the file of WAITING with cycles that wait for a plan for a second at least.
+
+    What is tested is what comes of plans, and not how busy the machine is.
+
+    Raises:
+        ValueError: the file does not say how long they wait.
+    """
+    shortest = "LeastWait = 10 * time.Millisecond\n"
+    if shortest not in source:
+        raise ValueError(f"{WAITING} does not say {shortest.strip()!r}")
+    return source.replace(shortest, "LeastWait = time.Second\n")
 
 
 def with_stand_ins(source: str) -> str:

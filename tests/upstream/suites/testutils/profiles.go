@@ -65,7 +65,7 @@ func replace(profile *config.KubeSchedulerProfile, natsURL string) {
 		}
 		set.Enabled = slices.Insert(set.Enabled, at, config.Plugin{Name: makeway.Name})
 	}
-	args := fmt.Sprintf(`{"natsURL": %q, "lease": {"name": ""}}`, natsURL)
+	args := fmt.Sprintf(`{"natsURL": %q, "lease": {"name": ""}, "planTimeout": "1s"}`, natsURL)
 	profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{
 		Name: makeway.Name,
 		Args: &runtime.Unknown{Raw: []byte(args), ContentType: runtime.ContentTypeJSON},
