@@ -131,7 +131,7 @@ func (g *Gate) AllowCycle(uid types.UID) {
 
 // checkDemand is check where limits are in force.
 func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Rejection {
-	own, before := g.usage.members[pod.UID], g.waiting.pods[pod.UID]
+	own, before := g.usage.placedOf(pod.UID), g.waiting.pods[pod.UID]
 	var promised promisedAmount
 	if own == nil {
 		// Room that others were promised is theirs, unless this pod is more important, or was promised room too.
@@ -161,7 +161,7 @@ func (g *Gate) checkDemand(pod *v1.Pod, wanted demand, profileMode string) *Reje
 }
 
 // rejection is that of a pod whose queue is full, with the room in each queue that it would enter. O(depth × resources).
-func (g *Gate) rejection(w demand, own *member, message string) *Rejection {
+func (g *Gate) rejection(w demand, own *demand, message string) *Rejection {
 	r := &Rejection{gate: g, reason: rejectedFull, message: message, needs: w.needs, line: w.leaf.line, free: make([][]int64, len(w.leaf.line))}
 	for i, q := range w.leaf.line {
 		r.free[i] = make([]int64, len(w.needs))

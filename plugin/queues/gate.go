@@ -51,7 +51,7 @@ type Gate struct {
 
 	mu sync.Mutex
 	knowledge
-	counts
+	usage   *queueUsage
 	waiting *waitingPods
 
 	conditionUpdates *conditionUpdates // of pods whose condition is to say that their queue holds them
@@ -62,14 +62,6 @@ type knowledge struct {
 	limitsKnown limitsState
 	controlSeen bool   // a control state has said what holds
 	why         string // in the state missing: for people
-}
-
-// counts are what queues hold, and the pods that hold a place without a node.
-type counts struct {
-	usage    *queueUsage // nil: no limits are in force
-	recount  *recount    // nil: none is under way
-	reserved map[types.UID]wire.PodRef
-	held     map[types.UID]wire.PodRef
 }
 
 // ModeApplies reports whether the gate may hold a pod of a profile at all. It is called under the gate's lock.
@@ -84,7 +76,7 @@ func NewGate(clock clock.WithTicker, pods corelisters.PodLister, applies ModeApp
 		clock: clock, pods: pods, applies: applies,
 		changed: make(chan struct{}, 1),
 		decided: make(chan struct{}),
-		counts:  counts{reserved: map[types.UID]wire.PodRef{}, held: map[types.UID]wire.PodRef{}},
+		usage:   newQueueUsage(),
 	}
 }
 
@@ -132,11 +124,29 @@ func (g *Gate) Assume(exist bool, why string) (decided, shut bool) {
 func (g *Gate) NoQueues() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.take(nil, noQueues)
+}
+
+// SetLimits puts the limits of a control state in force. Pods are counted whether or not there are limits, so that it takes no longer
+// with more of them, but for those that wait. O(queues + groups of pods × (depth + resources) + waiting × (depth + log waiting)).
+func (g *Gate) SetLimits(queues []wire.QueueLimit) error {
+	tree, err := newQueueTree(queues)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.take(tree, inForce)
+	return nil
+}
+
+// take takes in what a control state says: the tree of the queues, nil where there are none. Callers hold the lock.
+func (g *Gate) take(tree *queueTree, limitsKnown limitsState) {
 	g.controlSeen = true
-	g.usage, g.recount = nil, nil
-	g.tree.Store(nil)
-	g.waiting.reenter(nil)
-	g.decide(noQueues, "")
+	g.usage.setTree(tree)
+	g.tree.Store(tree)
+	g.waiting.reenter(tree)
+	g.decide(limitsKnown, "")
 }
 
 // Reconsider lets pods that wait be checked again: modes have changed.
@@ -155,15 +165,13 @@ func (g *Gate) PodChanged(pod *v1.Pod) {
 	case ended(pod):
 		g.drop(pod.UID)
 	case pod.Spec.NodeName != "":
-		delete(g.reserved, pod.UID)
 		g.removeWaiting(pod.UID)
 		g.waiting.settled(pod.UID)
 		g.conditionUpdates.forget(pod.UID)
-		g.count(pod, true, true)
+		g.change(pod.UID, func(m *member) { m.demand, m.bound, m.reserved = demandOf(pod), true, false })
 	default:
-		_, reserved := g.reserved[pod.UID]
-		if _, held := g.held[pod.UID]; held || reserved {
-			g.count(pod, false, reserved)
+		if g.usage.members[pod.UID] != nil {
+			g.change(pod.UID, func(m *member) { m.demand, m.bound = demandOf(pod), false })
 		}
 		if g.waiting.update(pod, g.tree.Load()) {
 			g.notify()
@@ -192,14 +200,9 @@ func (g *Gate) Reserve(pod *v1.Pod, profileMode string) *Rejection {
 func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.usage == nil {
-		g.reserved[pod.UID] = refOf(pod)
-		g.count(pod, false, true)
-		return nil
-	}
 	wanted := demandOf(pod)
-	wanted.place(g.usage.tree)
-	if g.applies(profileMode, wanted.priority, wanted.namespace) {
+	if g.usage.tree != nil && g.applies(profileMode, wanted.priority, wanted.namespace) {
+		wanted.place(g.usage.tree)
 		if rejected := g.checkDemand(pod, wanted, profileMode); rejected != nil {
 			// No preemption follows here: the gate lets it have a cycle of its own where victims may help.
 			w := g.waiting.pods[pod.UID]
@@ -209,9 +212,8 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 			return rejected
 		}
 	}
-	g.reserved[pod.UID] = refOf(pod)
 	g.removeWaiting(pod.UID) // those that were held for its promise are checked by what is used now
-	g.countMember(pod.UID, member{demand: wanted, placed: true})
+	g.change(pod.UID, func(m *member) { m.demand, m.reserved = wanted, true })
 	return nil
 }
 
@@ -219,11 +221,9 @@ func (g *Gate) reserve(pod *v1.Pod, profileMode string) *Rejection {
 func (g *Gate) Unreserve(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, reserved := g.reserved[uid]; !reserved {
-		return
+	if m := g.usage.members[uid]; m != nil && m.reserved {
+		g.change(uid, func(m *member) { m.reserved = false })
 	}
-	delete(g.reserved, uid)
-	g.settle(uid)
 }
 
 // ReserveQuota lets a preemptor with an order count. It calls the informer's store alone.
@@ -231,24 +231,23 @@ func (g *Gate) ReserveQuota(ref wire.PodRef) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	uid := types.UID(ref.UID)
-	g.held[uid] = ref
 	g.removeWaiting(uid)
-	if counted := g.counted(); counted == nil || counted.members[uid] != nil {
-		return
-	}
-	if pod, err := g.pods.Pods(ref.Namespace).Get(ref.Name); err == nil && pod.UID == uid && !ended(pod) {
-		bound := pod.Spec.NodeName != ""
-		_, reserved := g.reserved[uid]
-		g.count(pod, bound, bound || reserved)
-	}
+	counts := g.usage.members[uid] != nil
+	g.change(uid, func(m *member) {
+		m.held = true
+		if pod, err := g.pods.Pods(ref.Namespace).Get(ref.Name); !counts && err == nil && pod.UID == uid && !ended(pod) {
+			m.demand, m.bound = demandOf(pod), pod.Spec.NodeName != ""
+		}
+	})
 }
 
 // ReleaseQuota ends that.
 func (g *Gate) ReleaseQuota(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.held, uid)
-	g.settle(uid)
+	if g.usage.members[uid] != nil {
+		g.change(uid, func(m *member) { m.held = false })
+	}
 }
 
 // CycleFailed notes that a pod's cycle came to nothing for another reason than the gate, or that it is bound: others may
@@ -268,7 +267,7 @@ func (g *Gate) whereQueuesAre(do func()) {
 }
 
 // Counts reports whether a pod counts in a queue.
-func (g *Gate) Counts(uid types.UID) bool { return g.memberAt(uid) != nil }
+func (g *Gate) Counts(uid types.UID) bool { return g.held(uid) != nil }
 
 // QueueOf is the path of the queue that a pod counts in; ok is false where no limits are in force.
 func (g *Gate) QueueOf(pod *v1.Pod) (path string, ok bool) {
@@ -293,14 +292,24 @@ func (g *Gate) HasMax(pod *v1.Pod) bool {
 // Decided is closed once it is known whether there are limits.
 func (g *Gate) Decided() <-chan struct{} { return g.decided }
 
-// memberAt is what a pod counts for, nil where it does not count.
-func (g *Gate) memberAt(uid types.UID) *member {
+// held is what a pod counts for in its queue, nil where it does not count.
+func (g *Gate) held(uid types.UID) *demand {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.usage == nil {
-		return nil
-	}
-	return g.usage.members[uid]
+	return g.usage.placedOf(uid)
+}
+
+// change makes a change to what a pod counts for. Callers of this and the following hold the lock.
+func (g *Gate) change(uid types.UID, change func(*member)) {
+	g.noteFreed(g.usage.change(uid, change))
+}
+
+// drop forgets a pod that has ended or gone.
+func (g *Gate) drop(uid types.UID) {
+	g.removeWaiting(uid)
+	g.waiting.settled(uid)
+	g.conditionUpdates.forget(uid)
+	g.noteFreed(g.usage.forget(uid))
 }
 
 func (g *Gate) reason() string {

@@ -512,7 +512,6 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := limited(t, trees[0]...)
-		counting := false // other limits are being put in force, a few pods a step
 		pods, nodes, tree := map[types.UID]*v1.Pod{}, map[types.UID]bool{}, 0
 		reserved, held := map[types.UID]bool{}, map[types.UID]bool{}
 		fixed := map[types.UID]string{} // the queue that a pod named when it was placed
@@ -549,7 +548,7 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 				pods[uid], nodes[uid] = p, true
 				delete(reserved, uid)
 				w.shows(p)
-			case action == 6 && w.gate.counted() == w.gate.usage: // else it depends on the pod's turn which label is the one that it was placed with
+			case action == 6:
 				p = p.DeepCopy()
 				p.Labels["queue"] = paths[random.IntN(len(paths))]
 				pods[uid] = p
@@ -557,22 +556,19 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 			case action == 7:
 				w.gate.check(p, wire.ModeEnforce)
 				w.activated()
-			case action == 8 && !counting && random.IntN(5) == 0:
-				if random.IntN(2) == 0 {
-					w.gate.NoQueues() // all are counted from the informer's store, by the labels that they have there
-					clear(fixed)
+			case action == 8 && random.IntN(5) == 0:
+				if tree = 1 - tree; random.IntN(2) == 0 {
+					w.gate.NoQueues()
+				} else {
+					w.limit(trees[tree]...)
 				}
-				if err := w.gate.beginCount(treeOf(t, trees[1-tree]...)); err != nil {
-					t.Fatal(err)
-				}
-				counting = true
 			}
-			if counting && random.IntN(3) == 0 && !w.gate.countSome(1+random.IntN(4)) {
-				w.gate.putInForce()
-				counting, tree = false, 1-tree
+			if w.gate.usage.tree == nil && random.IntN(3) == 0 {
+				w.limit(trees[tree]...)
 			}
 
-			recount := newQueueUsage(treeOf(t, trees[tree]...))
+			recount := newQueueUsage()
+			recount.setTree(treeOf(t, trees[tree]...))
 			for uid := range fixed {
 				if !nodes[uid] && !reserved[uid] {
 					delete(fixed, uid)
@@ -587,12 +583,14 @@ func TestUsageIsARecountWhateverHappened(t *testing.T) {
 						}
 						wanted.asked = fixed[uid]
 					}
-					recount.count(uid, &member{demand: wanted, bound: nodes[uid], placed: nodes[uid] || reserved[uid]})
+					recount.change(uid, func(m *member) {
+						*m = member{demand: wanted, bound: nodes[uid], reserved: reserved[uid], held: held[uid]}
+					})
 				}
 			}
 			when := fmt.Sprintf("seed %d, step %d", seed, step)
-			if w.gate.usage == nil {
-				continue // they are counted for the first time
+			if w.gate.usage.tree == nil {
+				continue
 			}
 			expectUsage(t, w.gate, recount, when)
 			w.clock.Step(time.Duration(random.IntN(3000)) * time.Millisecond)
@@ -662,7 +660,7 @@ func expectNoneForgotten(t *testing.T, gate *Gate, when string) {
 			if !line.backoffs[uid].until.Equal(w.timer) {
 				t.Fatalf("%s: %s backs off until another time", when, uid)
 			}
-		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.members[uid], line.promisedTo(int64(w.priority), w))) == 0:
+		case len(gate.usage.shortages(w.leaf, w.needs, gate.usage.placedOf(uid), line.promisedTo(int64(w.priority), w))) == 0:
 			t.Fatalf("%s: %s fits and is at rest", when, uid)
 		}
 	}
@@ -742,20 +740,7 @@ func crowded(t testing.TB, waiting int) *gateWorld {
 	return w
 }
 
-// countAll puts limits in force as SetLimits does, and lets something happen before each pod is taken in.
-func (w *gateWorld) countAll(meanwhile func(turn int), limits ...wire.QueueLimit) {
-	w.t.Helper()
-	if err := w.gate.beginCount(treeOf(w.t, limits...)); err != nil {
-		w.t.Fatal(err)
-	}
-	for turn, more := 0, true; more; turn++ {
-		meanwhile(turn)
-		more = w.gate.countSome(1)
-	}
-	w.gate.putInForce()
-}
-
-func TestNothingPassesWhilePodsAreCountedForTheFirstTimeAndThenWhatFits(t *testing.T) {
+func TestPodsThatRanBeforeThereWereQueuesCountInThem(t *testing.T) {
 	w := newGateWorld(t)
 	w.gate.NoQueues()
 	w.shows(on(in("root.a", "one", low, 40).Obj(), "n1"), on(in("root.a", "two", low, 40).Obj(), "n1"))
@@ -765,66 +750,70 @@ func TestNothingPassesWhilePodsAreCountedForTheFirstTimeAndThenWhatFits(t *testi
 		t.Fatal("a pod is held where there are no queues")
 	}
 
-	w.countAll(func(int) {
-		if r := w.gate.Admit(p, wire.ModeEnforce); r == nil || r.reason != rejectedUnknown || !strings.Contains(r.message, beingCounted) {
-			t.Errorf("admitted: %v", r)
-		}
-		if decided, _ := w.gate.Assume(false, ""); decided {
-			t.Error("a guess ends the count")
-		}
-	}, limit("root"), limit("root.a", "cpu", 100))
+	w.limit(limit("root"), limit("root.a", "cpu", 100))
 
-	if got := w.activated(); !slices.Equal(got, []string{"p"}) {
-		t.Errorf("activated %v", got)
+	if decided, _ := w.gate.Assume(false, ""); decided {
+		t.Error("a guess takes the limits away")
+	}
+	if w.admits(in("root.a", "large", low, 30).Obj()) || !w.enters(p) {
+		t.Error("the pods that ran before do not count")
 	}
 }
 
-func TestTheLimitsBeforeHoldUntilAllPodsAreCountedForOthers(t *testing.T) {
+func TestPodsCountInTheQueuesOfOtherLimits(t *testing.T) {
 	w := limited(t, limit("root"), limit("root.a", "cpu", 100))
 	w.shows(on(in("root.a", "one", low, 40).Obj(), "n1"), on(in("root.a", "two", low, 40).Obj(), "n1"))
-	w.countAll(func(turn int) {
-		if w.admits(in("root.a", "large", low, 30).Obj()) {
-			t.Errorf("turn %d: a pod passes that the limits in force keep out", turn)
-		}
-		if !w.admits(in("root.a", "small", low, 20).Obj()) {
-			t.Errorf("turn %d: a pod is held that the limits in force let in", turn)
-		}
-	}, limit("root"), limit("root.a", "cpu", 200))
+	if w.admits(in("root.a", "large", low, 30).Obj()) || !w.admits(in("root.a", "small", low, 20).Obj()) {
+		t.Error("not by the first limits")
+	}
+
+	w.limit(limit("root"), limit("root.a", "cpu", 200))
+
 	if !w.enters(in("root.a", "large", low, 30).Obj()) {
 		t.Error("the new limits are not in force")
 	}
 }
 
-func TestWhatChangesWhilePodsAreCountedCountsAsItIsThen(t *testing.T) {
-	for at := range 6 {
-		for _, again := range []bool{false, true} {
-			w := newGateWorld(t)
-			w.gate.NoQueues()
-			if again {
-				w.limit(limit("root", "cpu", 1<<20))
-			}
-			goes, ends, grows := on(in("", "goes", low, 1).Obj(), "n1"), on(in("", "ends", low, 10).Obj(), "n1"), on(in("", "grows", low, 100).Obj(), "n1")
-			assumed, released, held := in("", "assumed", low, 1000).Obj(), in("", "released", low, 10_000).Obj(), in("", "held", low, 100_000).Obj()
-			w.shows(goes, ends, grows, assumed, released, held)
-			w.gate.Reserve(on(released, "n1"), wire.ModeEnforce)
-
-			w.countAll(func(turn int) {
-				if turn != at {
-					return
-				}
-				w.deletes(goes)
-				over := ends.DeepCopy()
-				over.Status.Phase = v1.PodSucceeded
-				w.shows(over, on(in("", "grows", low, 200).Obj(), "n1"), on(in("", "new", low, 500_000).Obj(), "n1"))
-				w.gate.Reserve(on(assumed, "n1"), wire.ModeEnforce)
-				w.gate.Unreserve(released.UID)
-				w.gate.ReserveQuota(refOf(held))
-			}, limit("root", "cpu", 1<<30))
-
-			if got := w.used("root", "cpu"); got != 601_200 {
-				t.Errorf("again %t, turn %d: %d in use", again, at, got)
-			}
+func TestWhatChangesBeforeLimitsAreKnownCountsAsItIsThen(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w := newGateWorld(t)
+		w.gate.NoQueues()
+		if again {
+			w.limit(limit("root", "cpu", 1<<20))
 		}
+		goes, ends, grows := on(in("", "goes", low, 1).Obj(), "n1"), on(in("", "ends", low, 10).Obj(), "n1"), on(in("", "grows", low, 100).Obj(), "n1")
+		assumed, released, held := in("", "assumed", low, 1000).Obj(), in("", "released", low, 10_000).Obj(), in("", "held", low, 100_000).Obj()
+		w.shows(goes, ends, grows, assumed, released, held)
+		w.gate.Reserve(on(released, "n1"), wire.ModeEnforce)
+
+		w.deletes(goes)
+		over := ends.DeepCopy()
+		over.Status.Phase = v1.PodSucceeded
+		w.shows(over, on(in("", "grows", low, 200).Obj(), "n1"), on(in("", "new", low, 500_000).Obj(), "n1"))
+		w.gate.Reserve(on(assumed, "n1"), wire.ModeEnforce)
+		w.gate.Unreserve(released.UID)
+		w.gate.ReserveQuota(refOf(held))
+		w.limit(limit("root", "cpu", 1<<30))
+
+		if got := w.used("root", "cpu"); got != 601_200 {
+			t.Errorf("again %t: %d in use", again, got)
+		}
+	}
+}
+
+func TestAPreemptorThatTheInformerShowsLaterCountsFromThenOn(t *testing.T) {
+	w := limited(t, limit("root", "cpu", 100))
+	p := in("", "p", high, 60).Obj()
+	w.gate.ReserveQuota(refOf(p))
+
+	w.shows(p)
+
+	if used := w.used("root", "cpu"); used != 60 {
+		t.Errorf("%d in use", used)
+	}
+	w.gate.ReleaseQuota(p.UID)
+	if used := w.used("root", "cpu"); used != 0 {
+		t.Errorf("%d in use after its order", used)
 	}
 }
 
@@ -1063,7 +1052,7 @@ func TestAPodThatNoQueueTakesIsHeldAndSaysWhy(t *testing.T) {
 	}
 }
 
-// How long PreEnqueue waits at most while limits are put in force over 150,000 running pods: first, and again with others.
+// How long PreEnqueue waits at most while limits are put in force over 150,000 running pods: first, and again.
 func BenchmarkQueueGateCountsAllPods(b *testing.B) {
 	const pods = 150_000
 	stored := make([]*v1.Pod, pods)
@@ -1078,7 +1067,7 @@ func BenchmarkQueueGateCountsAllPods(b *testing.B) {
 				w := newGateWorld(b)
 				w.gate.Assume(true, "no planner has sent them")
 				for _, p := range stored {
-					_ = w.store.Add(p)
+					w.gate.PodChanged(p)
 				}
 				limits := []wire.QueueLimit{limit("root", "cpu", 1<<40)}
 				for i := range 10 {

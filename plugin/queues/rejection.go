@@ -36,7 +36,7 @@ type Rejection struct {
 	needs   []need
 	line    []*queue
 	free    [][]int64 // by queue of the line and need; unlimited where there is no max; nil where the limits are not known
-	removed map[types.UID]*member
+	removed map[types.UID]*demand
 }
 
 // RejectionOf is that of a cycle whose pod is kept out, nil where it passed.
@@ -106,7 +106,7 @@ func (r *Rejection) Clone() fwk.StateData {
 	for i, free := range r.free {
 		clone.free[i] = append([]int64(nil), free...)
 	}
-	clone.removed = make(map[types.UID]*member, len(r.removed))
+	clone.removed = make(map[types.UID]*demand, len(r.removed))
 	for uid, m := range r.removed {
 		clone.removed[uid] = m
 	}
@@ -127,12 +127,12 @@ func (r *Rejection) Fits() bool {
 
 // RemovePod takes a pod out in a dry run. One that does not count, or counts in another subtree, makes no room.
 func (r *Rejection) RemovePod(uid types.UID) {
-	m := r.gate.memberAt(uid)
+	m := r.gate.held(uid)
 	if m == nil || r.removed[uid] != nil {
 		return
 	}
 	if r.removed == nil {
-		r.removed = map[types.UID]*member{}
+		r.removed = map[types.UID]*demand{}
 	}
 	r.removed[uid] = m
 	r.shift(m, 1)
@@ -149,7 +149,7 @@ func (r *Rejection) AddPod(uid types.UID) {
 	r.shift(m, -1)
 }
 
-func (r *Rejection) shift(m *member, sign int64) {
+func (r *Rejection) shift(m *demand, sign int64) {
 	for i, q := range r.line {
 		if !q.holds(m.leaf) {
 			continue

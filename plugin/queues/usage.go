@@ -37,84 +37,105 @@ func (d *demand) like(other *demand) bool {
 	return d.priority == other.priority && d.asked == other.asked && d.namespace == other.namespace && slices.Equal(d.amounts, other.amounts)
 }
 
-// member is a pod that counts in a queue: bound, assumed by the scheduler, or a preemptor with an order. Once it counts, its
-// demand never changes, so that a cycle may read that without the gate's lock.
+// member is a pod that counts in its queue: bound, assumed by the scheduler, or a preemptor with an order.
 type member struct {
 	demand
-	label  string // the queue that it names now; asked is the one when it was placed
-	bound  bool   // the informer shows it on a node
-	placed bool   // on a node, if only in the scheduler's memory
+	label    string // the queue that it names now; asked is the one when it was placed
+	bound    bool   // the informer shows it on a node
+	reserved bool   // the scheduler has reserved a node for it
+	held     bool   // an order makes room for it
 }
 
-// queueUsage is what the queues of one tree hold, each with all below it. It knows pods by UID, so that a
-// pod counts once however often it is told of. Not safe for concurrent use.
+// placed reports whether it is on a node, if only in the scheduler's memory.
+func (m *member) placed() bool { return m.bound || m.reserved }
+
+// group is what members have in common that count alike in every tree.
+func (m *member) group() group {
+	return group{asked: m.asked, namespace: m.namespace, priority: m.priority, placed: m.placed()}
+}
+
+// group are members that count alike in every tree, whatever its queues.
+type group struct {
+	asked, namespace string
+	priority         int32
+	placed           bool
+}
+
+// sum is what the members of a group hold together.
+type sum struct {
+	pods    int64
+	amounts map[string]int64 // by resource
+}
+
+// queueUsage is what pods hold, and in a tree what each queue does with all below it. It knows pods by UID, so that a pod counts once
+// however often it is told of. Another tree is filled from sums, which are as many as there are groups of pods, not pods. Not safe for
+// concurrent use.
 type queueUsage struct {
-	tree    *queueTree
+	members map[types.UID]*member
+	sums    map[group]*sum
+	tree    *queueTree          // nil: no limits are in force
 	used    [][]int64           // by queue's number and resource's index
 	byRank  []map[int32][]int64 // the same of placed pods, by priority too: what victims may free
-	members map[types.UID]*member
 }
 
-// newQueueUsage is that of queues without pods.
-func newQueueUsage(tree *queueTree) *queueUsage {
-	u := &queueUsage{tree: tree, used: make([][]int64, len(tree.queues)), byRank: make([]map[int32][]int64, len(tree.queues)), members: map[types.UID]*member{}}
-	for i := range tree.queues {
-		u.used[i] = make([]int64, len(tree.names))
-		u.byRank[i] = map[int32][]int64{}
-	}
-	return u
+// newQueueUsage is that of no pods, without a tree.
+func newQueueUsage() *queueUsage {
+	return &queueUsage{members: map[types.UID]*member{}, sums: map[group]*sum{}}
 }
 
-// copyOf takes in what a pod counts for in another tree, nil for nothing. That itself stays as it is: a cycle may have
-// taken it out in a dry run.
-func (u *queueUsage) copyOf(uid types.UID, m *member) {
-	if m == nil {
-		u.forget(uid)
+// setTree has pods count in the queues of a tree; nil: in none. O(groups × (depth + resources)).
+func (u *queueUsage) setTree(tree *queueTree) {
+	u.tree, u.used, u.byRank = tree, nil, nil
+	if tree == nil {
 		return
 	}
-	own := *m
-	u.count(uid, &own)
+	for range tree.queues {
+		u.used, u.byRank = append(u.used, make([]int64, len(tree.names))), append(u.byRank, map[int32][]int64{})
+	}
+	for of, held := range u.sums {
+		amounts := make([]amount, 0, len(held.amounts))
+		for resource, value := range held.amounts {
+			amounts = append(amounts, amount{resource, value})
+		}
+		u.enter(of, tree.needs(amounts), held.pods, 1)
+	}
 }
 
-// update takes a pod in as it is now, and returns the queue that may hold less, nil where none does. One that has a place
-// keeps the queue that it had when it was placed: a label that is changed later frees no quota.
-func (u *queueUsage) update(uid types.UID, m member) *queue {
-	before := u.members[uid]
-	m.label = m.asked
-	if before != nil && before.placed && m.placed {
-		m.asked = before.asked
-	}
-	if before != nil && m.placed == before.placed && m.like(&before.demand) {
-		before.bound, before.label = m.bound, m.label
-		return nil
-	}
-	freed := u.forget(uid)
-	u.count(uid, &m)
-	return freed
-}
-
-// settle takes a pod out that nothing lets count any more, and returns the queue that holds less, nil where none does: it
-// is neither bound nor reserved nor held.
-func (u *queueUsage) settle(uid types.UID, reserved, held bool) *queue {
+// placedOf is what a pod counts for in its queue of the tree; nil where it does not.
+func (u *queueUsage) placedOf(uid types.UID) *demand {
 	m := u.members[uid]
-	if m == nil || m.bound || reserved {
+	if m == nil || u.tree == nil {
 		return nil
 	}
-	if !held {
+	own := m.demand
+	own.place(u.tree)
+	return &own
+}
+
+// change takes in a change of what a pod counts for, and returns the queue that may hold less, nil where none does. One that has a place
+// keeps the queue that it had when it was placed: a label that is changed later frees no quota. O(depth × resources).
+func (u *queueUsage) change(uid types.UID, change func(*member)) (freed *queue) {
+	before, now := u.members[uid], member{}
+	if before != nil {
+		now = *before
+		now.asked = before.label
+	}
+	change(&now)
+	now.label = now.asked
+	if before != nil && before.placed() && now.placed() {
+		now.asked = before.asked
+	}
+	if before != nil && now.group() == before.group() && slices.Equal(now.amounts, before.amounts) {
+		*before = now
+	} else {
+		freed = u.forget(uid)
+		u.members[uid] = &now
+		u.add(&now, 1)
+	}
+	if !now.placed() && !now.held {
 		return u.forget(uid)
 	}
-	pending := *m
-	pending.placed, pending.asked = false, pending.label
-	u.count(uid, &pending)
-	return nil
-}
-
-// count takes a pod in, or in again as it is now. O(depth × resources).
-func (u *queueUsage) count(uid types.UID, m *member) {
-	u.forget(uid)
-	m.place(u.tree)
-	u.members[uid] = m
-	u.add(m, 1)
+	return freed
 }
 
 // forget takes a pod out and returns the queue that it was in, nil where it was in none.
@@ -125,33 +146,56 @@ func (u *queueUsage) forget(uid types.UID) *queue {
 	}
 	delete(u.members, uid)
 	u.add(m, -1)
-	return m.leaf
+	if u.tree == nil {
+		return nil
+	}
+	return u.tree.place(m.asked, m.namespace)
 }
 
+// add adds what a pod counts for, or takes it away: sign.
 func (u *queueUsage) add(m *member, sign int64) {
-	for _, q := range m.leaf.line {
-		for _, n := range m.needs {
+	of := m.group()
+	held := u.sums[of]
+	if held == nil {
+		held = &sum{amounts: map[string]int64{}}
+		u.sums[of] = held
+	}
+	for _, a := range m.amounts {
+		held.amounts[a.resource] += sign * a.value
+	}
+	if held.pods += sign; held.pods == 0 {
+		delete(u.sums, of)
+	}
+	if u.tree != nil {
+		u.enter(of, u.tree.needs(m.amounts), 1, sign)
+	}
+}
+
+// enter adds what so many pods of a group need to their queue and those above it, or takes it away: sign.
+func (u *queueUsage) enter(of group, needs []need, pods, sign int64) {
+	for _, q := range u.tree.place(of.asked, of.namespace).line {
+		for _, n := range needs {
 			u.used[q.number][n.index] += sign * n.value
 		}
-		if !m.placed {
+		if !of.placed {
 			continue
 		}
-		rank := u.byRank[q.number][m.priority]
+		rank := u.byRank[q.number][of.priority]
 		if rank == nil {
 			rank = make([]int64, len(u.tree.names)+1) // the last counts the pods
-			u.byRank[q.number][m.priority] = rank
+			u.byRank[q.number][of.priority] = rank
 		}
-		for _, n := range m.needs {
+		for _, n := range needs {
 			rank[n.index] += sign * n.value
 		}
-		if rank[len(rank)-1] += sign; rank[len(rank)-1] == 0 {
-			delete(u.byRank[q.number], m.priority)
+		if rank[len(rank)-1] += sign * pods; rank[len(rank)-1] == 0 {
+			delete(u.byRank[q.number], of.priority)
 		}
 	}
 }
 
 // without is what a queue holds of a resource besides one pod.
-func (u *queueUsage) without(q *queue, index int, own *member) int64 {
+func (u *queueUsage) without(q *queue, index int, own *demand) int64 {
 	used := u.used[q.number][index]
 	if own == nil || !q.holds(own.leaf) {
 		return used
@@ -191,7 +235,7 @@ type promisedAmount func(q *queue, index int) int64
 // shortages are those of a pod that would enter a queue, nearest queue first; `own` is what it already
 // counts for, nil where it does not, and `promised` what others were promised, nil for none of that. A pod
 // is not held for what it does not ask. O(depth × resources), besides promised.
-func (u *queueUsage) shortages(leaf *queue, needs []need, own *member, promised promisedAmount) []shortage {
+func (u *queueUsage) shortages(leaf *queue, needs []need, own *demand, promised promisedAmount) []shortage {
 	var short []shortage
 	for _, q := range leaf.line {
 		for _, n := range needs {
@@ -223,7 +267,7 @@ func (u *queueUsage) victimsMayHelp(short []shortage, priority int64) bool {
 }
 
 // mayPreempt reports whether a pod's queue is full, and evictions from within it may make room.
-func (u *queueUsage) mayPreempt(wanted *demand, own *member, rank int64) bool {
+func (u *queueUsage) mayPreempt(wanted *demand, own *demand, rank int64) bool {
 	short := u.shortages(wanted.leaf, wanted.needs, own, nil)
 	return len(short) > 0 && u.victimsMayHelp(short, rank)
 }

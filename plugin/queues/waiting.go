@@ -354,7 +354,7 @@ func (l *waitingPods) tryNow(w *waitingPod, usage *queueUsage, limitsKnown limit
 		return false
 	}
 	uid := types.UID(w.pod.UID)
-	own := usage.members[uid]
+	own := usage.placedOf(uid)
 	if short := usage.shortages(w.leaf, w.needs, own, l.promisedTo(int64(w.priority), w)); len(short) > 0 {
 		w.blockedBy(short)
 		if !now.Before(w.flushAt) {
