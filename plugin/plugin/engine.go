@@ -118,7 +118,7 @@ func startEngine(ctx context.Context, args *MakeWayArgs, handle fwk.Handle) (e *
 	identity := natsbus.NewIdentity()
 	bus := natsbus.Connect(ctx, args.Options("makeway-scheduler "+identity))
 	e = newEngine(args, handle, queues.LineOf(ctx, handle.SharedInformerFactory()), clock.RealClock{}, bus, bus, identity)
-	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity, Count: countSpans})
+	e.planner.Tracer, err = tracing.New(ctx, tracing.Options{Endpoint: args.Tracing.Endpoint, Service: "makeway-scheduler", Instance: identity})
 	if err != nil {
 		return nil, err
 	}

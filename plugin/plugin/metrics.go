@@ -78,9 +78,6 @@ var (
 	refusedGauge = telemetry.Gauge("makeway_scheduler_refused_pods",
 		"Pods that are kept to be tried again when a time or an object they depend on comes.")
 
-	spansTotal = telemetry.CounterVec("makeway_scheduler_spans_total",
-		"Spans of traces, by result: exported, failed (the collector did not take them), dropped (too many waited). None where no endpoint is configured.", "result")
-
 	executionsTotal = telemetry.CounterVec("makeway_preemption_executions_total",
 		"Asynchronous preemption work that ended, by operation (commit: until the order is stored; order: until its outcome) and result (succeeded, failed).", "operation", "result")
 
@@ -98,9 +95,6 @@ func executed(operation string, err error, took time.Duration) {
 	executionsTotal.WithLabelValues(operation, result).Inc()
 	executionDuration.WithLabelValues(operation, result).Observe(took.Seconds())
 }
-
-// countSpans counts what becomes of spans of traces.
-func countSpans(result string, spans int) { spansTotal.WithLabelValues(result).Add(float64(spans)) }
 
 // The life of a preemption's span: it begins where a plan is asked for, goes on with the order, and ends when it is
 // known what becomes of that. Its children are "request" and "publish"; the planner's and the evictors' are theirs.

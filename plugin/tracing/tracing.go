@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -20,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/klog/v2"
 )
 
 // Header is the name of the header that a message carries its span in, as W3C Trace Context has it.
@@ -32,19 +30,11 @@ const mostWaiting = 2048
 // closeTimeout is how long the last spans are waited for when the context of New ends.
 const closeTimeout = 2 * time.Second
 
-// Results of spans, as Options.Count is told.
-const (
-	exported = "exported"
-	failed   = "failed"  // the collector did not take them
-	dropped  = "dropped" // too many waited
-)
-
 // Options are where spans go, and by whom.
 type Options struct {
-	Endpoint string                         // a URL such as http://collector:4318; empty: there are no spans
-	Service  string                         // what the process is called
-	Instance string                         // which one it is
-	Count    func(result string, spans int) // counts what becomes of spans; it must not wait
+	Endpoint string // a URL such as http://collector:4318; empty: there are no spans
+	Service  string // what the process is called
+	Instance string // which one it is
 }
 
 // Tracer begins spans. The zero value begins none.
@@ -91,9 +81,7 @@ func New(ctx context.Context, options Options) (Tracer, error) {
 	if err != nil {
 		return Tracer{}, fmt.Errorf("tracing: %w", err)
 	}
-	counting := &exporter{SpanExporter: sender, count: options.Count}
-	batches := sdktrace.NewBatchSpanProcessor(counting, sdktrace.WithMaxQueueSize(mostWaiting))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(from), sdktrace.WithSpanProcessor(&bounded{batches, counting}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(from), sdktrace.WithBatcher(sender, sdktrace.WithMaxQueueSize(mostWaiting)))
 	context.AfterFunc(ctx, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
@@ -159,42 +147,4 @@ func Headers(ctx context.Context) map[string][]string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return map[string][]string{Header: {carrier[Header]}}
-}
-
-// exporter sends spans, knows how many wait for it, and counts what becomes of them.
-type exporter struct {
-	sdktrace.SpanExporter
-	waiting atomic.Int64
-	count   func(result string, spans int)
-}
-
-// ExportSpans is called by the batches' goroutine alone. What cannot be sent is no error to anyone.
-func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	e.waiting.Add(-int64(len(spans)))
-	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		e.count(failed, len(spans))
-		klog.FromContext(ctx).V(2).Info("spans_not_exported", "spans", len(spans), "reason", err.Error())
-		return nil
-	}
-	e.count(exported, len(spans))
-	return nil
-}
-
-// bounded drops spans, and counts them, where too many wait.
-type bounded struct {
-	sdktrace.SpanProcessor
-	exporter *exporter
-}
-
-// OnEnd never waits.
-func (b *bounded) OnEnd(span sdktrace.ReadOnlySpan) {
-	if !span.SpanContext().IsSampled() {
-		return
-	}
-	if b.exporter.waiting.Add(1) > mostWaiting {
-		b.exporter.waiting.Add(-1)
-		b.exporter.count(dropped, 1)
-		return
-	}
-	b.SpanProcessor.OnEnd(span)
 }
