@@ -19,7 +19,7 @@ endif
 MINOR_FLAGS := GOFLAGS="$(strip -buildvcs=false -trimpath $(MINOR_$(KUBERNETES)))"
 PLUGIN := cd plugin && $(MINOR_FLAGS)
 OVERLAY := $(CURDIR)/build/overlay-$(KUBERNETES).json
-# What a test does after it has been skipped is never used: minortest skips where a minor lacks what is tested.
+# What a test does after it has been skipped is never used: tests skip where a minor lacks what is tested.
 CHECKS_1.35 := -checks=inherit,-SA4006
 STATICCHECK_FLAGS := GOFLAGS="-buildvcs=false -trimpath -overlay=$(OVERLAY) $(filter -tags=%,$(MINOR_$(KUBERNETES)))"
 export UV_PYTHON_DOWNLOADS := never

@@ -25,7 +25,6 @@ import (
 
 	"makeway.dev/makeway/plugin/ask"
 	"makeway.dev/makeway/plugin/internal/minor"
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/internal/pluginargs"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/orders"
@@ -159,7 +158,7 @@ func (l nodeList) Get(name string) (fwk.NodeInfo, error) {
 // gangMember is a pending member of group "gang" that needs a whole node.
 func gangMember(name string) *v1.Pod {
 	p := pod(name, "", high, whole).Obj()
-	minortest.JoinGroup(p, "gang")
+	joinGroup(p, "gang")
 	return p
 }
 
@@ -357,7 +356,7 @@ func TestAQuestionAboutAGangHasClassesOfEqualMembers(t *testing.T) {
 		return p
 	}
 	small := pod("g3", "", high, small).Obj()
-	minortest.JoinGroup(small, "gang")
+	joinGroup(small, "gang")
 	w, c := gangWorld(t, setup{}, 2, 3, indexed("g1", "0"), indexed("g2", "1"), small)
 	c.group.Placed = []*v1.Pod{on(gangMember("there"), "n1")}
 	c.group.Topology = []string{"zone"}
@@ -410,7 +409,7 @@ func TestAGangOfTooManyKindsOfMembersIsLeftToTheNextPluginAndTriedAgain(t *testi
 	var members []*v1.Pod
 	for i := range wire.MostMemberClasses + 1 {
 		p := pod(fmt.Sprint("g", i), "", high, size(fmt.Sprint(i+1))).Obj()
-		minortest.JoinGroup(p, "gang")
+		joinGroup(p, "gang")
 		members = append(members, p)
 	}
 	w, c := gangWorld(t, setup{}, 1, 1, members...)
@@ -478,9 +477,9 @@ func TestMembersWithClaimsOfTheirOwnAreOfOneKindWhereTheClaimsLeaveThemTheSameNo
 
 func TestNodesThatClassesHaveInCommonAreNamedOnce(t *testing.T) {
 	small := pod("g2", "", high, small).Obj()
-	minortest.JoinGroup(small, "gang")
+	joinGroup(small, "gang")
 	elsewhere := pod("g3", "", high, medium).Obj()
-	minortest.JoinGroup(elsewhere, "gang")
+	joinGroup(elsewhere, "gang")
 	w, c := gangWorld(t, setup{}, 4, 3, gangMember("g1"), small, elsewhere)
 	p := &preemptor{MakeWay: w.plugin, uid: c.group.UID, pods: c.group.Waiting, mode: wire.ModeEnforce}
 	a := &groupAttempt{preemptor: p, cycle: c, group: c.group, mustPlace: 3, leftOut: make([]map[string]bool, 3)}

@@ -1,6 +1,6 @@
 //go:build kube135
 
-package minortest
+package plugin
 
 import (
 	"context"
@@ -16,46 +16,46 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// JoinGroup makes a pod a member of a pod group.
-func JoinGroup(pod *v1.Pod, group string) {
+// joinGroup makes a pod a member of a pod group.
+func joinGroup(pod *v1.Pod, group string) {
 	pod.Spec.WorkloadRef = &v1.WorkloadReference{Name: group, PodGroup: group}
 }
 
-// InPreBind skips the test: this version does not tell of binding cycles.
-func InPreBind(t *testing.T, _ framework.Framework, _ types.UID, _ func(error)) {
+// inPreBind skips the test: this version does not tell of binding cycles.
+func inPreBind(t *testing.T, _ framework.Framework, _ types.UID, _ func(error)) {
 	t.Skip("this version of Kubernetes does not tell which pods are in their binding cycle")
 }
 
-// Prebound skips the test, as InPreBind.
-func Prebound(t *testing.T, f framework.Framework, uid types.UID) { InPreBind(t, f, uid, nil) }
+// prebound skips the test, as inPreBind.
+func prebound(t *testing.T, f framework.Framework, uid types.UID) { inPreBind(t, f, uid, nil) }
 
-// WaitAtPermit skips the test: only Permit plugins have pods wait in this version.
-func WaitAtPermit(t *testing.T, _ framework.Framework, _ *v1.Pod, _ string) {
+// waitAtPermit skips the test: only Permit plugins have pods wait in this version.
+func waitAtPermit(t *testing.T, _ framework.Framework, _ *v1.Pod, _ string) {
 	t.Skip("in this version of Kubernetes only plugins have pods wait at Permit")
 }
 
-// FrameworkOptions are those that every framework of a test has.
-func FrameworkOptions(*cache.Snapshot) []frameworkruntime.Option { return nil }
+// frameworkOptions are those that every framework of a test has.
+func frameworkOptions(*cache.Snapshot) []frameworkruntime.Option { return nil }
 
-// Queue is a scheduling queue.
-type Queue struct {
+// minorQueue is a scheduling queue.
+type minorQueue struct {
 	logger klog.Logger
 	queue  *queue.PriorityQueue
 }
 
-// NewQueue makes a queue that sorts by less.
-func NewQueue(ctx context.Context, less fwk.LessFunc) Queue {
-	return Queue{klog.FromContext(ctx), queue.NewTestQueue(ctx, less)}
+// newMinorQueue makes a queue that sorts by less.
+func newMinorQueue(ctx context.Context, less fwk.LessFunc) minorQueue {
+	return minorQueue{klog.FromContext(ctx), queue.NewTestQueue(ctx, less)}
 }
 
 // Add puts a pod into the queue.
-func (q Queue) Add(pod *v1.Pod) { q.queue.Add(q.logger, pod) }
+func (q minorQueue) Add(pod *v1.Pod) { q.queue.Add(q.logger, pod) }
 
 // Update lets the queue know a pod as it is now.
-func (q Queue) Update(old, pod *v1.Pod) { q.queue.Update(q.logger, old, pod) }
+func (q minorQueue) Update(old, pod *v1.Pod) { q.queue.Update(q.logger, old, pod) }
 
 // Pop takes the next pod.
-func (q Queue) Pop() (*v1.Pod, error) {
+func (q minorQueue) Pop() (*v1.Pod, error) {
 	next, err := q.queue.Pop(q.logger)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	return next.Pod, nil
 }
 
-// Enqueue puts a pod into a scheduling queue.
-func Enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) {
+// enqueue puts a pod into a scheduling queue.
+func enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) {
 	to.Add(klog.FromContext(ctx), pod)
 }

@@ -1,6 +1,6 @@
 //go:build !kube136 && !kube135
 
-package minortest
+package plugin
 
 import (
 	"context"
@@ -15,33 +15,33 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// FrameworkOptions are those that every framework of a test has.
-func FrameworkOptions(snapshot *cache.Snapshot) []frameworkruntime.Option {
+// frameworkOptions are those that every framework of a test has.
+func frameworkOptions(snapshot *cache.Snapshot) []frameworkruntime.Option {
 	return []frameworkruntime.Option{
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithMutableSnapshotLister(snapshot),
 	}
 }
 
-// Queue is a scheduling queue.
-type Queue struct {
+// minorQueue is a scheduling queue.
+type minorQueue struct {
 	ctx   context.Context
 	queue *queue.PriorityQueue
 }
 
-// NewQueue makes a queue that sorts by less.
-func NewQueue(ctx context.Context, less fwk.LessFunc) Queue {
-	return Queue{ctx, queue.NewTestQueue(ctx, less)}
+// newMinorQueue makes a queue that sorts by less.
+func newMinorQueue(ctx context.Context, less fwk.LessFunc) minorQueue {
+	return minorQueue{ctx, queue.NewTestQueue(ctx, less)}
 }
 
 // Add puts a pod into the queue.
-func (q Queue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
+func (q minorQueue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
 
 // Update lets the queue know a pod as it is now.
-func (q Queue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
+func (q minorQueue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
 
 // Pop takes the next pod.
-func (q Queue) Pop() (*v1.Pod, error) {
+func (q minorQueue) Pop() (*v1.Pod, error) {
 	next, err := q.queue.Pop(klog.FromContext(q.ctx))
 	if err != nil {
 		return nil, err
@@ -55,5 +55,5 @@ func (q Queue) Pop() (*v1.Pod, error) {
 	return pod, nil
 }
 
-// Enqueue puts a pod into a scheduling queue.
-func Enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }
+// enqueue puts a pod into a scheduling queue.
+func enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }

@@ -7,14 +7,12 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 )
 
 func TestOfPodsOfOnePriorityNominatedOnesGoFirst(t *testing.T) {
 	metrics.Register()
 	_, ctx := ktesting.NewTestContext(t)
-	scheduling := minortest.NewQueue(ctx, NominatedSort{}.Less)
+	scheduling := newMinorQueue(ctx, NominatedSort{}.Less)
 	pod := func(name string, priority int32) *v1.Pod {
 		return st.MakePod().Namespace("default").Name(name).UID(name).Priority(priority).Obj()
 	}

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/wire"
@@ -103,7 +102,7 @@ func twoVictims(t *testing.T) (w *world, p, waits *v1.Pod) {
 
 func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
+	waitAtPermit(t, w.framework, waits, "Gate")
 	w.bus.publish = func(int) (bool, error) { return false, natsbus.ErrNotSent }
 	w.nominated(p, "n1")
 	w.show(p, "n1")
@@ -118,7 +117,7 @@ func TestAVictimInPermitIsNotThrownBackForAnOrderThatIsNotStored(t *testing.T) {
 
 func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	minortest.WaitAtPermit(t, w.framework, waits, "Gate")
+	waitAtPermit(t, w.framework, waits, "Gate")
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")
@@ -133,7 +132,7 @@ func TestAVictimInPermitIsThrownBackOnceTheOrderIsStored(t *testing.T) {
 
 func TestAPreemptorDoesNotWaitForAVictimThatWasBoundBeforeItCouldBeStoppedInMemory(t *testing.T) {
 	w, p, waits := twoVictims(t)
-	minortest.Prebound(t, w.framework, waits.UID)
+	prebound(t, w.framework, waits.UID)
 	w.nominated(p, "n1")
 
 	w.show(p, "n1")

@@ -18,7 +18,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/internal/telemetry"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
@@ -56,7 +55,7 @@ func TestWhatEndsWithoutAPlanLeavesThePodToOthers(t *testing.T) {
 		"mode off":           {given: mode(wire.ModeOff), message: "mode off"},
 		"mode observe":       {given: mode(wire.ModeObserve), requests: 1, message: "mode observe"},
 		"preemptionPolicy":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }, message: "preemptionPolicy=Never"},
-		"a scheduling group": {change: func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "g") }, message: "scheduling group"},
+		"a scheduling group": {change: func(p *st.PodWrapper) { joinGroup(&p.Pod, "g") }, message: "scheduling group"},
 		"no planner":         {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNoResponders }, requests: 1, message: "no planner answers"},
 		"no answer in time":  {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, context.DeadlineExceeded }, requests: 1, message: "no answer within 5s"},
 		"not connected":      {plan: func(*wire.PlanRequest) (*wire.PlanReply, error) { return nil, natsbus.ErrNotSent }, requests: 1, message: "not sent"},
@@ -425,7 +424,7 @@ func TestAFailedOrderIsRevertedAndThePlannerIsAskedAgain(t *testing.T) {
 
 func TestAVictimWaitingInPermitIsPreemptedInMemory(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
-	minortest.WaitAtPermit(t, w.framework, a, "Gate")
+	waitAtPermit(t, w.framework, a, "Gate")
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 	w.show(p, "n1")
@@ -517,7 +516,7 @@ func TestAPreemptorDoesNotWaitForPodsOnANodeThatWasDeleted(t *testing.T) {
 
 func TestAPodWhoseOnlyVictimCouldNotBeStoppedInMemoryIsTriedAgain(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
-	minortest.Prebound(t, w.framework, a.UID)
+	prebound(t, w.framework, a.UID)
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 
@@ -532,7 +531,7 @@ func TestAPodWhoseOnlyVictimCouldNotBeStoppedInMemoryIsTriedAgain(t *testing.T) 
 func TestAVictimInPreBindIsCancelled(t *testing.T) {
 	w, p, a := simple(t, setup{}, nil)
 	cancelled := make(chan error, 1)
-	minortest.InPreBind(t, w.framework, a.UID, func(err error) { cancelled <- err })
+	inPreBind(t, w.framework, a.UID, func(err error) { cancelled <- err })
 	w.plugin.Reserve(w.ctx, nil, a, "n1")
 	w.nominated(p, "n1")
 

@@ -11,7 +11,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -144,7 +143,7 @@ func TestNoPlanIsPrefetchedThatPostFilterWouldNotAskFor(t *testing.T) {
 		"another node selector":       {change: func(p *st.PodWrapper) { p.NodeSelector(map[string]string{"hostname": "n1"}) }},
 		"another namespace":           {change: func(p *st.PodWrapper) { p.Namespace("other") }},
 		"a pod that never preempts":   {change: func(p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }},
-		"a scheduling group":          {change: func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "g") }},
+		"a scheduling group":          {change: func(p *st.PodWrapper) { joinGroup(&p.Pod, "g") }},
 		"a nominated pod":             {change: func(p *st.PodWrapper) { p.NominatedNodeName("n1") }},
 		"mode observe":                {given: setup{args: func(a *MakeWayArgs) { a.Mode = wire.ModeObserve }}},
 		"an order in flight":          {before: func(w *world, p *v1.Pod) { w.nominated(p, "n1") }},

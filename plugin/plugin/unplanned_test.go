@@ -18,7 +18,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"makeway.dev/makeway/plugin/control"
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/wire"
 )
 
@@ -193,7 +192,7 @@ func TestWhatCannotBeReadHolds(t *testing.T) {
 // preemption, in mode observe, and in mode off, and held else.
 func TestEachPodWithoutAPlanIsLeftToOthersOnlyWhereNothingRestrictsPreemption(t *testing.T) {
 	placed := func(p *st.PodWrapper) { p.Node("n1") }
-	grouped := func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "g") }
+	grouped := func(p *st.PodWrapper) { joinGroup(&p.Pod, "g") }
 	for name, kind := range map[string]struct {
 		change  func(*st.PodWrapper)
 		message string
@@ -282,7 +281,7 @@ func TestACompositeGroupIsHeldWhereSomethingRestrictsPreemptionAndTriedAgain(t *
 }
 
 func TestAPodThatIsHeldIsTriedAgainWhenNothingRestrictsPreemptionAnyMore(t *testing.T) {
-	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { minortest.JoinGroup(&p.Pod, "g") })
+	w, p, _ := simple(t, setup{}, func(p *st.PodWrapper) { joinGroup(&p.Pod, "g") })
 	w.tells(restricting(nil), at(1))
 	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable {
 		t.Fatalf("status %v", status)

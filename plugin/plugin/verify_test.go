@@ -16,7 +16,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/orders"
 	"makeway.dev/makeway/plugin/verify"
 	"makeway.dev/makeway/plugin/wire"
@@ -252,7 +251,7 @@ func TestRoomHeldByANominatedPodIsNotGivenAway(t *testing.T) {
 	p := pod("p", "", high, large).Obj()
 	other := pod("other", "", high, medium).NominatedNodeName("n1").Obj()
 	w := newWorld(t, setup{}, []*v1.Node{node("n1")}, p, other, pod("a", "n1", low, medium).Obj(), pod("b", "n1", low, small).Obj())
-	minortest.Enqueue(w.ctx, w.queue, other)
+	enqueue(w.ctx, w.queue, other)
 	w.bus.plan = answers(candidate("n1", "!a", "b"))
 
 	expectVictims(t, w.nominated(p, "n1"), "a", "b")

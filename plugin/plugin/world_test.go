@@ -38,7 +38,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"makeway.dev/makeway/plugin/ask"
-	"makeway.dev/makeway/plugin/internal/minor/minortest"
 	"makeway.dev/makeway/plugin/memory"
 	"makeway.dev/makeway/plugin/natsbus"
 	"makeway.dev/makeway/plugin/orders"
@@ -159,7 +158,7 @@ func buildWorld(t testing.TB, ctx context.Context, given setup, nodes []*v1.Node
 		plugins = append(plugins, tf.RegisterPluginAsExtensions(Name, own, "PreFilter", "Filter"))
 	}
 	var err error
-	w.framework, err = tf.NewFramework(ctx, plugins, "default-scheduler", append(minortest.FrameworkOptions(snapshot),
+	w.framework, err = tf.NewFramework(ctx, plugins, "default-scheduler", append(frameworkOptions(snapshot),
 		frameworkruntime.WithClientSet(w.client),
 		frameworkruntime.WithEventRecorder(recorder),
 		frameworkruntime.WithExtenders(given.extenders),
