@@ -318,7 +318,7 @@ async def test_while_the_brake_is_set_another_mode_asks_for_the_release(wanted: 
     assert f"mode: {wanted}" in server.configmaps["makeway-policy"]["policy.yaml"]
 
 
-@pytest.mark.parametrize("arguments", [["enforce", "--yes"], ["observe"], ["off"]])
+@pytest.mark.parametrize("arguments", [["enforce", "--yes"], ["observe"], ["off"], ["--release"], []])
 async def test_a_namespace_that_does_not_exist_is_refused_with_a_remedy(
     arguments: list[str], tmp_path: Path
 ) -> None:
@@ -328,6 +328,16 @@ async def test_a_namespace_that_does_not_exist_is_refused_with_a_remedy(
 
     assert code == 1
     assert "there is no namespace team-b: nothing was changed; did you mean team-a?" in err
+
+
+async def test_the_brake_of_a_namespace_that_is_gone_is_released(tmp_path: Path) -> None:
+    braked = data_of(Brake(namespaces=frozenset({"team-b"})))
+    server = Server(makeway_policy={"policy.yaml": GOOD}, makeway_brake=braked)
+
+    code, out, err = await mode(server, tmp_path, "--release", "-n", "team-b", "--no-wait")
+
+    assert code == 0, err
+    assert "the brake is released" in out
     assert server.configmaps == {"makeway-policy": {"policy.yaml": GOOD}}
 
 

@@ -175,6 +175,11 @@ def _seconds(timeout: str) -> float:
 async def _changed(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
     """Do what was asked for; return whether anything is another than before."""
     at = installation.makeway_namespace
+    if asked.namespace and asked.wanted != "inherit":
+        # What is set for a namespace that is gone can be taken back.
+        braked = (await stored_brake(api, at)).namespaces if asked.release else ()
+        if asked.namespace not in braked:
+            await _must_exist(api, asked.namespace)
     if asked.wanted == "off":
         return await _brake(api, at, asked, printer)
     changed = False
@@ -199,8 +204,6 @@ async def _changed(api: Api, installation: Installation, asked: _Asked, printer:
 
 
 async def _brake(api: Api, at: str, asked: _Asked, printer: Printer) -> bool:
-    if asked.namespace:
-        await _must_exist(api, asked.namespace)
     since, by = api_time(datetime.now(UTC)), await whoami(api)
     brake, changed = await set_brake(
         api,
@@ -215,8 +218,6 @@ async def _brake(api: Api, at: str, asked: _Asked, printer: Printer) -> bool:
 async def _policy(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
     """Write the mode into the policy, where nothing is against that."""
     at, namespace = installation.makeway_namespace, asked.namespace
-    if namespace and asked.wanted != "inherit":
-        await _must_exist(api, namespace)
     brake = await stored_brake(api, at)
     if holds_for(brake, namespace) and not asked.release:
         for_one = f" -n {namespace}" if namespace and not brake.everywhere else ""
