@@ -27,8 +27,8 @@ from makeway.bus.messages import API_VERSION, Placement
 from makeway.bus.plan import NodeSelection, PlanReply, PlanRequest, Profile
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.journal import Journal
-from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import PutPod

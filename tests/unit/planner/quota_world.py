@@ -24,7 +24,7 @@ from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import QuotaInputs
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaProcesses
-from makeway.planner.service.decisions import Decisions
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, PutPod, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

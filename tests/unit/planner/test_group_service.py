@@ -27,10 +27,10 @@ from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.offline.replaying import Replay, differences
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.entries import encode_entry, pack
 from makeway.planner.recording.journal import Journal, contents
 from makeway.planner.service import handler
-from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.searches import group_search
 from makeway.planner.snapshot.changes import KnowPodGroups, PutPod, PutPodGroup

@@ -21,7 +21,7 @@ from makeway.dev import samples
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.decision import Decision, record_of
-from makeway.planner.service.decisions import Decisions
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.searches import pod_search
 from unit.planner.building import make_pod, make_snapshot

@@ -31,7 +31,7 @@ from makeway.planner.plan.decision import Decision, QuotaInputs
 from makeway.planner.quota.decide import QuotaAnswer, answering
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
 from makeway.planner.quota.processes import EndedQuota, QuotaMemory, QuotaProcesses
-from makeway.planner.service.decisions import Decisions
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.changes import Adopt, Enforce, PutBudget, RemovePod
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot

@@ -31,7 +31,7 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.node_scores import CHUNK_NODES
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.service.decisions import BEHIND_SECONDS, Decisions
+from makeway.planner.recording.decisions import BEHIND_SECONDS, Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.pending_updates import apply_forever
 from makeway.planner.service.searches import pod_search

@@ -55,14 +55,16 @@ _decode = msgspec.json.Decoder(_Resources).decode
 async def pod_group_api(api: GroupReader) -> PodGroupApi:
     """Ask which groups are served. Raises ApiError, ApiUnavailable."""
     for version in POD_GROUP_VERSIONS:
-        if POD_GROUPS in await _served(api, version):
-            return PodGroupApi(version, COMPOSITES in await _served(api, COMPOSITE_VERSION))
+        if POD_GROUPS in await served_resources(api, GROUP, version):
+            composites = await served_resources(api, GROUP, COMPOSITE_VERSION)
+            return PodGroupApi(version, COMPOSITES in composites)
     return PodGroupApi()
 
 
-async def _served(api: GroupReader, version: str) -> frozenset[str]:
+async def served_resources(api: GroupReader, group: str, version: str) -> frozenset[str]:
+    """Ask which resources of an API are served: none where it is not. Raises ApiError, ApiUnavailable."""
     try:
-        body = await api.request("GET", f"/apis/{GROUP}/{version}")
+        body = await api.request("GET", f"/apis/{group}/{version}")
     except ApiError as error:
         if error.status == 404:
             return frozenset()
@@ -70,4 +72,4 @@ async def _served(api: GroupReader, version: str) -> frozenset[str]:
     try:
         return frozenset(one.name for one in _decode(body).resources)
     except msgspec.DecodeError as error:
-        raise ApiUnavailable(f"unreadable discovery of {GROUP}/{version}: {error}") from error
+        raise ApiUnavailable(f"unreadable discovery of {group}/{version}: {error}") from error

@@ -51,9 +51,10 @@ from makeway.planner.quota.processes import (
     QuotaProcesses,
     memory_in,
 )
-from makeway.planner.quota.telling import QuotaTelling, ResultReporter
+from makeway.planner.quota.telling import QuotaTelling, Tell
 from makeway.planner.quota.undone import in_vain
 from makeway.planner.quota.waiting import Cause
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.failpoints import failpoint
 
@@ -85,16 +86,6 @@ class QuotaOrderStream(Protocol):
 _LEAST_PRIORITY: Final = -(2**31)
 
 
-class DecisionWriter(Protocol):
-    """What is used of the queue of decision records."""
-
-    def put(self, decision: DecisionRecord) -> None:
-        """Take a record to be written later."""
-
-    def put_quota(self, record: DecisionRecord, inputs: QuotaInputs) -> None:
-        """Take a record, and what the decision was made from besides the snapshot."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class QuotaSettings:
     """What does not change while the process lives. `mode()`: the cluster's at this moment.
@@ -123,9 +114,9 @@ class QuotaLoop:
         ledger: Ledger,
         orders: QuotaOrderStream,
         writer: OrderStore,
-        decisions: DecisionWriter,
+        decisions: Decisions,
         metrics: PlannerMetrics,
-        tell: ResultReporter,
+        tell: Tell,
     ) -> None:
         self._settings = settings
         self._snapshot = snapshot

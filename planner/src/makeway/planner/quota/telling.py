@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -29,17 +29,14 @@ _EVENTS: Final[dict[str, tuple[EventType, str]]] = {
 _log = structlog.get_logger()
 
 
-class ResultReporter(Protocol):
-    """What reports results: Events on the ConfigMap of the queues."""
-
-    def __call__(self, event_type: EventType, reason: str, note: str) -> None:
-        """Tell without waiting."""
+Tell: TypeAlias = Callable[[EventType, str, str], None]
+"""Tells of a result by an Event on the ConfigMap of the queues: its type, reason and note. Never waits."""
 
 
 class QuotaTelling:
     """Tells in metrics, logs and Events on the ConfigMap of the queues, for one planner that leads."""
 
-    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics, tell: ResultReporter) -> None:
+    def __init__(self, snapshot: Snapshot, metrics: PlannerMetrics, tell: Tell) -> None:
         self._snapshot = snapshot
         self._metrics = metrics
         self._tell = tell

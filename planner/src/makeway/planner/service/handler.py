@@ -32,7 +32,7 @@ from makeway.planner.plan.gang.result import GangPlan
 from makeway.planner.plan.reply import offer_of, reply_of, unplanned
 from makeway.planner.plan.request import NamelessPodError, Question
 from makeway.planner.plan.result import Plan, PlanRefusal
-from makeway.planner.service.decisions import Decisions
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.service.freshness import RequestAges, StaleRefusals
 from makeway.planner.service.pending_updates import until_applied
 from makeway.planner.service.searches import A, Q, R, Search

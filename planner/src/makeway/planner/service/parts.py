@@ -33,12 +33,12 @@ from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.quota.decide import mode_of
 from makeway.planner.quota.gates import QueueGates
 from makeway.planner.quota.loop import QuotaLoop, QuotaSettings
+from makeway.planner.recording.decisions import Decisions
 from makeway.planner.recording.journal import Journal
 from makeway.planner.recording.recorder import Recorder
 from makeway.planner.service.configuration.control import UNPLANNED_ANNOTATION, Control, lease_note
 from makeway.planner.service.configuration.reader import Configuration
 from makeway.planner.service.configuration.warnings import Warnings
-from makeway.planner.service.decisions import Decisions
 from makeway.planner.service.handler import Planner
 from makeway.planner.service.orders.commit_judge import CommitJudge
 from makeway.planner.service.orders.follower import OrderFollower

@@ -30,8 +30,7 @@ from makeway.planner.service.feeds import (
     PodFeed,
     known_feed,
 )
-from makeway.planner.service.node_claim_watch import node_claim_watch
-from makeway.planner.service.pod_group_watch import pod_group_watch
+from makeway.planner.service.where_served import node_claim_watch, pod_group_watch
 from makeway.planner.snapshot.changes import KnowDaemonSets, KnowVolumes
 from makeway.planner.snapshot.state import Snapshot
 from makeway.runtime.listwatch import Handler, ListWatch, ListWatchTimings, ObjectReader, Resource
