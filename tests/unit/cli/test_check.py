@@ -22,6 +22,7 @@ from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results
 from makeway.cli.check.command import form_result, screen
 from makeway.cli.check.minors import MINORS, judge_api_server, judge_schedulers
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.presence import not_installed
 from makeway.cli.check.result import CheckResult, lines, report_of, verdict
 from makeway.cli.check.rights import MAKEWAY, RIGHTS, Right, judge
@@ -272,11 +273,15 @@ def granted(account: str) -> set[Right]:
     return rights
 
 
+def place(form: Form, api: object = None) -> CheckedCluster:
+    return CheckedCluster(cast("Api", api), "ns", form, replaced=False)
+
+
 def test_what_is_missing_and_what_is_too_much_is_named() -> None:
     delete, read = Right("planner", "delete", "", "pods", wanted=False), Right("planner", "list", "", "nodes")
 
-    (missing,) = judge({delete: False, read: False}, "ns", {})
-    (beyond,) = judge({delete: True, read: True}, "ns", {"planner": "reader"})
+    (missing,) = judge({delete: False, read: False}, place(Form()).user)
+    (beyond,) = judge({delete: True, read: True}, place(Form(accounts={"planner": "reader"})).user)
 
     assert (missing.state, beyond.state) == ("wrong", "warning")
     assert "system:serviceaccount:ns:makeway-planner may not: list nodes" in missing.detail
@@ -480,7 +485,7 @@ async def test_queues_that_do_not_bind_are_warned_of() -> None:
             metadata = {"name": "makeway-queues", "namespace": "makeway-system"}
             return msgspec.json.encode({"items": [{"metadata": metadata, "data": {"queues.yaml": text}}]})
 
-    found = {one.name: one for one in await configuration_results(cast("Api", Stored()), "makeway-system")}
+    found = {one.name: one for one in await configuration_results(place(Form(), Stored()))}
 
     assert found["queues"].state == "warning"
     assert "root.a: open" in found["queues"].detail

@@ -9,7 +9,8 @@ import pytest
 
 from makeway.bus.errors import BusUnavailable
 from makeway.cli.check.admission import admission_result
-from makeway.cli.check.table import LOOKS, NATS_LOOKS, CheckedBus, CheckedCluster, Look
+from makeway.cli.check.place import CheckedBus, CheckedCluster
+from makeway.cli.check.table import LOOKS, NATS_LOOKS, Look
 from makeway.cli.connect.form import Form
 from makeway.runtime.kube import ApiError
 

@@ -13,7 +13,9 @@ from aiohttp import web
 
 from makeway.bus.comparison import Comparison
 from makeway.cli.check.cluster import configuration_results
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.connect.configmaps import StoredMap
+from makeway.cli.connect.form import Form
 from makeway.cli.mode.begin import begins, found_lines
 from makeway.cli.mode.brake import released, set_for
 from makeway.cli.mode.components import Confirmation, confirmation
@@ -386,7 +388,9 @@ async def test_check_shows_the_brake(tmp_path: Path) -> None:
     async with serving(server) as url:
         api = await Api.connect(kubeconfig=kubeconfig(tmp_path, url), user_agent="test")
         try:
-            results = await configuration_results(api, "makeway-system")
+            results = await configuration_results(
+                CheckedCluster(api, "makeway-system", Form(), replaced=False)
+            )
         finally:
             await api.close()
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from makeway.cli.check import scheduler as check_scheduler
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.objects import listed
 from makeway.cli.policy.lint import KEYS, lint
@@ -67,14 +68,11 @@ def _ready(pod: _Pod) -> list[PodCondition]:
     return [one for one in pod.status.conditions or () if one.type == "Ready"]
 
 
-async def configuration_results(api: Api, namespace: str, *, plugin: bool = True) -> list[CheckResult]:
-    """Judge policy, queues and the scheduler's configuration, from ConfigMaps.
-
-    `plugin`: whether there must be a scheduler with the plugin. Raises as `Api.request`.
-    """
-    maps = await listed(api, f"/api/v1/namespaces/{namespace}/configmaps", ConfigMap)
+async def configuration_results(at: CheckedCluster) -> list[CheckResult]:
+    """Judge policy, queues and the scheduler's configuration, from ConfigMaps. Raises as `Api.request`."""
+    maps = await listed(at.api, f"/api/v1/namespaces/{at.namespace}/configmaps", ConfigMap)
     found = {one.metadata.name: one.data or {} for one in maps}
-    return list(judge_configuration(found, namespace, plugin=plugin))
+    return list(judge_configuration(found, at.namespace, plugin=at.form.plugin))
 
 
 def judge_configuration(

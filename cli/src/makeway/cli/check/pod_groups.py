@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import Right, allowed_by_all
 from makeway.cli.connect.configmaps import read_map
-from makeway.cli.connect.form import Form
 from makeway.core.config.document import ConfigError
 from makeway.core.k8s.pod_groups import GROUP, ONE_BY_ONE
 from makeway.core.policy.document import KEY, Policy, parse_policy
@@ -25,17 +25,13 @@ GROUP_RIGHTS: Final = (
 """What charts/makeway/rbac/pod-groups.yaml grants, which a test compares."""
 
 
-async def pod_group_results(api: Api, namespace: str, form: Form, *, replaced: bool) -> list[CheckResult]:
-    """Judge what becomes of pods of groups; nothing where the cluster has none.
-
-    `form`: whose rights are asked about. Raises as `Api.request`.
-    """
-    served = await pod_group_api(api)
+async def pod_group_results(at: CheckedCluster) -> list[CheckResult]:
+    """Judge what becomes of pods of groups; nothing where the cluster has none. Raises as `Api.request`."""
+    served = await pod_group_api(at.api)
     if not served.version:
         return []
-    rights = [right for right in GROUP_RIGHTS if right.account in form.parts]
-    missing = await allowed_by_all(api, rights, namespace, form.accounts, replaced=replaced)
-    return list(judge(served, await _policy(api, namespace), missing))
+    missing = await allowed_by_all(at, [one for one in GROUP_RIGHTS if one.account in at.form.parts])
+    return list(judge(served, await _policy(at.api, at.namespace), missing))
 
 
 def judge(served: PodGroupApi, policy: Policy | None, missing: list[Right] | None) -> Iterator[CheckResult]:

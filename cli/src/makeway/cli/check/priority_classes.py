@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from makeway.cli.check.place import CheckedCluster
 from makeway.cli.check.result import CheckResult
 from makeway.cli.connect.objects import listed
 from makeway.core.config.duration import as_text
@@ -17,7 +18,6 @@ from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.external import ANNOTATION, EXTERNAL, asks_for_external, is_external
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.core.text import first_few
-from makeway.runtime.kube import Api
 
 NAME: Final = "priority classes"
 
@@ -27,9 +27,10 @@ _SHOWN: Final = 5
 """Classes that are named."""
 
 
-async def class_result(api: Api, *, nominator: bool) -> CheckResult:
-    """Judge the cluster's PriorityClasses. `nominator`: one is to be there. Raises as `Api.request`."""
-    return judge(await listed(api, _CLASSES, PriorityClass), nominator=nominator)
+async def class_result(at: CheckedCluster) -> CheckResult:
+    """Judge the cluster's PriorityClasses. Raises as `Api.request`."""
+    classes = await listed(at.api, _CLASSES, PriorityClass)
+    return judge(classes, nominator="nominator" in at.form.parts)
 
 
 def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:

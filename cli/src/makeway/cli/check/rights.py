@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+from makeway.cli.check.place import KUBE_SCHEDULER, CheckedCluster
 from makeway.cli.check.result import CheckResult
-from makeway.cli.connect.form import Form
 from makeway.cli.connect.objects import read_object
 from makeway.cli.connect.rights import may
 from makeway.core.policy.brake import CONFIGMAP
@@ -25,7 +25,6 @@ from makeway.runtime.kube import Api, ApiError
 MAKEWAY: Final = "makeway's own namespace"
 """Stands for it in the table."""
 
-KUBE_SCHEDULER: Final = "system:kube-scheduler"
 KUBE_LEASE: Final = "kube-scheduler"
 _LEASE: Final = "makeway-scheduler"
 _NOMINATOR: Final = "makeway-nominator"
@@ -139,12 +138,6 @@ _OWN: Final = {
 """What commands do with the rights of whoever runs them."""
 
 
-def _user(account: str, namespace: str, accounts: Mapping[str, str], *, replaced: bool) -> str:
-    if account == "scheduler" and replaced:
-        return KUBE_SCHEDULER
-    return f"system:serviceaccount:{namespace}:{accounts.get(account, f'makeway-{account}')}"
-
-
 async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str, str]) -> bool:
     """Report whether makeway-scheduler runs as the cluster's own: it has no service account then.
 
@@ -158,63 +151,49 @@ async def replaces_the_scheduler(api: Api, namespace: str, accounts: Mapping[str
         return False
 
 
-async def rights_results(
-    api: Api, namespace: str, form: Form, *, replaced: bool = False
-) -> list[CheckResult]:
-    """Ask about every right.
-
-    `form`: whose parts, and under which names. `replaced`: makeway-scheduler runs as the cluster's own, as
-    its user and with its Lease.
+async def rights_results(at: CheckedCluster) -> list[CheckResult]:
+    """Ask about every right of the parts that there are.
 
     Raises:
         ApiError, ApiUnavailable: the API server did not answer.
     """
+    parts = at.form.parts
     asked = [
-        replace(right, name=KUBE_LEASE) if replaced and right.name == _LEASE else right
+        replace(right, name=KUBE_LEASE) if at.replaced and right.name == _LEASE else right
         for right in RIGHTS
-        if right.account in form.parts and _FENCES.get(right.name, right.account) in form.parts
+        if right.account in parts and _FENCES.get(right.name, right.account) in parts
     ]
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(right: Right) -> bool:
         async with limit:
-            user = _user(right.account, namespace, form.accounts, replaced=replaced)
-            return await _allowed(api, right, namespace, user)
+            return await _allowed(at, right, at.user(right.account))
 
     answers = await asyncio.gather(*(ask(right) for right in asked))
-    return list(judge(dict(zip(asked, answers, strict=True)), namespace, form.accounts, replaced=replaced))
+    return list(judge(dict(zip(asked, answers, strict=True)), at.user))
 
 
-async def allowed_by_all(
-    api: Api, rights: Iterable[Right], namespace: str, accounts: Mapping[str, str], *, replaced: bool
-) -> list[Right] | None:
+async def allowed_by_all(at: CheckedCluster, rights: Iterable[Right]) -> list[Right] | None:
     """Return those of some rights that are missing; None where that may not be asked.
 
     Raises as `rights_results`.
     """
-    missing = []
     try:
-        for right in rights:
-            user = _user(right.account, namespace, accounts, replaced=replaced)
-            if not await _allowed(api, right, namespace, user):
-                missing.append(right)
+        return [right for right in rights if not await _allowed(at, right, at.user(right.account))]
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return None
-    return missing
 
 
-def judge(
-    answers: dict[Right, bool], namespace: str, accounts: Mapping[str, str], *, replaced: bool = False
-) -> Iterator[CheckResult]:
-    """Return a result for each account."""
+def judge(answers: dict[Right, bool], user_of: Callable[[str], str]) -> Iterator[CheckResult]:
+    """Return a result for each account. `user_of`: the user that it is."""
     by_account: dict[str, list[Right]] = defaultdict(list)
     for right in answers:
         by_account[right.account].append(right)
     for account, rights in by_account.items():
         name = f"rights of {account}"
-        user = _user(account, namespace, accounts, replaced=replaced)
+        user = user_of(account)
         missing = [right for right in rights if right.wanted and not answers[right]]
         beyond = [right for right in rights if not right.wanted and answers[right]]
         if missing:
@@ -230,9 +209,9 @@ def judge(
             yield CheckResult(name, "ok", f"{user} may do all that it needs")
 
 
-async def own_result(api: Api, namespace: str) -> CheckResult:
+async def own_result(at: CheckedCluster) -> CheckResult:
     """Say what whoever runs this may do: every user may ask that. Raises as `rights_results`."""
-    answers = {what: await _allowed(api, right, namespace, "") for what, right in _OWN.items()}
+    answers = {what: await _allowed(at, right, "") for what, right in _OWN.items()}
     may = ", ".join(what for what, allowed in answers.items() if allowed)
     must_not = ", ".join(what for what, allowed in answers.items() if not allowed)
     parts = [f"you may {may}"] if may else []
@@ -243,20 +222,20 @@ async def own_result(api: Api, namespace: str) -> CheckResult:
     return CheckResult("your rights", "ok", "; ".join(parts))
 
 
-async def _allowed(api: Api, right: Right, namespace: str, user: str) -> bool:
+async def _allowed(at: CheckedCluster, right: Right, user: str) -> bool:
     """Ask about a user, or, where that is empty, about ourselves."""
     resource, _, subresource = right.resource.partition("/")
     groups = ["system:authenticated"]
     if user != KUBE_SCHEDULER:
-        groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+        groups += ["system:serviceaccounts", f"system:serviceaccounts:{at.namespace}"]
     return await may(
-        api,
+        at.api,
         user=user,
         groups=groups,
         verb=right.verb,
         group=right.group,
         resource=resource,
         subresource=subresource,
-        namespace=namespace if right.namespace == MAKEWAY else right.namespace,
+        namespace=at.namespace if right.namespace == MAKEWAY else right.namespace,
         name=right.name,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from makeway.bus.client import Bus
 from makeway.bus.errors import BusError
@@ -17,15 +17,15 @@ from makeway.cli.check.clocks import Reading
 from makeway.cli.check.cluster import configuration_results, pods_results
 from makeway.cli.check.keys import keys_result
 from makeway.cli.check.minors import judge_schedulers
+from makeway.cli.check.place import CheckedBus, CheckedCluster
 from makeway.cli.check.pod_groups import pod_group_results
 from makeway.cli.check.priority_classes import class_result
 from makeway.cli.check.result import CheckResult
 from makeway.cli.check.rights import own_result, rights_results
 from makeway.cli.check.secrets import secrets_results
 from makeway.cli.check.unplanned import unplanned_result
-from makeway.cli.connect.form import Form
 from makeway.cli.history.comparisons import comparisons, sentences, summed
-from makeway.runtime.kube import Api, ApiError
+from makeway.runtime.kube import ApiError
 from makeway.runtime.process import version
 
 _COMPARED: Final = timedelta(days=1)
@@ -34,45 +34,7 @@ _LISTEN_SECONDS: Final = 1.0
 """How long components have to answer; they do so within milliseconds where they run."""
 
 
-class _Place(Protocol):
-    """Where to look. form: what is installed. denied: what the user was refused there; empty for nothing."""
-
-    @property
-    def form(self) -> Form: ...
-
-    @property
-    def denied(self) -> str: ...
-
-
-At = TypeVar("At", bound=_Place)
-
-
-@dataclass(frozen=True)
-class CheckedCluster:
-    """Where to look. form: what is installed. replaced: makeway-scheduler runs as the cluster's own."""
-
-    api: Api
-    namespace: str
-    form: Form
-    replaced: bool
-    denied: str = ""
-
-
-@dataclass(frozen=True)
-class CheckedBus:
-    """Where to look. form: what is installed. minor: the API server's. readings: clocks, added to here."""
-
-    bus: Bus
-    namespace: str
-    form: Form
-    cluster_uid: str
-    minor: int
-    readings: list[Reading] = field(default_factory=list)
-
-    @property
-    def denied(self) -> str:
-        """What NATS has refused to this user, or else is wrong with the connection."""
-        return self.bus.healthy()
+At = TypeVar("At", CheckedCluster, CheckedBus)
 
 
 @dataclass(frozen=True)
@@ -140,28 +102,12 @@ async def _unplanned(at: CheckedBus) -> Sequence[CheckResult]:
 
 
 LOOKS: Final[Sequence[Look[CheckedCluster]]] = (
-    Look("your rights", lambda at: own_result(at.api, at.namespace), "ask an administrator"),
-    Look(
-        "rights",
-        lambda at: rights_results(at.api, at.namespace, at.form, replaced=at.replaced),
-        "ask an administrator, who may create subjectaccessreviews",
-    ),
-    Look(
-        "pod groups",
-        lambda at: pod_group_results(at.api, at.namespace, at.form, replaced=at.replaced),
-        "ask whoever may read the discovery of scheduling.k8s.io",
-    ),
+    Look("your rights", own_result, "ask an administrator"),
+    Look("rights", rights_results, "ask an administrator, who may create subjectaccessreviews"),
+    Look("pod groups", pod_group_results, "ask whoever may read the discovery of scheduling.k8s.io"),
     Look("pods", lambda at: pods_results(at.api, at.namespace), "ask whoever may list pods there"),
-    Look(
-        "configuration",
-        lambda at: configuration_results(at.api, at.namespace, plugin=at.form.plugin),
-        "ask whoever may list ConfigMaps there",
-    ),
-    Look(
-        "priority classes",
-        lambda at: class_result(at.api, nominator="nominator" in at.form.parts),
-        "ask whoever may list PriorityClasses",
-    ),
+    Look("configuration", configuration_results, "ask whoever may list ConfigMaps there"),
+    Look("priority classes", class_result, "ask whoever may list PriorityClasses"),
     Look(
         "signing keys",
         lambda at: keys_result(at.api, at.namespace, at.form.parts),
