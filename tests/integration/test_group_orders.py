@@ -115,7 +115,7 @@ class GangScene(Scene):
         return await self.order(preemptor_name=MEMBERS[0], **fields | changes)
 
     async def give(self, order: EvictionOrder) -> None:
-        last = await self.bus.last_group_order(order.preemptor_uid)
+        last = await self.bus.last_like(order)
         answer = await self.bus.publish_order(order, last.sequence if isinstance(last, Last) else 0)
         assert isinstance(answer, Published)
 

@@ -23,7 +23,7 @@ from makeway.bus.client import Bus
 from makeway.bus.commit import CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import EvictionOrder, Outcome, Victim, Void
-from makeway.bus.nats.publishing import AlreadyExists, Published, publish
+from makeway.bus.nats.publishing import AlreadyExists, Publication, Published, publish
 from makeway.bus.orders import OrderWriter, voided
 from makeway.core.policy.rules import PreemptorFacts
 from makeway.evictor.act import looks, work
@@ -120,15 +120,9 @@ def _no_redelivery() -> Any:
 
 def _outcomes_overwrite() -> Any:
     async def publish_outcome(self: Bus, outcome: Outcome) -> Published | AlreadyExists:
-        return await publish(
-            self.jetstream,
-            "outcome",
-            stream=self.subjects.outcomes_stream,
-            subject=self.subjects.outcome(outcome.order_id),
-            message_id=f"{codec.envelope_id(outcome)}-{outcome.evictor}",
-            data=codec.wrap(outcome, self.source),
-            expected_last_sequence=None,
-        )
+        stream, subject = self.subjects.outcomes_stream, self.subjects.outcome(outcome.order_id)
+        id_, data = f"{codec.envelope_id(outcome)}-{outcome.evictor}", codec.wrap(outcome, self.source)
+        return await publish(self.jetstream, Publication("outcome", stream, subject, id_, data))
 
     return patch.object(Bus, "publish_outcome", publish_outcome)
 

@@ -11,7 +11,7 @@ from builders_bus import NOW
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.nats import publishing
 from makeway.bus.nats.jetstream import Ack, JetStreamError, StoredMessage
-from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused, publish
+from makeway.bus.nats.publishing import AlreadyExists, Publication, Published, PublishRefused, publish
 
 IN_PROCESS = JetStreamError("publish", 409, 10158, "duplicate message id is in process")
 ANOTHER_IN_PROCESS = JetStreamError("publish", 400, 10164, "wrong last sequence")
@@ -50,16 +50,8 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def order(stream: ScriptedStream, *, only_writer: bool = False) -> Published | AlreadyExists:
-    return await publish(
-        stream,  # type: ignore[arg-type] # what publishing needs of it
-        "order",
-        stream="S",
-        subject="s.a",
-        message_id="ord-1",
-        data=b"ours",
-        expected_last_sequence=3,
-        only_writer=only_writer,
-    )
+    one = Publication("order", "S", "s.a", "ord-1", b"ours", 3, only_writer=only_writer)
+    return await publish(stream, one)  # type: ignore[arg-type] # what publishing needs of it
 
 
 async def test_every_attempt_is_the_same_message_with_the_same_expectation() -> None:

@@ -61,7 +61,7 @@ async def test_a_groups_orders_have_a_subject_of_their_own_and_one_is_live(bus: 
 
     assert isinstance(first, Published)
     assert isinstance(second, AlreadyExists)
-    last = await bus.last_group_order("uid-1")
+    last = await bus.last_like(order)
     assert isinstance(last, Last)
     assert (last.message, last.sequence) == (order, first.sequence)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Generic, TypeVar
@@ -15,7 +15,7 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import Begun, EvictionOrder, Outcome
 from makeway.bus.nats.jetstream import JetStream, JetStreamError, StoredMessage
-from makeway.bus.nats.publishing import AlreadyExists, Kind, Published, publish
+from makeway.bus.nats.publishing import AlreadyExists, Publication, Published, publish
 from makeway.bus.signing.keys import SigningKind
 from makeway.bus.signing.signatures import FAILURES, Signatures
 from makeway.bus.streams import quarantine
@@ -73,13 +73,16 @@ class Records:
             raise ValueError("an order needs a preemptor; of kind group, a group; of kind quota, a queue")
         data = self.signatures.wrap(order, self.source, subject)
         stream = self.subjects.orders_stream
-        return await self._publish("order", (stream, subject), order.order_id, data, expected_last_sequence)
+        return await publish(
+            self.jetstream,
+            Publication("order", stream, subject, order.order_id, data, expected_last_sequence),
+        )
 
     async def publish_begun(self, begun: Begun) -> None:
         """Say that an order has begun, once or again."""
         stream, subject = self.subjects.begun_stream, self.subjects.begun(begun.order_id)
         data = self.signatures.wrap(begun, self.source, subject)
-        await self._publish("begun", (stream, subject), codec.envelope_id(begun), data)
+        await publish(self.jetstream, Publication("begun", stream, subject, codec.envelope_id(begun), data))
 
     async def publish_outcome(self, outcome: Outcome) -> Published | AlreadyExists:
         """Write the one outcome of an order. `AlreadyExists` holds the other writer's.
@@ -88,9 +91,12 @@ class Records:
         """
         subject, id_ = self.subjects.outcome(outcome.order_id), codec.envelope_id(outcome)
         data = self.signatures.wrap(outcome, self.source, subject)
-        to, message_id, expected = (self.subjects.outcomes_stream, subject), id_, 0
+        message_id, expected = id_, 0
         for _ in range(_FORGERIES):
-            answer = await self._publish("outcome", to, message_id, data, expected)
+            answer = await publish(
+                self.jetstream,
+                Publication("outcome", self.subjects.outcomes_stream, subject, message_id, data, expected),
+            )
             if not isinstance(answer, AlreadyExists) or not self._counts_for_nothing(answer.existing):
                 return answer
             # Within the duplicate window the stream takes no second message of an id, on whatever subject
@@ -108,13 +114,15 @@ class Records:
     async def publish_decision(self, record: DecisionRecord) -> None:
         """Write a decision record, at least once."""
         to = self.subjects.decisions_stream, self.subjects.decision_of(record)
-        await self._publish("decision", to, record.decision_id, codec.wrap(record, self.source))
+        await publish(
+            self.jetstream, Publication("decision", *to, record.decision_id, codec.wrap(record, self.source))
+        )
 
     async def publish_comparison(self, comparison: Comparison) -> None:
         """Write a comparison beside the decision it is about."""
         to = self.subjects.decisions_stream, self.subjects.comparison(comparison.preemptor.uid)
         id_, data = codec.envelope_id(comparison), codec.wrap(comparison, self.source)
-        await self._publish("comparison", to, id_, data)
+        await publish(self.jetstream, Publication("comparison", *to, id_, data))
 
     async def publish_recording(self, name: str, number: int, data: bytes, after: int) -> int:
         """Write a part of a recording, `number` from 0, and return its sequence. Reads nothing.
@@ -123,7 +131,9 @@ class Records:
         first. Raises BusUnavailable also where that is not the last one stored, as after NATS has lost it.
         """
         to = self.subjects.recordings_stream, self.subjects.recording(name)
-        published = await self._publish("recording", to, f"{name}.{number}", data, after, only_writer=True)
+        published = await publish(
+            self.jetstream, Publication("recording", *to, f"{name}.{number}", data, after, only_writer=True)
+        )
         if isinstance(published, AlreadyExists):
             raise BusUnavailable(f"part {number - 1} of recording {name} is not the last one stored")
         return published.sequence
@@ -138,37 +148,17 @@ class Records:
         stream, subject = self.subjects.control_stream, self.subjects.control
         data = self.signatures.wrap(state, self.source, subject, at=at)
         id_ = codec.envelope_id(state)
-        return await self._publish("control", (stream, subject), id_, data, expected_last_sequence)
+        return await publish(
+            self.jetstream, Publication("control", stream, subject, id_, data, expected_last_sequence)
+        )
 
     async def quarantine(self, message: QuarantinedMessage) -> None:
         """Put a message aside, once however often it is called."""
         headers, data = quarantine.encode(message)
         to = self.subjects.quarantine_stream, self.subjects.quarantined(message.component)
-        await self._publish("quarantine", to, quarantine.message_id(message), data, headers=headers)
-
-    async def _publish(
-        self,
-        kind: Kind,
-        to: tuple[str, str],
-        message_id: str,
-        data: bytes,
-        expected: int | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        only_writer: bool = False,
-    ) -> Published | AlreadyExists:
-        """Publish to a stream and a subject of it."""
-        stream, subject = to
-        return await publish(
+        await publish(
             self.jetstream,
-            kind,
-            stream=stream,
-            subject=subject,
-            message_id=message_id,
-            data=data,
-            expected_last_sequence=expected,
-            headers=headers,
-            only_writer=only_writer,
+            Publication("quarantine", *to, quarantine.message_id(message), data, headers=headers),
         )
 
     # ---------------------------------------------------------------------------------- reading
@@ -177,9 +167,9 @@ class Records:
         """The last order for a preemptor, live or not, or the void in its place."""
         return await self._last_order(self.subjects.pod_order(preemptor_uid))
 
-    async def last_group_order(self, group_uid: str) -> Last[EvictionOrder] | Unverified | None:
-        """The last order for a PodGroup; as `last_order`."""
-        return await self._last_order(self.subjects.group_order(group_uid))
+    async def last_like(self, order: EvictionOrder) -> Last[EvictionOrder] | Unverified | None:
+        """The last order for the same pod, PodGroup or queue; as `last_order`."""
+        return await self._last_order(self.subjects.order(order))
 
     async def last_quota_order(self, queue: str) -> Last[EvictionOrder] | Unverified | None:
         """The last quota order of a queue, given by its path; as `last_order`."""

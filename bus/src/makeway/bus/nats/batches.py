@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.nats.connection import Connection
-from makeway.bus.nats.jetstream import JetStream, StoredMessage, parse_time, translated
+from makeway.bus.nats.jetstream import JetStream, StoredMessage, parse_time, translated, unsubscribed
 
 _BATCH: Final = 256
 _MAX_BYTES: Final = 4 << 20
@@ -58,13 +57,7 @@ class Batches:
     async def close(self) -> None:
         """Listen no more."""
         subscription, self._subscription = self._subscription, None
-        if subscription is None:
-            return
-        try:
-            await subscription.unsubscribe()
-        except (nats.errors.Error, OSError):
-            # Not connected: there is no subscription on the server to take back.
-            return
+        await unsubscribed(subscription)
 
     async def get(self, request: Mapping[str, Any]) -> tuple[list[StoredMessage], bool]:
         """Return the messages that answer a direct get, oldest first, and whether there are more behind them.

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 
 from makeway.bus.errors import BusError, BusUnavailable
 from makeway.bus.reasons import reason_of
@@ -192,6 +193,13 @@ def translated(what: str) -> Iterator[None]:
         raise BusUnavailable(f"{what}: no answer in time") from error
     except (nats.errors.Error, OSError) as error:
         raise BusUnavailable(f"{what}: {reason_of(error)}") from error
+
+
+async def unsubscribed(subscription: Subscription | None) -> None:
+    """End a subscription, where there is one. Without a connection the server has none to take back."""
+    if subscription is not None:
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await subscription.unsubscribe()
 
 
 def parse_time(text: str) -> datetime:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_incrementing
@@ -67,31 +67,34 @@ class TooLarge(PublishRefused):
     """The message is too large; the stream takes others."""
 
 
-async def publish(
-    jetstream: JetStream,
-    kind: Kind,
-    *,
-    stream: str,
-    subject: str,
-    message_id: str,
-    data: bytes,
-    expected_last_sequence: int | None,
-    headers: Mapping[str, str] | None = None,
-    only_writer: bool = False,
-) -> Published | AlreadyExists:
-    """Store one message, in at most `_ATTEMPTS` bounded attempts (about 10 s).
+@dataclass(frozen=True)
+class Publication:
+    """One message on its way into a stream.
 
-    Args:
-        jetstream: where to.
+    Attributes:
         kind: label of the metrics.
         stream: that holds the subject, for reading back.
         subject: that is published to.
         message_id: the envelope's id; the same message always has the same.
         data: the envelope.
-        expected_last_sequence: of the subject's last message, 0 for none; None to append without asking.
+        expected: sequence of the subject's last message, 0 for none; None to append without asking.
         headers: further ones.
         only_writer: no other writes to this subject. What is stored behind the expected sequence is an
             earlier attempt then, so nothing is read back, for which a writer may have no permission.
+    """
+
+    kind: Kind
+    stream: str
+    subject: str
+    message_id: str
+    data: bytes
+    expected: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    only_writer: bool = False
+
+
+async def publish(jetstream: JetStream, one: Publication) -> Published | AlreadyExists:
+    """Store one message, in at most `_ATTEMPTS` bounded attempts (about 10 s).
 
     Raises:
         BusUnavailable: it is unknown whether it is stored.
@@ -100,16 +103,7 @@ async def publish(
     started = time.perf_counter()
     result = "unavailable"
     try:
-        answer = await _publish(
-            jetstream,
-            stream=stream,
-            subject=subject,
-            message_id=message_id,
-            data=data,
-            expected=expected_last_sequence,
-            headers=headers or {},
-            only_writer=only_writer,
-        )
+        answer = await _stored(jetstream, one)
         result = "published" if isinstance(answer, Published) else "already_exists"
     except PublishRefused:
         result = "refused"
@@ -117,29 +111,22 @@ async def publish(
     else:
         return answer
     finally:
-        metrics.PUBLISHES.labels(kind, result).inc()
-        metrics.PUBLISH_SECONDS.labels(kind).observe(time.perf_counter() - started)
+        metrics.PUBLISHES.labels(one.kind, result).inc()
+        metrics.PUBLISH_SECONDS.labels(one.kind).observe(time.perf_counter() - started)
 
 
-async def _publish(
-    jetstream: JetStream,
-    *,
-    stream: str,
-    subject: str,
-    message_id: str,
-    data: bytes,
-    expected: int | None,
-    headers: Mapping[str, str],
-    only_writer: bool,
-) -> Published | AlreadyExists:
-    headers = {**tracing.headers(), **headers, MSG_ID: message_id}
+async def _stored(jetstream: JetStream, one: Publication) -> Published | AlreadyExists:
+    expected = one.expected
+    headers = {**tracing.headers(), **one.headers, MSG_ID: one.message_id}
     if expected is not None:
         headers[EXPECTED_LAST_SUBJECT_SEQUENCE] = str(expected)
 
     async def attempt() -> Ack | _Behind:
         """Return the acknowledgement; where the subject's last message is another, which one."""
         try:
-            return await jetstream.publish(subject, data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS)
+            return await jetstream.publish(
+                one.subject, one.data, headers=headers, timeout_seconds=_ATTEMPT_SECONDS
+            )
         except JetStreamError as error:
             if error.wrong_last_sequence:
                 return _Behind(error.last_sequence)
@@ -152,23 +139,21 @@ async def _publish(
         wait=wait_incrementing(_PAUSE_SECONDS, _PAUSE_SECONDS),
         reraise=True,
     )(attempt)
-    if only_writer and expected is not None:
+    if one.only_writer and expected is not None:
         # A single server says so by the subject's last sequence, servers that agree by the duplicate's.
         sequence = ack.sequence if isinstance(ack, Ack) else ack.last
         return Published(sequence) if sequence > expected else AlreadyExists(None)
     if isinstance(ack, _Behind) or (ack.duplicate and expected is not None):
-        return await _who_was_first(jetstream, stream, subject, data)
+        return await _who_was_first(jetstream, one)
     return Published(ack.sequence)
 
 
-async def _who_was_first(
-    jetstream: JetStream, stream: str, subject: str, data: bytes
-) -> Published | AlreadyExists:
+async def _who_was_first(jetstream: JetStream, one: Publication) -> Published | AlreadyExists:
     """Tell an earlier attempt of ours from another writer: by the bytes, as ids are not the writer's own."""
     try:
-        existing = await jetstream.last_message(stream, subject)
+        existing = await jetstream.last_message(one.stream, one.subject)
     except JetStreamError as error:
-        raise BusUnavailable(f"read back {subject}: {error}") from error
-    if existing and existing.data == data:
+        raise BusUnavailable(f"read back {one.subject}: {error}") from error
+    if existing and existing.data == one.data:
         return Published(existing.sequence)
     return AlreadyExists(existing)

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 import msgspec
-import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus.errors import BusError
 from makeway.bus.nats.connection import Connection
-from makeway.bus.nats.jetstream import API, translated
+from makeway.bus.nats.jetstream import API, translated, unsubscribed
 
 _SECOND: Final = 1_000_000_000
 _HEARTBEAT_SECONDS: Final = 2.0
@@ -94,12 +93,7 @@ class Pull:
     async def close(self) -> list[Pulled]:
         """Listen no more; returns what had arrived and was not taken, so that it can be delivered again."""
         self._connection.remove_listener(self._on_reconnected)
-        if self._subscription:
-            try:
-                await self._subscription.unsubscribe()
-            except (nats.errors.Error, OSError):
-                # Not connected: there is no subscription on the server to take back.
-                self._subscription = None
+        await unsubscribed(self._subscription)
         left = []
         while not self._queue.empty():
             received_at, message = self._queue.get_nowait()

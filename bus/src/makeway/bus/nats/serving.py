@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import nats.errors
 import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus import metrics
 from makeway.bus.nats.connection import Connection
-from makeway.bus.nats.jetstream import translated
+from makeway.bus.nats.jetstream import translated, unsubscribed
 from makeway.bus.subjects import answerable
 
 _MAX_WAITING: Final = 256
@@ -30,11 +29,7 @@ class Responder:
 
     async def unsubscribe(self) -> None:
         """Take no more. What is waiting here is left; whoever asked waits until its time-out."""
-        try:
-            await self._subscription.unsubscribe()
-        except (nats.errors.Error, OSError) as error:
-            # Without a connection the server has no subscription to take back.
-            _log.debug("unsubscribe_failed", error=str(error))
+        await unsubscribed(self._subscription)
 
 
 async def serve(

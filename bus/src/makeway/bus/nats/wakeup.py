@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from makeway.bus.nats.connection import Connection
-from makeway.bus.nats.jetstream import translated
+from makeway.bus.nats.jetstream import translated, unsubscribed
 
 POLL_SECONDS: Final = 0.2
 """Between two looks of one that does not hear what passes; a look is one request and one answer."""
@@ -80,12 +79,7 @@ class WakeUp:
     async def close(self) -> None:
         """Subscribe no more."""
         subscription, self._subscription = self._subscription, None
-        if subscription is None:
-            return
-        try:
-            await subscription.unsubscribe()
-        except (nats.errors.Error, OSError):
-            return  # not connected: the server knows of no subscription
+        await unsubscribed(subscription)
 
     async def wait(self, found: int) -> None:
         """Wait for a reason to look again; `found`: messages that came since the last wait."""

@@ -83,14 +83,7 @@ class OrderRecords:
 
     async def last_order(self, order: EvictionOrder) -> EvictionOrder | None:
         """The latest order of the same preemptor, group or queue, None where that is a void; as `outcome`."""
-        match order.kind:
-            case "quota":
-                asked = self._bus.last_quota_order(order.queue)
-            case "group":
-                asked = self._bus.last_group_order(order.preemptor_uid)
-            case "pod":
-                asked = self._bus.last_order(order.preemptor_uid)
-        last = await _translated(asked)
+        last = await _translated(self._bus.last_like(order))
         return last.message if isinstance(last, Last) and last.message.void is None else None
 
     async def epoch(self, name: str) -> int:
