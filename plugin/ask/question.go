@@ -65,7 +65,6 @@ func (q Question) Request(by How, known View) (*wire.PlanRequest, error) {
 		Seen:                known.Seen,
 		Ahead:               by.Prefetched,
 		IgnoreColumns:       q.Full,
-		Commits:             q.Mode == wire.ModeEnforce,
 	}, nil
 }
 
@@ -96,7 +95,6 @@ func (q GroupQuestion) Request(by How, known View) (*wire.GroupPlanRequest, erro
 		MustPlace: int64(q.MustPlace),
 		Topology:  q.Group.Topology,
 		Seen:      known.Seen,
-		Commits:   q.Mode == wire.ModeEnforce,
 	}
 	for i, class := range q.Classes {
 		raw, err := wire.Encode(project(class.Pods[0]))

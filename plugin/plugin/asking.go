@@ -31,7 +31,7 @@ func (a *attempt) plan(ctx context.Context, candidates int) (*wire.PlanReply, *p
 		return nil, a.unreachable(a.engine.planner.Pods, err)
 	}
 	planned := len(reply.Candidates)+len(reply.Unmodelled) > 0
-	if end := a.unplanned(reply.Status, reply.Refusal, planned, reply.Offer); end != nil {
+	if end := a.unplanned(reply.Status, reply.Refusal); end != nil {
 		return nil, end
 	}
 	if !planned {

@@ -159,18 +159,6 @@ func TestAVoidTakesTheNominationsOfAGroupBackAndTheGroupIsTriedAgain(t *testing.
 	})
 }
 
-func TestAPlannerThatStoresNoOrdersForGroupsIsToldApart(t *testing.T) {
-	w, c := gangWorld(t, setup{}, 1, 1, gangMember("g1"))
-	w.bus.group = plans(gangPlan("n1"))
-	w.bus.old = true
-
-	_, status := w.gang(c)
-
-	if status.IsSuccess() || !strings.Contains(status.Message(), "the planner is older than this scheduler's plugin") || w.entry("gang-uid") != nil {
-		t.Errorf("status %v", status)
-	}
-}
-
 func TestAnOrderThatAnotherProcessWroteFirstIsAdoptedInPlaceOfTheCommit(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	other := &wire.EvictionOrder{
@@ -235,7 +223,7 @@ func TestACommitThatIsNotDeliveredIsGivenUpAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPlannerThatStoresNoOrdersIsToldApartAndNothingIsNominated(t *testing.T) {
+func TestAPlannerOfAnotherVersionIsToldApartAndNothingIsNominated(t *testing.T) {
 	w, p, _ := simple(t, setup{}, nil)
 	plan := w.bus.plan
 	w.bus.raw = func(request *wire.PlanRequest) []byte {
@@ -243,7 +231,7 @@ func TestAPlannerThatStoresNoOrdersIsToldApartAndNothingIsNominated(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		reply.APIVersion, reply.Planner, reply.RequestID, reply.Status = wire.APIVersion, "old", request.RequestID, wire.StatusCandidates
+		reply.APIVersion, reply.Planner, reply.RequestID, reply.Status = "makeway.dev/v2", "new", request.RequestID, wire.StatusCandidates
 		data, err := wire.Encode(reply)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +241,7 @@ func TestAPlannerThatStoresNoOrdersIsToldApartAndNothingIsNominated(t *testing.T
 
 	_, status := w.cycle(p)
 
-	if status.IsSuccess() || !strings.Contains(status.Message(), "the planner is older than this scheduler's plugin") || w.entry("p") != nil {
+	if status.IsSuccess() || !strings.Contains(status.Message(), `apiVersion "makeway.dev/v2", this side speaks makeway.dev/v1`) || w.entry("p") != nil {
 		t.Errorf("status %v", status)
 	}
 }

@@ -274,7 +274,7 @@ func (a *groupAttempt) leaveOut(why *verify.Misfit) {
 // unusable ends an attempt by an answer that has no plan to verify; nil where it has.
 func (a *groupAttempt) unusable(reply *wire.GroupPlanReply) *preemptResult {
 	planned, refusal := reply.Status != wire.StatusRefused && reply.Plan != nil, reply.Refusal
-	if end := a.unplanned(reply.Status, refusal, planned, reply.Offer); end != nil || planned {
+	if end := a.unplanned(reply.Status, refusal); end != nil || planned {
 		return end
 	}
 	if refusal == nil {

@@ -137,7 +137,7 @@ func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult 
 
 // unplanned ends an attempt whose answer says that nothing was decided, or has a plan that no commit can follow; nil where it has a
 // plan or a refusal.
-func (p *preemptor) unplanned(status string, refusal *wire.Refusal, planned bool, offer string) *preemptResult {
+func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResult {
 	message := messageOf(refusal)
 	switch {
 	case status == wire.StatusNotSynced && refusal != nil && heldBack[refusal.Reason] != "":
@@ -147,8 +147,6 @@ func (p *preemptor) unplanned(status string, refusal *wire.Refusal, planned bool
 		return p.later(endUnaskable, "the planner cannot read the question: "+message)
 	case status == wire.StatusNotSynced:
 		return p.later(endNotSynced, "no plan: "+message)
-	case planned && offer == "" && p.mode == wire.ModeEnforce:
-		return p.later(endUnaskable, "no plan: the planner is older than this scheduler's plugin, and stores no orders for it")
 	}
 	return nil
 }

@@ -354,7 +354,6 @@ type fakeBus struct {
 	publish  func(attempt int) (store bool, err error)
 	commit   func(context.Context, *wire.CommitRequest) (*wire.CommitReply, error) // answers commits
 	commits  []*wire.CommitRequest
-	old      bool // the planner offers nothing to commit for groups
 	attempts int
 	epochs   int // counted up
 	lastErr  error
@@ -410,7 +409,7 @@ func (b *fakeBus) Request(ctx context.Context, subject string, data []byte) ([]b
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
 	}
-	if request.Commits {
+	if request.Mode == wire.ModeEnforce {
 		reply.Offer = "offer"
 	}
 	return json.Marshal(reply)
@@ -436,7 +435,7 @@ func (b *fakeBus) requestGroup(data []byte) ([]byte, error) {
 	if reply.Status == "" {
 		reply.Status = wire.StatusCandidates
 	}
-	if request.Commits && !b.old {
+	if request.Mode == wire.ModeEnforce {
 		reply.Offer = "offer"
 	}
 	return json.Marshal(reply)

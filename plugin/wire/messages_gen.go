@@ -71,9 +71,8 @@ const (
 // planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
 // resourceVersion of an object that the scheduler has been told of. Ahead: asked while the scheduler's
 // filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
-// Commits: a commit will ask for the order, so
-// the reply has an offer. IgnoreColumns: judge no node by its columns; every
-// node of Nodes with a removable pod comes back as `unmodelled`.
+// IgnoreColumns: judge no node by its columns; every node of Nodes with a removable pod comes back as
+// `unmodelled`.
 type PlanRequest struct {
 	APIVersion          string           `json:"apiVersion"`
 	RequestID           string           `json:"requestId"`
@@ -89,7 +88,6 @@ type PlanRequest struct {
 	Seen                map[string]int64 `json:"seen,omitempty"`
 	Ahead               bool             `json:"ahead,omitempty"`
 	IgnoreColumns       bool             `json:"ignoreColumns,omitempty"`
-	Commits             bool             `json:"commits,omitempty"`
 }
 
 // NodeSelection: A set of nodes, as its members or as all but them, whichever is shorter.
@@ -120,7 +118,7 @@ type Profile struct {
 // in the way; UnmodelledTotal counts them before the list was cut. Sample, with some refusals: one
 // of the nodes that the columns rule out, another one with each request, with all that may be removed
 // there, so that the scheduler's own filters can be asked whether the refusal is right. Offer: what a
-// commit may name, for whoever asked with `commits`; see `makeway.bus.commit`.
+// commit may name, in mode enforce; see `makeway.bus.commit`.
 type PlanReply struct {
 	APIVersion       string      `json:"apiVersion"`
 	RequestID        string      `json:"requestId"`
@@ -216,7 +214,6 @@ type GroupPlanRequest struct {
 	Nominations         []Placement      `json:"nominations,omitempty"`
 	Assumed             []Placement      `json:"assumed,omitempty"`
 	Seen                map[string]int64 `json:"seen,omitempty"`
-	Commits             bool             `json:"commits,omitempty"`
 }
 
 // GroupPreemptor: The PodGroup that room is made for, with the priority that kube-scheduler takes for all its members.

@@ -85,7 +85,6 @@ def _request(snapshot: Snapshot) -> bytes:
             nominations=_placements("nominated", NOMINATED),
             assumed=_placements("assumed", ASSUMED),
             seen={"pods": 1, "nodes": 1},
-            commits=True,
         )
     )
 

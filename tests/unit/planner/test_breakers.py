@@ -238,7 +238,7 @@ async def test_a_plan_that_would_not_be_carried_out_is_told_as_none_or_refused(
     for _ in range(2):
         fail(bench.ledger.breakers, datetime.now(UTC))
 
-    reply = await bench.ask(pod=pod("p"), commits=True)
+    reply = await bench.ask(pod=pod("p"))
 
     assert reply.refusal is not None
     assert (reply.status, reply.refusal.reason) == (status, told)

@@ -142,7 +142,6 @@ def request(**changes: Any) -> GroupPlanRequest:
         "group": GroupPreemptor(namespace="shop", name="train", uid="G", priority=HIGH),
         "classes": (member(),),
         "must_place": 2,
-        "commits": True,
         **changes,
     }
     return GroupPlanRequest(**fields)
@@ -269,17 +268,6 @@ async def test_another_group_gets_no_victims_that_are_pledged() -> None:
     pledged = {one.uid for one in first.plan.victims}
     assert second.plan is not None
     assert not pledged & {one.uid for one in second.plan.victims}
-
-
-async def test_a_plugin_that_writes_orders_for_groups_itself_gets_no_plan_to_carry_out() -> None:
-    bench = Bench()
-
-    old = await bench.ask(commits=False)
-
-    assert (old.status, old.plan) == ("notSynced", None)
-    assert old.refusal is not None
-    assert old.refusal.reason == "OldBridge"
-    assert (await bench.ask(mode="observe", commits=False)).offer == ""
 
 
 async def test_a_plan_in_mode_observe_is_to_be_compared_and_one_in_enforce_is_not() -> None:

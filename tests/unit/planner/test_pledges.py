@@ -145,10 +145,10 @@ def taken(reply: PlanReply) -> tuple[list[str], list[str]]:
 async def test_a_plan_that_was_asked_for_ahead_pledges_until_its_pod_is_bound() -> None:
     bench = two_nodes()
 
-    ahead = await bench.ask(pod=pod("p"), commits=True, ahead=True)
-    meanwhile = await bench.ask(pod=pod("q"), commits=True)
+    ahead = await bench.ask(pod=pod("p"), ahead=True)
+    meanwhile = await bench.ask(pod=pod("q"))
     bench.bound.add("p")
-    after = await bench.ask(pod=pod("q"), commits=True)
+    after = await bench.ask(pod=pod("q"))
 
     assert [taken(one) for one in (ahead, meanwhile, after)] == [(["a"], []), (["b"], []), (["a"], [])]
 
@@ -156,13 +156,13 @@ async def test_a_plan_that_was_asked_for_ahead_pledges_until_its_pod_is_bound() 
 async def test_the_next_preemptor_gets_other_victims_and_no_more_orders_than_there_may_be() -> None:
     bench, limited = two_nodes(), two_nodes(most=1)
 
-    plans = [await bench.ask(pod=pod(name), commits=True) for name in ("p", "q", "r", "p")]
+    plans = [await bench.ask(pod=pod(name)) for name in ("p", "q", "r", "p")]
 
     assert [taken(plan) for plan in plans[:2]] == [(["a"], []), (["b"], [])]
     assert plans[2].refusal is not None, "both rooms are pledged, and equals keep them"
     assert taken(plans[3]) == (["a"], []), "a preemptor's own pledge is no obstacle"
-    assert taken(await limited.ask(pod=pod("p"), commits=True)) == (["a"], [])
-    refused = (await limited.ask(pod=pod("q"), commits=True)).refusal
+    assert taken(await limited.ask(pod=pod("p"))) == (["a"], [])
+    refused = (await limited.ask(pod=pod("q"))).refusal
     assert refused is not None
     assert refused.reason == ORDERS_IN_FLIGHT
 
@@ -171,11 +171,11 @@ async def test_who_is_refused_for_what_is_only_pledged_is_to_ask_again() -> None
     pods = [make_pod("a", "n1", LOW, XL), make_pod("b", "n2", HIGH, XL)]
     pods += [make_pod(name, priority=HIGH, size=L) for name in ("p", "q")]
     bench = Bench(make_snapshot(["n1", "n2"], pods))
-    before = await bench.ask(pod=pod("q"), commits=True, nodes=NodeSelection(names=("n2",)))
-    await bench.ask(pod=pod("p"), commits=True)
+    before = await bench.ask(pod=pod("q"), nodes=NodeSelection(names=("n2",)))
+    await bench.ask(pod=pod("p"))
 
-    refused = await bench.ask(pod=pod("q"), commits=True)
-    elsewhere = await bench.ask(pod=pod("q"), commits=True, nodes=NodeSelection(names=("n2",)))
+    refused = await bench.ask(pod=pod("q"))
+    elsewhere = await bench.ask(pod=pod("q"), nodes=NodeSelection(names=("n2",)))
 
     times = [None if one.refusal is None else one.refusal.retry_at for one in (before, refused, elsewhere)]
     assert (times[0], times[2]) == (None, None)
@@ -211,7 +211,7 @@ async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pl
     bench = two_nodes()
 
     plans = [await bench.ask(pod=pod(name), mode="observe") for name in ("p", "q")]
-    await bench.ask(pod=pod("p"), commits=True)
+    await bench.ask(pod=pod("p"))
     plans.append(await bench.ask(pod=pod("q"), mode="observe"))
 
     assert [taken(plan) for plan in plans] == [(["a"], [])] * 3
@@ -219,7 +219,7 @@ async def test_a_plan_that_no_commit_follows_pledges_nothing_and_counts_on_no_pl
 
 async def test_a_refusal_ends_the_pledge_before() -> None:
     bench = two_nodes()
-    await bench.ask(pod=pod("p"), commits=True)
-    await bench.ask(pod=pod("p"), commits=True, nodes=NodeSelection(names=("gone",)))
+    await bench.ask(pod=pod("p"))
+    await bench.ask(pod=pod("p"), nodes=NodeSelection(names=("gone",)))
 
     assert len(bench.ledger.pledges) == 0

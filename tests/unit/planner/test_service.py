@@ -134,7 +134,6 @@ def request(**changes: Any) -> PlanRequest:
         "profile": Profile(name="default-scheduler"),
         "pod": msgspec.Raw(msgspec.json.encode(POD)),
         "nodes": NodeSelection(all_but=True),
-        "commits": True,
         **changes,
     }
     return PlanRequest(**fields)
@@ -289,6 +288,13 @@ async def test_what_cannot_be_planned_is_answered_without_a_decision(
     assert reply.refusal.reason == reason
     assert bench.count("makeway_planner_plan_requests_total", result=result) == 1
     assert await bench.written() == []
+
+
+async def test_a_bridge_of_another_version_is_told_both_versions() -> None:
+    reply = await Bench().ask(api_version="makeway.dev/v9")
+
+    assert reply.refusal is not None
+    assert "apiVersion 'makeway.dev/v9', this side speaks makeway.dev/v1" in reply.refusal.message
 
 
 async def test_bytes_that_are_no_request_are_answered_too() -> None:
@@ -530,7 +536,7 @@ async def test_nothing_is_planned_for_pods_that_the_brake_holds() -> None:
     assert (await Bench(brake=Brake(namespaces=frozenset({"elsewhere"}))).ask()).status == "candidates"
 
 
-async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
+async def test_only_in_mode_enforce_a_plan_offers_what_may_be_evicted() -> None:
     sealed: list[Offer] = []
 
     def seal(offer: Offer) -> str:
@@ -540,7 +546,7 @@ async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
     world = Bench()
     world.planner._seal = seal
 
-    plain = await world.ask(mode="observe", commits=False)
+    plain = await world.ask(mode="observe")
     asked = await world.ask()
 
     assert (plain.offer, asked.offer) == ("", "sealed")
@@ -548,16 +554,3 @@ async def test_only_who_commits_gets_an_offer_of_what_may_be_evicted() -> None:
     assert (offer.decision_id, offer.preemptor_uid) == (asked.decision_id, offer.preemptor_uid)
     assert offer.lacks("n1", ["a"]) == ""
     assert offer.lacks("n1", ["b"]) == "b"
-
-
-async def test_a_plugin_that_writes_its_orders_itself_gets_no_plan_to_carry_out() -> None:
-    world = Bench()
-
-    old = await world.ask(commits=False)
-
-    assert (old.status, old.candidates) == ("notSynced", ())
-    assert old.refusal is not None
-    assert old.refusal.reason == "OldBridge"
-    assert "older than this planner" in old.refusal.message
-    assert world.count("makeway_planner_plan_requests_total", result="oldBridge") == 1
-    assert (await world.ask(mode="observe", commits=False)).status == "candidates"

@@ -108,7 +108,6 @@ class GroupPlanRequest(Message, frozen=True):
     nominations: tuple[Placement, ...] = ()
     assumed: tuple[Placement, ...] = ()
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
-    commits: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError where a class has its nodes from one that does not name its own before it."""

@@ -59,9 +59,8 @@ class PlanRequest(Message, frozen=True):
     planner knows whether it is behind: by resource (pods, nodes, poddisruptionbudgets) the highest
     resourceVersion of an object that the scheduler has been told of. `ahead`: asked while the scheduler's
     filters still run, for the nodes that pods alike were asked for; if the pod fits, nothing comes of it.
-    `commits`: a commit will ask for the order, so
-    the reply has an offer. `ignore_columns`: judge no node by its columns; every
-    node of `nodes` with a removable pod comes back as `unmodelled`.
+    `ignore_columns`: judge no node by its columns; every node of `nodes` with a removable pod comes back as
+    `unmodelled`.
     """
 
     api_version: Text
@@ -78,7 +77,6 @@ class PlanRequest(Message, frozen=True):
     seen: dict[str, Int64] = msgspec.field(default_factory=dict)
     ahead: bool = False
     ignore_columns: bool = False
-    commits: bool = False
 
 
 class Removable(Message, frozen=True):
@@ -119,7 +117,7 @@ class PlanReply(Message, frozen=True):
     in the way; `unmodelled_total` counts them before the list was cut. `sample`, with some refusals: one
     of the nodes that the columns rule out, another one with each request, with all that may be removed
     there, so that the scheduler's own filters can be asked whether the refusal is right. `offer`: what a
-    commit may name, for whoever asked with `commits`; see `makeway.bus.commit`.
+    commit may name, in mode enforce; see `makeway.bus.commit`.
     """
 
     api_version: Text

@@ -225,7 +225,6 @@ _GROUP_REQUEST_FULL: Final = msgspec.structs.replace(
     nominations=(Placement(namespace="shop", name="earlier", uid=_OTHER, node="node-2"),),
     assumed=(Placement(namespace="shop", name="train-0", uid=_BATCH_B, node="node-3"),),
     seen={"nodes": 40_961, "pods": 41_003},
-    commits=True,
 )
 _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
     api_version=API_VERSION,

@@ -102,7 +102,6 @@ class Questions:
             pod=msgspec.Raw(decide.as_preemptor(stored.raw, for_filters=self._shadow is not None)),
             nodes=NodeSelection(),
             nominations=nominations,
-            commits=mode != "observe",
         )
 
     def _only_filters(self, what: str) -> NoAnswer:

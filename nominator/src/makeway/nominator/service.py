@@ -256,12 +256,11 @@ class Nominator:
     ) -> OrderInFlight | None:
         """Begin to commit an order for a candidate; None where it cannot be."""
         now = datetime.now(UTC)
-        why = "" if reply.offer else "the planner is of a version that stores no orders: upgrade it"
-        node = None if why else await self._cluster.node(candidate.node)
+        node = await self._cluster.node(candidate.node)
         if node is None:
             self._metrics.orders.labels("changed").inc()
             attempts.pause(now)
-            why = why or f"node {candidate.node} does not exist any more"
+            why = f"node {candidate.node} does not exist any more"
             _log_refusal(pod, "PlanChanged", why, reply.decision_id)
             return None
         commit = decide.commit_of(

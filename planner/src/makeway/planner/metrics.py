@@ -84,9 +84,8 @@ class PlannerMetrics:
         self.attempts = counter(
             "plan_requests",
             "Plan requests. result: candidates, unmodelled (only nodes that the scheduler must verify), "
-            "refused, notSynced, braked, malformed, otherCluster, oldBridge (a plugin that writes its orders "
-            "itself), tooLate (waited or took longer than its time-out), heldBack (orders cannot be stored, "
-            "or no evictor answers).",
+            "refused, notSynced, braked, malformed, otherCluster, tooLate (waited or took longer than its "
+            "time-out), heldBack (orders cannot be stored, or no evictor answers).",
             "result",
         )
         self.group_attempts = counter(

@@ -170,9 +170,6 @@ class Planner:
         brake, enforced = self._brake(), request.mode == "enforce"
         if brake.holds(asker.namespace):
             raise NotPlannedError("braked", "Braked", brake.describe())
-        if enforced and not request.commits:
-            message = "the scheduler's plugin is older than this planner, which stores the orders itself"
-            raise NotPlannedError("oldBridge", "OldBridge", message)
         in_flight = ledger.in_flight(now, asking=asker.uid, pledged=asker.priority if enforced else None)
         told = {one.uid for one in request.nominations}
         placed = ledger.places(now, asking=asker.uid) if enforced else {}
