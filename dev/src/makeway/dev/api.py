@@ -4,9 +4,11 @@ It is for what starting a cluster needs; tests and services have their own.
 """
 
 import json
+import re
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +18,6 @@ from makeway.dev.errors import DevError
 from makeway.dev.pki import KeyPair
 
 _TIMEOUT_SECONDS = 15.0
-
-_PLURALS = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "PriorityClass": "priorityclasses",
-    "Node": "nodes",
-    "Pod": "pods",
-    "ConfigMap": "configmaps",
-    "Secret": "secrets",
-    "Deployment": "deployments",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    "DeviceClass": "deviceclasses",
-    "StorageClass": "storageclasses",
-}
 
 
 class AdminApi:
@@ -70,7 +52,9 @@ class AdminApi:
 
     def apply(self, manifest: dict[str, Any]) -> None:
         """Create the object or make it as written (server-side apply)."""
-        path = f"{object_path(manifest)}?fieldManager=makeway-dev&force=true"
+        path = (
+            f"{collection_path(manifest)}/{manifest['metadata']['name']}?fieldManager=makeway-dev&force=true"
+        )
         self.request("PATCH", path, manifest, "application/apply-patch+yaml")
 
     def apply_file(self, path: Path) -> None:
@@ -101,15 +85,10 @@ class AdminApi:
         return token
 
 
-def object_path(manifest: dict[str, Any]) -> str:
-    """The URL path of an object of one of the kinds this package applies.
-
-    Raises:
-        DevError: another kind.
-    """
-    version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
-    if kind not in _PLURALS:
-        raise DevError(f"{kind} is not among the kinds that are applied: {', '.join(_PLURALS)}")
+def collection_path(manifest: Mapping[str, Any]) -> str:
+    """Return the URL path under which an object is created; its kind has a regular plural. Pure."""
+    version, namespace = manifest["apiVersion"], manifest["metadata"].get("namespace")
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{prefix}{namespace}/{_PLURALS[kind]}/{metadata['name']}"
+    kind = re.sub("y$", "ie", manifest["kind"].lower())
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{prefix}{f'/namespaces/{namespace}' if namespace else ''}/{plural}"

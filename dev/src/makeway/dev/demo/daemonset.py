@@ -43,11 +43,16 @@ async def fill(stage: Stage) -> None:
             manifests.node("node-b"),
         ]
     )
-    await stage.create([_pod("checkout", "node-a", "3"), _pod("reports", "node-a", "500m")])
-    thumbnails = _pod("thumbnails", "node-a", "500m")
+    await stage.create(
+        [
+            manifests.pod("checkout", "service", "3", node="node-a"),
+            manifests.pod("reports", "service", "500m", node="node-a"),
+        ]
+    )
+    thumbnails = manifests.pod("thumbnails", "service", "500m", node="node-a")
     thumbnails["metadata"]["labels"][ALLOW_PREEMPTION] = "false"
-    driver_uid, _ = await stage.create_one(_pod("driver", "node-b", "2"))
-    workers = [_pod(f"worker-{number}", "node-b", "1") for number in (1, 2)]
+    driver_uid, _ = await stage.create_one(manifests.pod("driver", "service", "2", node="node-b"))
+    workers = [manifests.pod(f"worker-{number}", "service", "1", node="node-b") for number in (1, 2)]
     for worker in workers:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": driver_uid}
         worker["metadata"]["ownerReferences"] = [owner]
@@ -147,13 +152,6 @@ def _policy() -> manifests.Manifest:
         "metadata": {"name": "makeway-policy", "namespace": "makeway-system"},
         "data": {"policy.yaml": _POLICY},
     }
-
-
-def _pod(name: str, node: str, cpu: str) -> manifests.Manifest:
-    manifest = manifests.urgent_pod(name)
-    manifest["spec"] = manifests.pod_spec("service", cpu)
-    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-    return manifest
 
 
 def _daemonset(name: str, priority_class: str, cpu: str, node: str = "") -> manifests.Manifest:

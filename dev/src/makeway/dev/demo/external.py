@@ -54,14 +54,14 @@ async def fill(stage: Stage) -> None:
 
 async def wait(stage: Stage) -> None:
     """Create a pod of a class that is not opted in: it waits, and no preemption is made for it."""
-    await stage.create([_pod("report", "patient")])
+    await stage.create([manifests.pod("report", "patient")])
 
 
 async def make_room(stage: Stage) -> str:
     """Create an urgent pod, tell how it comes to its node, and return its UID."""
     timeline, narrator = stage.timeline, stage.narrator
     narrator.chapter("An urgent pod makes room")
-    uid, sent = await stage.create_one(_pod("payment", "urgent"))
+    uid, sent = await stage.create_one(manifests.pod("payment", "urgent"))
     narrator.begin(sent, f"pod payment created: 2 CPUs, priority {manifests.URGENT_PRIORITY}")
     made = await stage.preemption(uid, "payment")
     stage.tell(made, nominator=" by the nominator", scheduler=" by kube-scheduler")
@@ -145,10 +145,4 @@ def _class(name: str, *, opted_in: bool) -> manifests.Manifest:
     manifest = {**manifests.priority_class(name, manifests.URGENT_PRIORITY), "preemptionPolicy": NEVER}
     if opted_in:
         manifest["metadata"]["annotations"] = {ANNOTATION: EXTERNAL}
-    return manifest
-
-
-def _pod(name: str, priority_class: str) -> manifests.Manifest:
-    manifest = manifests.urgent_pod(name)
-    manifest["spec"] = manifests.pod_spec(priority_class, "2")
     return manifest

@@ -52,13 +52,14 @@ async def fill(stage: Stage) -> None:
         ]
     )
     for number in range(1, 7):
-        await stage.create([_pod(f"crunch-{number}", f"node-{'aabbcc'[number - 1]}", "batch", "2")])
+        node = f"node-{'aabbcc'[number - 1]}"
+        await stage.create(manifests.pods("crunch", [number], "batch", node=node))
     await stage.create(
         [
-            *(_pod(f"web-{number}", "node-d", "batch", "1") for number in range(1, 5)),
-            _pod("ledger-1", "node-e", "scavenger", "2"),
-            _pod("report-1", "node-e", "scavenger", "2"),
-            *(_pod(f"api-{number}", "node-f", "serving", "2") for number in (1, 2)),
+            *manifests.pods("web", (1, 2, 3, 4), "batch", "1", node="node-d"),
+            *manifests.pods("ledger", [1], "scavenger", node="node-e"),
+            *manifests.pods("report", [1], "scavenger", node="node-e"),
+            *manifests.pods("api", (1, 2), "serving", node="node-f"),
             *manifests.never_delete("ledger"),
         ]
     )
@@ -265,16 +266,6 @@ def _pod_group(name: str, min_count: int) -> manifests.Manifest:
 
 
 def _member(number: int) -> manifests.Manifest:
-    manifest = manifests.urgent_pod(f"train-{number}")
-    manifest["metadata"]["labels"] = {"app": "train"}
+    manifest = manifests.pod(f"train-{number}", app="train")
     manifest["spec"]["schedulingGroup"] = {"podGroupName": "train"}
-    return manifest
-
-
-def _pod(name: str, node: str, priority_class: str, cpu: str) -> manifests.Manifest:
-    """A pod of one of the applications, on one node."""
-    manifest = manifests.urgent_pod(name)
-    manifest["metadata"]["labels"] = {"app": name.partition("-")[0]}
-    manifest["spec"] = manifests.pod_spec(priority_class, cpu)
-    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return manifest

@@ -50,7 +50,7 @@ async def make_room(stage: Stage, name: str) -> None:
     """One urgent pod: decision, nomination, order, delete, outcome, binding."""
     timeline, narrator = stage.timeline, stage.narrator
     narrator.chapter("An urgent pod makes room")
-    uid, sent = await stage.create_one(manifests.urgent_pod(name))
+    uid, sent = await stage.create_one(manifests.pod(name))
     narrator.begin(sent, f"pod {name} created: 2 CPUs, priority 100000")
     made = await stage.preemption(uid, name)
     stage.tell(made)
@@ -94,7 +94,7 @@ async def add_a_node(stage: Stage) -> None:
 async def refuse(stage: Stage, name: str) -> None:
     """A delete that the API server refuses: rolled back, and the pod is placed elsewhere."""
     timeline, narrator = stage.timeline, stage.narrator
-    uid, sent = await stage.create_one(manifests.urgent_pod(name))
+    uid, sent = await stage.create_one(manifests.pod(name))
     narrator.begin(sent, f"pod {name} created: 2 CPUs, priority 100000")
     bound = await stage.bound(uid, name)
     await stage.last_outcome(uid)

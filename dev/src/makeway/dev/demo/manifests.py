@@ -15,28 +15,6 @@ POD_GROUPS = "scheduling.k8s.io/v1beta1"
 
 Manifest = dict[str, Any]
 
-_PLURALS = {
-    "ConfigMap": "configmaps",
-    "DaemonSet": "daemonsets",
-    "Deployment": "deployments",
-    "Namespace": "namespaces",
-    "Node": "nodes",
-    "Pod": "pods",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "PodGroup": "podgroups",
-    "PriorityClass": "priorityclasses",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-
-
-def collection_path(manifest: Manifest) -> str:
-    """The URL path under which an object of the demo is created."""
-    version = manifest["apiVersion"]
-    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    namespace = manifest["metadata"].get("namespace")
-    return f"{prefix}{f'/namespaces/{namespace}' if namespace else ''}/{_PLURALS[manifest['kind']]}"
-
 
 def node(name: str) -> Manifest:
     """A node of 4 CPUs and 8 GiB, which is played."""
@@ -104,17 +82,25 @@ def deployment(name: str, replicas: int, priority_class_name: str, *, queue: str
     }
 
 
-def pods(app: str, numbers: Iterable[int], priority_class_name: str) -> list[Manifest]:
-    """Pods of an application with 2 CPUs each, of no controller: two of them fill a node."""
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"{app}-{number}", "namespace": NAMESPACE, "labels": {"app": app}},
-            "spec": pod_spec(priority_class_name, "2"),
-        }
-        for number in numbers
-    ]
+def pod(
+    name: str, priority_class_name: str = "urgent", cpu: str = "2", *, app: str = "", node: str = ""
+) -> Manifest:
+    """A pod of no controller, by default one that cannot wait.
+
+    `app`: the application it belongs to; where none is given, its name. `node`: the only one it may run on.
+    """
+    spec = pod_spec(priority_class_name, cpu)
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": app or name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def pods(
+    app: str, numbers: Iterable[int], priority_class_name: str, cpu: str = "2", node: str = ""
+) -> list[Manifest]:
+    """Pods of an application; two with 2 CPUs each fill a node."""
+    return [pod(f"{app}-{number}", priority_class_name, cpu, app=app, node=node) for number in numbers]
 
 
 def budget(app: str, min_available: int) -> Manifest:
@@ -131,16 +117,6 @@ def used_up(pods: int) -> Manifest:
     """What the disruption controller writes of a budget whose pods are all healthy, and none may go."""
     counts = {"currentHealthy": pods, "desiredHealthy": pods, "expectedPods": pods}
     return {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, **counts}}
-
-
-def urgent_pod(name: str) -> Manifest:
-    """A pod of 2 CPUs that cannot wait."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},
-        "spec": pod_spec("urgent", "2"),
-    }
 
 
 def never_delete(app: str) -> list[Manifest]:

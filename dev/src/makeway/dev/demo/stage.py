@@ -12,6 +12,7 @@ from pathlib import Path
 
 from makeway.bus.decisions import DecisionRecord
 from makeway.bus.messages import EvictionOrder, Outcome
+from makeway.dev.api import collection_path
 from makeway.dev.demo import manifests
 from makeway.dev.demo.narrator import Narrator
 from makeway.dev.demo.timeline import PodSeen, Timeline
@@ -56,7 +57,7 @@ class Stage:
         """Create an object; its UID, and the time just before the request was sent."""
         sent = time.time()
         body = json.dumps(manifest).encode()
-        created = json.loads(await self.api.request("POST", manifests.collection_path(manifest), body=body))
+        created = json.loads(await self.api.request("POST", collection_path(manifest), body=body))
         return str(created["metadata"]["uid"]), sent
 
     async def patch(
@@ -64,7 +65,7 @@ class Stage:
     ) -> float:
         """Change fields of an object (JSON merge patch); the time just before the request was sent."""
         sent = time.time()
-        path = f"{manifests.collection_path(manifest)}/{manifest['metadata']['name']}{subresource}"
+        path = f"{collection_path(manifest)}/{manifest['metadata']['name']}{subresource}"
         body = json.dumps(changes).encode()
         await self.api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
         return sent

@@ -47,7 +47,7 @@ async def fill(stage: Stage) -> None:
         ("model", "precious", "node-a"),
         ("train", "resumable", "node-a"),
     ):
-        await stage.create([_pod(name, priority_class, node)])
+        await stage.create([manifests.pod(name, priority_class, node=node)])
     await stage.running(dict.fromkeys(("books", "papers", "model", "train"), 1))
     narrator.cluster(stage.timeline.living())
     narrator.say(f"All have priority {_LOW}. Their classes tolerate preemptors below {_CRITICAL}:")
@@ -58,7 +58,7 @@ async def wait_for_the_end(stage: Stage) -> None:
     """A preemptor below the minimum waits, is told why, and comes when the first toleration ends."""
     timeline, narrator = stage.timeline, stage.narrator
     narrator.chapter("A pod of higher priority waits until the first toleration ends")
-    uid, sent = await stage.create_one(_pod("report", "high"))
+    uid, sent = await stage.create_one(manifests.pod("report", "high"))
     narrator.begin(sent, f"pod report created: 2 CPUs, priority {_HIGH}")
     bound = await stage.bound(uid, "report")
     order, outcome = await stage.last_outcome(uid)
@@ -98,7 +98,7 @@ async def from_the_minimum_on(stage: Stage) -> None:
     """A preemptor of the minimum preemptable priority need not wait."""
     narrator = stage.narrator
     narrator.chapter(f"From priority {_CRITICAL} on nobody is exempt")
-    uid, sent = await stage.create_one(_pod("incident", "critical", node="node-a"))
+    uid, sent = await stage.create_one(manifests.pod("incident", "critical", node="node-a"))
     narrator.begin(sent, f"pod incident created: 2 CPUs on node-a, priority {_CRITICAL}")
     made = await stage.preemption(uid, "incident")
     stage.tell(made)
@@ -112,7 +112,7 @@ async def change_the_class(stage: Stage) -> None:
     """What the class says now counts, also for pods that have run for long."""
     narrator = stage.narrator
     narrator.chapter("The class is changed while its pods run")
-    uid, sent = await stage.create_one(_pod("forecast", "high", node="node-b"))
+    uid, sent = await stage.create_one(manifests.pod("forecast", "high", node="node-b"))
     narrator.begin(sent, f"pod forecast created: 2 CPUs on node-b, priority {_HIGH}")
     refused = await stage.decision(uid, "forecast")
     narrator.refusal(refused)
@@ -147,15 +147,6 @@ def _class(name: str, value: int, *, seconds: int) -> manifests.Manifest:
         MINIMUM_PREEMPTABLE_PRIORITY: str(_CRITICAL),
         TOLERATION_SECONDS: str(seconds),
     }
-    return manifest
-
-
-def _pod(name: str, priority_class: str, node: str = "") -> manifests.Manifest:
-    """A pod of 2 CPUs on any node, or on one."""
-    manifest = manifests.urgent_pod(name)
-    manifest["spec"] = manifests.pod_spec(priority_class, "2")
-    if node:
-        manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return manifest
 
 
