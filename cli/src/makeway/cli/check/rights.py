@@ -119,6 +119,7 @@ RIGHTS: Final = (
     *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=_POLICY),
     *_rights("scheduler", *_LEASES, "get", namespace=MAKEWAY, name="makeway-planner"),
     *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=CONFIGMAP),
+    *_rights("scheduler", "", "configmaps", "list watch", namespace=MAKEWAY, name=BREAKER),
     *_rights("scheduler", "", "configmaps", "get", namespace=MAKEWAY, name=_KEYS),
     Right("planner", "delete", "", "pods", wanted=False),
     Right("planner", "create", "", "pods/eviction", wanted=False),
