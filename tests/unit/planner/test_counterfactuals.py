@@ -15,7 +15,7 @@ from makeway.core.policy.document import Policy, PolicyLimits, Protection
 from makeway.core.policy.external import ANNOTATION, EXTERNAL
 from makeway.core.queues.parsing import parse_queues
 from makeway.core.queues.tree import QueueTree
-from makeway.planner.offline.pending import pending
+from makeway.planner.offline.pending import asked_about, pending
 from makeway.planner.offline.results import Change, Counterfactual, Pending
 from makeway.planner.offline.world import World
 from unit.planner.offline_building import NOW, Object, budget, node, pod, priority_class, world
@@ -60,7 +60,8 @@ class Blocked:
         return found
 
     def judged(self) -> Pending:
-        return pending(self.world(), msgspec.json.encode(self.waiting), self.moment)
+        there, raw = self.world(), msgspec.json.encode(self.waiting)
+        return pending(there, raw, self.moment, *asked_about(there, raw, self.moment))
 
     def after(self, change: Change) -> Blocked:
         """Make one change in the objects, as its text says."""

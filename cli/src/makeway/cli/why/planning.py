@@ -13,7 +13,7 @@ from makeway.bus.following import past_messages
 from makeway.cli.offline.finding import orders
 from makeway.core.k8s.objects import Pod
 from makeway.planner.offline.live import read_world
-from makeway.planner.offline.pending import pending
+from makeway.planner.offline.pending import asked_about, pending
 from makeway.planner.offline.results import Pending
 from makeway.planner.orders.ledger import Ledger
 from makeway.runtime.kube import Api
@@ -35,7 +35,7 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
     now = datetime.now(UTC)
     ledger = await ledger_of(bus, now)
     uid = _decode_pod(raw).metadata.uid
-    return pending(
+    asked = asked_about(
         world,
         raw,
         now,
@@ -43,6 +43,7 @@ async def planned_again(bus: Bus, api: Api, settings: ConfigSettings, raw: bytes
         leaving=ledger.leaving(now),
         left_out=ledger.pauses.left_out(uid, now),
     )
+    return pending(world, raw, now, *asked)
 
 
 async def ledger_of(bus: Bus, now: datetime) -> Ledger:

@@ -22,18 +22,6 @@ from makeway.planner.plan.result import PlanRefusal
 from makeway.planner.plan.unfiltered import PodVerdict, judge_pod
 
 
-class _Gate(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    scheduling_gates: tuple[_Gate, ...] | None = None
-
-
-class _Gated(msgspec.Struct, frozen=True):
-    spec: _Spec = _Spec()
-
-
 def asked_about(
     world: World,
     raw: bytes,
@@ -43,7 +31,11 @@ def asked_about(
     leaving: frozenset[str] = frozenset(),
     left_out: PassedOver = NOTHING_PASSED_OVER,
 ) -> tuple[PlanRequest, Question]:
-    """Return what a scheduler or the nominator would ask about a pod; for the arguments see `pending`."""
+    """Return what a scheduler or the nominator would ask about a pod.
+
+    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`, which raises the same. `left_out`: by
+    earlier orders.
+    """
     pod = msgspec.json.decode(raw, type=Pod)
     request = request_about(world, pod, raw)
     question = as_asked(world.snapshot, question_of(request, in_flight or {}, leaving), pod)
@@ -52,27 +44,14 @@ def asked_about(
     return request, question.leaving_out(left_out)
 
 
-def pending(
-    world: World,
-    raw: bytes,
-    now: datetime,
-    *,
-    in_flight: Mapping[str, str] | None = None,
-    leaving: frozenset[str] = frozenset(),
-    left_out: PassedOver = NOTHING_PASSED_OVER,
-) -> Pending:
-    """Judge a pod of the world.
-
-    `raw`: the v1.Pod. `in_flight`, `leaving`: as of `question_of`, which raises the same. `left_out`: by
-    earlier orders.
-    """
-    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving, left_out=left_out)
+def pending(world: World, raw: bytes, now: datetime, request: PlanRequest, question: Question) -> Pending:
+    """Judge a pod of the world, as it is asked about. `raw`: the v1.Pod."""
     warnings = tuple(unseen(world.snapshot, raw, question))
 
     def told(answer: PodVerdict | PlanRefusal) -> SimulatedPod:
         return described(world.snapshot, request, question, answer, now=now, warnings=warnings)
 
-    gates = tuple(gate.name for gate in msgspec.json.decode(raw, type=_Gated).spec.scheduling_gates or ())
+    gates = tuple(gate["name"] for gate in msgspec.json.decode(raw)["spec"].get("schedulingGates") or ())
     if gates:
         return Pending(answer=told(gated(world.snapshot, question, gates)), unblocked_by=())
     case = Case(world.snapshot, question, now, world.snapshot.nodes)

@@ -25,8 +25,8 @@ def standing_of(
     world: World, raw: bytes, now: datetime, in_flight: Mapping[str, str], leaving: frozenset[str]
 ) -> Standing:
     """Plan again for a pod of the world. `raw`: the v1.Pod; raises as `makeway.planner.offline.pending`."""
-    _, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
+    request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
     return Standing(
-        found=pending(world, raw, now, in_flight=in_flight, leaving=leaving),
+        found=pending(world, raw, now, request, question),
         nodes=obstacles(world.snapshot, question, now, PlanCache()),
     )
