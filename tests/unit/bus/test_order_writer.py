@@ -15,7 +15,7 @@ from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import StoredMessage
-from makeway.bus.nats.publishing import AlreadyExists, Published, PublishRefused, TooLarge
+from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published, PublishRefused
 from makeway.bus.orders import (
     LATE,
     NOT_ACKNOWLEDGED,
@@ -171,7 +171,7 @@ async def test_an_order_past_its_time_is_voided() -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(PublishRefused("the stream is sealed"), TAKEN_BY_NO_STREAM), (TooLarge("2 MB"), TOO_LARGE)],
+    [(PublishRefused("the stream is sealed"), TAKEN_BY_NO_STREAM), (MessageTooLarge("2 MB"), TOO_LARGE)],
 )
 async def test_an_order_that_the_stream_refuses_is_voided(error: Exception, reason: str) -> None:
     stream, order = Stream(Fault(error)), make_order()

@@ -13,7 +13,7 @@ from makeway.bus.client import Bus
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import Void
 from makeway.bus.nats.jetstream import MSG_ID
-from makeway.bus.nats.publishing import AlreadyExists, Published, TooLarge
+from makeway.bus.nats.publishing import AlreadyExists, MessageTooLarge, Published
 from makeway.bus.orders import OrderWriter, voided
 from makeway.bus.records import Last
 
@@ -175,12 +175,12 @@ async def test_a_message_that_the_stream_cannot_take_is_refused_for_good(bus: Bu
     config = (await bus.jetstream.api("STREAM.INFO.MAKEWAY_DECISIONS"))["config"]
     await bus.jetstream.api("STREAM.UPDATE.MAKEWAY_DECISIONS", {**config, "max_msg_size": 100})
 
-    with pytest.raises(TooLarge):
+    with pytest.raises(MessageTooLarge):
         await bus.publish_decision(make_decision())
 
 
 async def test_a_message_that_the_server_cannot_take_is_refused_for_good(bus: Bus) -> None:
-    with pytest.raises(TooLarge, match="more than the server takes"):
+    with pytest.raises(MessageTooLarge, match="more than the server takes"):
         await bus.publish_decision(make_decision(planner="x" * 2_000_000))
 
 

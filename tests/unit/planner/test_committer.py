@@ -14,7 +14,7 @@ from makeway.bus import codec
 from makeway.bus.commit import SUPERSEDED, CommitReply, CommitRequest, Offer
 from makeway.bus.errors import BusUnavailable, Malformed
 from makeway.bus.messages import EvictionOrder, Void
-from makeway.bus.nats.publishing import PublishRefused, TooLarge
+from makeway.bus.nats.publishing import MessageTooLarge, PublishRefused
 from makeway.bus.orders import LATE, NOT_ACKNOWLEDGED, OrderWriter, voided
 from makeway.bus.signing.signatures import Signatures
 from makeway.bus.subjects import Subjects
@@ -226,7 +226,7 @@ async def test_an_order_counts_as_not_stored_once_also_before_its_void_is(
     assert unstored == ["ord-1"]
 
 
-@pytest.mark.parametrize(("error", "counted"), [(PublishRefused("sealed"), 1), (TooLarge("2 MB"), 0)])
+@pytest.mark.parametrize(("error", "counted"), [(PublishRefused("sealed"), 1), (MessageTooLarge("2 MB"), 0)])
 async def test_an_order_that_is_too_large_says_nothing_of_the_stream(error: Exception, counted: int) -> None:
     world = World(Stream(Fault(error)))
     for _ in range(IN_A_ROW - 1):

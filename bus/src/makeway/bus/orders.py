@@ -24,7 +24,7 @@ from makeway.bus.commit import TOO_LARGE
 from makeway.bus.errors import BusUnavailable, KeyNotPublished, Malformed
 from makeway.bus.messages import EvictionOrder, Void
 from makeway.bus.nats.jetstream import JetStreamError
-from makeway.bus.nats.publishing import Published, PublishRefused, TooLarge
+from makeway.bus.nats.publishing import MessageTooLarge, Published, PublishRefused
 from makeway.bus.records import Last, Unverified
 
 PAUSE_SECONDS: Final = 1.0
@@ -104,7 +104,7 @@ class OrderWriter:
                 except (KeyNotPublished, PublishRefused) as error:
                     if isinstance(error, KeyNotPublished) or order.void is not None:
                         raise
-                    reason = TOO_LARGE if isinstance(error, TooLarge) else TAKEN_BY_NO_STREAM
+                    reason = TOO_LARGE if isinstance(error, MessageTooLarge) else TAKEN_BY_NO_STREAM
                     why = Void(reason=reason, message=f"{len(order.victims)} victims: {error}")
                     order = voided(order, why)
                     continue

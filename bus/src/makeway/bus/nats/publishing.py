@@ -63,7 +63,7 @@ class PublishRefused(BusError):  # noqa: N818 - a state, like the bus's other er
     """The stream will not take this message, now or later: too large, or the stream is misconfigured."""
 
 
-class TooLarge(PublishRefused):
+class MessageTooLarge(PublishRefused):
     """The message is too large; the stream takes others."""
 
 
@@ -98,7 +98,7 @@ async def publish(jetstream: JetStream, one: Publication) -> Published | Already
 
     Raises:
         BusUnavailable: it is unknown whether it is stored.
-        PublishRefused: it is not, and never will be; `TooLarge` where that is why.
+        PublishRefused: it is not, and never will be; `MessageTooLarge` where that is why.
     """
     started = time.perf_counter()
     result = "unavailable"
@@ -130,7 +130,7 @@ async def _stored(jetstream: JetStream, one: Publication) -> Published | Already
         except JetStreamError as error:
             if error.wrong_last_sequence:
                 return _Behind(error.last_sequence)
-            refused = TooLarge if error.too_large else PublishRefused
+            refused = MessageTooLarge if error.too_large else PublishRefused
             raise (BusUnavailable if error.temporary else refused)(str(error)) from error
 
     ack: Ack | _Behind = await AsyncRetrying(
