@@ -13,6 +13,7 @@ from aiohttp import web
 from integration.space import Space
 from integration.waiting import NotYet, until
 from makeway.dev.pki import Authority
+from served import served
 
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _LONGEST_SECONDS = 25
@@ -44,30 +45,16 @@ async def nominations_delayed(
         )
 
     authority = Authority(directory)
-    async with _served(review, authority) as port:
+    pair = authority.serving("webhook")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.certificate, pair.key)
+    async with served(review, context=context) as port:
         await _register(space, f"https://127.0.0.1:{port}/", authority.certificate.read_bytes())
         try:
             await _until_asked(space, witness, asked)
             yield
         finally:
             await space.api.request("DELETE", f"{_WEBHOOKS}/{space.namespace}")
-
-
-@asynccontextmanager
-async def _served(review: Any, authority: Authority) -> AsyncIterator[int]:
-    pair = authority.serving("webhook")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pair.certificate, pair.key)
-    application = web.Application()
-    application.router.add_post("/", review)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 async def _register(space: Space, url: str, certificate: bytes) -> None:

@@ -17,6 +17,7 @@ from aiohttp import web
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.keys import judge
 from makeway.cli.keys.stores import PUBLISHED_AT, KindKeys
+from served import served
 from unit.cli.test_connect import kubeconfig, makeway
 
 ORDER = SigningKind.ORDER
@@ -102,16 +103,8 @@ def _merged(old: Any, patch: Any) -> Any:
 
 @asynccontextmanager
 async def serving(cluster: Cluster) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", cluster.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with served(cluster.handle) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def run(cluster: Cluster, directory: Path, *arguments: str) -> tuple[int, str, str]:

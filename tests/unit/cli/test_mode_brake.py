@@ -24,6 +24,7 @@ from makeway.core.policy.brake import RELEASED, Brake, data_of, parse_brake
 from makeway.core.policy.document import KEY, Policy
 from makeway.dev.samples import MESSAGES
 from makeway.runtime.kube import Api
+from served import served
 from unit.cli.test_connect import kubeconfig, makeway
 from unit.cli.test_mode import status
 
@@ -120,16 +121,8 @@ def _status(code: int, reason: str, message: str) -> web.Response:
 
 @asynccontextmanager
 async def serving(server: Server) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with served(server.handle) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def mode(server: Server, directory: Path, *arguments: str) -> tuple[int, str, str]:

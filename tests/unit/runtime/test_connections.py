@@ -25,6 +25,7 @@ from makeway.runtime.settings import (
     ServiceSettings,
     SignatureSettings,
 )
+from served import served
 
 __all__ = ["nats_binary", "nats_server"]
 
@@ -46,14 +47,9 @@ async def namespace(_: web.Request) -> web.Response:
 
 @asynccontextmanager
 async def starting(url: str, directory: Path, port: int = 0) -> AsyncIterator[Connections]:
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", namespace)
-    runner = web.AppRunner(app, shutdown_timeout=0.05)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
     kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG.format(port=runner.addresses[0][1]))
-    try:
+    async with served(namespace) as api_port:
+        kubeconfig.write_text(KUBECONFIG.format(port=api_port))
         async with connected(
             "evictor",
             ServiceSettings(
@@ -68,8 +64,6 @@ async def starting(url: str, directory: Path, port: int = 0) -> AsyncIterator[Co
             registry=CollectorRegistry(),
         ) as opened:
             yield opened
-    finally:
-        await runner.cleanup()
 
 
 async def get(port: int, path: str) -> tuple[int, str]:
@@ -129,10 +123,15 @@ async def test_a_process_that_waits_for_nats_ends_when_it_is_told_to(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     nats_server.kill()
-    asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGTERM)
-
     # Not in the test's own task, whose end by SystemExit would end the loop.
-    ended = []
+    ended: list[object] = []
+
+    async def tell_to_end() -> None:
+        """Send SIGTERM while it is handled: otherwise it would end the tests."""
+        while not ended:
+            if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+                os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0.05)
 
     async def start() -> None:
         try:
@@ -141,6 +140,6 @@ async def test_a_process_that_waits_for_nats_ends_when_it_is_told_to(
         except SystemExit as exit_:
             ended.append(exit_.code)
 
-    await asyncio.wait_for(start(), 10)
+    await asyncio.wait_for(asyncio.gather(start(), tell_to_end()), 30)
 
     assert ended == [0]

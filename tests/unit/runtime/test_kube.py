@@ -19,6 +19,7 @@ from makeway.runtime.kube import (
     ApiUnavailable,
     ConfigurationError,
 )
+from served import served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -45,20 +46,13 @@ def write_kubeconfig(path: Path, server: str, user: dict[str, str]) -> str:
 async def api_of(
     handler: Handler, tmp_path: Path, user: dict[str, str] | None = None, connections: int = CONNECTIONS
 ) -> AsyncIterator[Api]:
-    app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.05)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{port}", user or {"token": "secret"})
-    api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test", connections=connections)
-    try:
-        yield api
-    finally:
-        await api.close()
-        await runner.cleanup()
+    async with served(handler) as port:
+        kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{port}", user or {"token": "secret"})
+        api = await Api.connect(kubeconfig=kubeconfig, user_agent="makeway-test", connections=connections)
+        try:
+            yield api
+        finally:
+            await api.close()
 
 
 async def read_watch(api: Api, into: list[bytes], idle_timeout_seconds: float = 5) -> None:

@@ -22,6 +22,7 @@ from makeway.dev.pki import Authority, KeyPair
 from makeway.runtime.kube import Api, ApiUnavailable
 from makeway.runtime.settings import nats_tls
 from makeway.runtime.tls import POLL_SECONDS, ReloadedContext
+from served import served
 
 
 @asynccontextmanager
@@ -36,15 +37,8 @@ async def serving(pair: KeyPair, client_ca: Path, port: int = 0) -> AsyncIterato
         subject = request.transport.get_extra_info("peercert")["subject"]
         return web.Response(text=subject[0][0][1])
 
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with served(answer, port=port, context=context) as found:
+        yield found
 
 
 def put(source: Path, target: Path) -> None:
