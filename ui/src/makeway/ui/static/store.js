@@ -22,6 +22,20 @@ export class Store {
     return () => this.listeners.delete(listener);
   }
 
+  // Calls `update` now, and soon after a change while the page is live: `least` ms apart, and every `most` ms.
+  async refresh(update, signal, least, most) {
+    let asked = 0;
+    let waiting = 0;
+    const ask = () => { waiting = 0; asked = Date.now(); return update(); };
+    const soon = () => {
+      if (this.live && !waiting) waiting = setTimeout(ask, Math.max(0, asked + least - Date.now()));
+    };
+    const timer = setInterval(soon, most);
+    const stop = this.subscribe(soon);
+    signal.addEventListener('abort', () => { clearInterval(timer); clearTimeout(waiting); stop(); });
+    await ask();
+  }
+
   // All entries, the newest first. Sorted when first asked for after a change.
   newest() {
     if (this.sorted === null) {

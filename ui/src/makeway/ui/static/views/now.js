@@ -21,14 +21,11 @@ export async function show({ body, store, signal }) {
   const content = h('div');
   body.append(filters, content);
 
-  let asked = 0;
-  let waiting = 0;
   function change() {
     remember({ window: filters.elements.window.value, namespace: filters.elements.namespace.value.trim() });
     update();
   }
   async function update() {
-    asked = Date.now();
     const { window, namespace } = parameters();
     try {
       const found = await ask('/api/now', { window, namespace }, { signal });
@@ -41,14 +38,7 @@ export async function show({ body, store, signal }) {
       if (!signal.aborted) replace(content, failure(error));
     }
   }
-  const soon = () => {
-    if (!store.live || waiting) return;
-    waiting = setTimeout(() => { waiting = 0; update(); }, Math.max(0, asked + SOONEST_MILLISECONDS - Date.now()));
-  };
-  const timer = setInterval(soon, EVERY_MILLISECONDS);
-  const stop = store.subscribe(soon);
-  signal.addEventListener('abort', () => { clearInterval(timer); clearTimeout(waiting); stop(); });
-  await update();
+  await store.refresh(update, signal, SOONEST_MILLISECONDS, EVERY_MILLISECONDS);
 }
 
 function drawn(found) {

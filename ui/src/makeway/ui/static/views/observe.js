@@ -10,6 +10,7 @@ export const lead = 'What kube-scheduler’s own preemption did, beside what mak
 
 const AT_ONCE = 50;
 const SOONEST_MILLISECONDS = 3_000;
+const EVERY_MILLISECONDS = 60_000;
 
 export async function show({ body, store, signal }) {
   const only = h('select', { name: 'result', onchange: () => { remember({ result: only.value }); draw(); } });
@@ -17,8 +18,6 @@ export async function show({ body, store, signal }) {
   body.append(h('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, h('label', null, 'Result ', only)), content);
   let found = null;
   let shown = AT_ONCE;
-  let asked = 0;
-  let waiting = 0;
   function draw() {
     const chosen = parameters().result || '';
     const number = (value) => (found.loaded ? ` (${found.summary.results[value] || 0})` : '');
@@ -27,7 +26,6 @@ export async function show({ body, store, signal }) {
     replace(content, drawn(found, chosen, shown, () => { shown += AT_ONCE; draw(); }));
   }
   async function update() {
-    asked = Date.now();
     try {
       found = await ask('/api/observed', {}, { signal });
       draw();
@@ -35,12 +33,7 @@ export async function show({ body, store, signal }) {
       if (!signal.aborted) replace(content, failure(error));
     }
   }
-  const stop = store.subscribe(() => {
-    if (!store.live || waiting) return;
-    waiting = setTimeout(() => { waiting = 0; update(); }, Math.max(0, asked + SOONEST_MILLISECONDS - Date.now()));
-  });
-  signal.addEventListener('abort', () => { stop(); clearTimeout(waiting); });
-  await update();
+  await store.refresh(update, signal, SOONEST_MILLISECONDS, EVERY_MILLISECONDS);
 }
 
 function drawn({ loaded, summary, words, comparisons }, only, most, more) {
