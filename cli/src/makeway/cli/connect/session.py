@@ -130,6 +130,10 @@ MakewayNamespaceOption = Annotated[
 ]
 
 
+class NatsAway(BusUnavailable):
+    """No connection to NATS was made."""
+
+
 class MayNotRead(ApiError):  # noqa: N818 - it says what the user may not
     """The user may not read where NATS is, or how to log in."""
 
@@ -212,7 +216,7 @@ class Installation:
             if "does not admit this client" in str(error):
                 raise BusUnavailable(f"no permission: {error}") from error
             first = f"{address.trouble}; " if address.trouble else ""
-            raise BusUnavailable(f"{first}{error} ({address.origin})") from error
+            raise NatsAway(f"{first}{error} ({address.origin})") from error
 
     async def address(self) -> NatsAddress:
         """Where NATS is, and under which prefix: as the options say, else as the installation, else as usual.
@@ -323,11 +327,14 @@ def ended(running: Coroutine[Any, Any, int | None]) -> int | None:
     except ApiUnavailable as error:
         configured = isinstance(error.__cause__, ConfigurationError)
         fail(f"{error}{'' if configured else _API_REMEDY}", UNREACHABLE)
+    except NatsAway as error:
+        fail(f"{error}; does NATS run? `makeway check` says what does", UNREACHABLE)
     except (ConfigurationError, BusUnavailable, ConnectionLost) as error:
         fail(str(error), UNREACHABLE)
     except ApiError as error:
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            fail(f"no permission: {error.message}", UNREACHABLE)
+            other = ", or give --nats-url and a login" if isinstance(error, MayNotRead) else ""
+            fail(f"no permission: {error.message}; ask an administrator{other}", UNREACHABLE)
         fail(str(error))
     except (BusError, ValueError) as error:
         fail(str(error))
