@@ -36,6 +36,7 @@ type Victim struct {
 	Pod       *v1.Pod
 	Violating bool   // its removal violates a PodDisruptionBudget
 	Unit      string // the group with which it is evicted whole or not at all
+	LostWork  int64  // what its eviction loses, in the planner's measure
 	Apart     bool   // on a node of no member, and the preemptor fits while it is still leaving there
 }
 

@@ -10,8 +10,8 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// Rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, and two more,
-// so that the same input leads to the same node. The planner ranks by the same ones; both are tested with the cases of
+// Rank orders verified candidates, best first, by the rules of docs/ranking.md: those of kube-scheduler, lost work where the
+// policy ranks by it, and two more, so that the same input leads to the same node. The planner ranks by the same ones; both are tested with the cases of
 // bus/testdata/ranking.
 //
 // The pods that go are the new victims and those that another order already removes. A terminating pod costs nothing.
@@ -28,6 +28,7 @@ func Rank(candidates []*Candidate, now time.Time) {
 type rankKey struct {
 	violations  int
 	highest     int64
+	lostWork    int64 // what the planner says that the new victims lose; 0 where the policy does not rank by it
 	sum         int64
 	count       int
 	latestStart time.Time // the earliest among the pods of the highest priority: the later, the better
@@ -54,6 +55,7 @@ func newRankKey(c *Candidate, now time.Time) rankKey {
 		if victim.Violating {
 			key.violations++
 		}
+		key.lostWork += victim.LostWork
 	}
 	for _, awaited := range c.Awaited {
 		if awaited.Pod.DeletionTimestamp == nil {
@@ -67,6 +69,7 @@ func (k rankKey) compare(other rankKey) int {
 	return cmp.Or(
 		cmp.Compare(k.violations, other.violations),
 		cmp.Compare(k.highest, other.highest),
+		cmp.Compare(k.lostWork, other.lostWork),
 		cmp.Compare(k.sum, other.sum),
 		cmp.Compare(k.count, other.count),
 		other.latestStart.Compare(k.latestStart),

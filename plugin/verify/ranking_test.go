@@ -33,6 +33,7 @@ type rankingPod struct {
 	Priority  int32        `json:"priority"`
 	StartTime *metav1.Time `json:"startTime"`
 	Violating bool         `json:"violating"`
+	LostWork  int64        `json:"lostWork"`
 }
 
 func (p rankingPod) pod() *v1.Pod {
@@ -64,7 +65,7 @@ func TestCandidatesAreRankedAsThePlannerRanksThem(t *testing.T) {
 			for _, told := range c.Candidates {
 				candidate := &Candidate{Node: told.Node}
 				for _, pod := range told.Victims {
-					candidate.Victims = append(candidate.Victims, Victim{Pod: pod.pod(), Violating: pod.Violating})
+					candidate.Victims = append(candidate.Victims, Victim{Pod: pod.pod(), Violating: pod.Violating, LostWork: pod.LostWork})
 				}
 				for _, pod := range told.Awaited {
 					candidate.Awaited = append(candidate.Awaited, Awaited{Pod: pod.pod()})

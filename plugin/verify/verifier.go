@@ -255,7 +255,9 @@ func (v *Verifier) removal(block []wire.Removable, node string, present map[type
 		if info == nil || !v.mayRemove(info.GetPod(), removable.Rule, node) {
 			return removal{}, false
 		}
-		together.victims = append(together.victims, Victim{Pod: info.GetPod(), Violating: removable.PDBViolating, Unit: removable.Unit})
+		together.victims = append(together.victims, Victim{
+			Pod: info.GetPod(), Violating: removable.PDBViolating, Unit: removable.Unit, LostWork: removable.LostWork,
+		})
 		together.infos, together.nodes = append(together.infos, info), append(together.nodes, remote)
 	}
 	return together, true

@@ -183,7 +183,8 @@ type Refusal struct {
 // Removable: A pod that policy allows to be removed for this preemptor; Victim where the plan needs it gone.
 //
 // Unit: the group with which it is evicted whole or not at all; its pods are side by side. Node:
-// where it runs, if that is another node than the candidate's.
+// where it runs, if that is another node than the candidate's. LostWork: what its eviction loses, in
+// thousandths of seconds of a pod of the preemptor's size, where the policy ranks by that.
 type Removable struct {
 	UID          string `json:"uid"`
 	Rule         string `json:"rule"`
@@ -191,6 +192,7 @@ type Removable struct {
 	PDBViolating bool   `json:"pdbViolating,omitempty"`
 	Unit         string `json:"unit,omitempty"`
 	Node         string `json:"node,omitempty"`
+	LostWork     int64  `json:"lostWork,omitempty"`
 }
 
 // GroupPlanRequest: The plugin's question: what would have to go for this group to fit?
@@ -280,7 +282,8 @@ type GroupPlan struct {
 //
 // PDBViolations: pods whose eviction violates a budget. GroupsBroken: groups that lose a unit, or fall
 // below their `minCount`. HighestVictims: how many have HighestPriority. PrioritySum: over the
-// victims, as kube-scheduler sums them.
+// victims, as kube-scheduler sums them. LostWorkSeconds: what they lose of their work, in seconds of a
+// member, where the objective names it.
 type GroupPrice struct {
 	PDBViolations   int64 `json:"pdbViolations,omitempty"`
 	HighestPriority int64 `json:"highestPriority,omitempty"`
@@ -288,6 +291,7 @@ type GroupPrice struct {
 	HighestVictims  int64 `json:"highestVictims,omitempty"`
 	PrioritySum     int64 `json:"prioritySum,omitempty"`
 	Victims         int64 `json:"victims,omitempty"`
+	LostWorkSeconds int64 `json:"lostWorkSeconds,omitempty"`
 }
 
 // GroupVictim: A pod that must go for the plan, and the rule that allows it.
@@ -644,7 +648,8 @@ type QuotaDecision struct {
 // RankedCandidate: A candidate in a decision record, with the numbers that ranked it.
 //
 // DecidedBy names the first rule on which it beats the next one. Spared, only for the best few: the
-// least important of the pods that rules keep there; SparedTotal counts them all.
+// least important of the pods that rules keep there; SparedTotal counts them all. LostWorkSeconds:
+// what the victims lose, in seconds of a pod of the preemptor's size, where the policy ranks by it.
 type RankedCandidate struct {
 	Node            string    `json:"node"`
 	Victims         []Victim  `json:"victims,omitempty"`
@@ -656,6 +661,7 @@ type RankedCandidate struct {
 	DecidedBy       string    `json:"decidedBy,omitempty"`
 	Spared          []Spared  `json:"spared,omitempty"`
 	SparedTotal     int64     `json:"sparedTotal,omitempty"`
+	LostWorkSeconds int64     `json:"lostWorkSeconds,omitempty"`
 }
 
 // Spared: A pod of lower priority that a rule keeps from being a victim: which rule, with which numbers.

@@ -62,7 +62,8 @@ class RankedCandidate(Message, frozen=True):
     """A candidate in a decision record, with the numbers that ranked it.
 
     `decided_by` names the first rule on which it beats the next one. `spared`, only for the best few: the
-    least important of the pods that rules keep there; `spared_total` counts them all.
+    least important of the pods that rules keep there; `spared_total` counts them all. `lost_work_seconds`:
+    what the victims lose, in seconds of a pod of the preemptor's size, where the policy ranks by it.
     """
 
     node: Text
@@ -75,6 +76,7 @@ class RankedCandidate(Message, frozen=True):
     decided_by: str = ""
     spared: tuple[Spared, ...] = ()
     spared_total: Int64 = 0
+    lost_work_seconds: Int64 = 0
 
 
 class QueueShare(Message, frozen=True):

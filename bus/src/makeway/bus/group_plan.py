@@ -44,7 +44,8 @@ class GroupPrice(Message, frozen=True):
 
     `pdb_violations`: pods whose eviction violates a budget. `groups_broken`: groups that lose a unit, or fall
     below their `minCount`. `highest_victims`: how many have `highest_priority`. `priority_sum`: over the
-    victims, as kube-scheduler sums them.
+    victims, as kube-scheduler sums them. `lost_work_seconds`: what they lose of their work, in seconds of a
+    member, where the objective names it.
     """
 
     pdb_violations: Int64 = 0
@@ -53,6 +54,7 @@ class GroupPrice(Message, frozen=True):
     highest_victims: Int64 = 0
     priority_sum: Int64 = 0
     victims: Int64 = 0
+    lost_work_seconds: Int64 = 0
 
 
 class TopologyDomain(Message, frozen=True):

@@ -83,7 +83,8 @@ class Removable(Message, frozen=True):
     """A pod that policy allows to be removed for this preemptor; `victim` where the plan needs it gone.
 
     `unit`: the group with which it is evicted whole or not at all; its pods are side by side. `node`:
-    where it runs, if that is another node than the candidate's.
+    where it runs, if that is another node than the candidate's. `lost_work`: what its eviction loses, in
+    thousandths of seconds of a pod of the preemptor's size, where the policy ranks by that.
     """
 
     uid: Text
@@ -92,6 +93,7 @@ class Removable(Message, frozen=True):
     pdb_violating: bool = False
     unit: str = ""
     node: str = ""
+    lost_work: Int64 = 0
 
 
 class Candidate(Message, frozen=True):

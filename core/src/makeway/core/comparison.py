@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from makeway.core.k8s.importance import NOT_STARTED, importance
+from makeway.core.policy.lost_work import UnsavedWork
 
 RULES: Final = (
     "fewest-pdb-violations",
@@ -20,6 +21,10 @@ RULES: Final = (
     "latest-start",
 )
 """What is looked at, in this order; the first on which two choices differ decides."""
+
+LEAST_LOST_WORK: Final = "least-lost-work"
+RULES_WITH_LOST_WORK: Final = (*RULES[:2], LEAST_LOST_WORK, *RULES[2:])
+"""The same where the policy ranks by lost work."""
 
 PRIORITY_SHIFT: Final = 2**31
 """Added to each priority, so that a sum of them grows with every victim."""
@@ -44,6 +49,7 @@ class RemovedPod:
     """A pod that a choice removes. `start_micros`: since when it runs, or NOT_STARTED.
 
     `share`: of a group that can be broken, as it was when the pod was chosen; None for others.
+    `work`: what it may lose.
     """
 
     uid: str
@@ -51,6 +57,7 @@ class RemovedPod:
     start_micros: int
     budgets: tuple[BudgetKey, ...] = ()
     share: Share | None = None
+    work: UnsavedWork | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class Judgement:
 
     Without victims it is better than every choice with one, by `highest_priority` at the latest.
     `groups_broken`: groups of which more pods go than they can spare, and others stay. `highest_victims`: how
-    many have the highest priority. Both are no rules: kube-scheduler does not rank by them.
+    many have the highest priority. `lost_work`: where the policy ranks by it. None of these is a rule of
+    kube-scheduler.
     """
 
     violating: frozenset[str]
@@ -69,6 +77,7 @@ class Judgement:
     start_micros: int
     groups_broken: int = 0
     highest_victims: int = 0
+    lost_work: int = 0
 
     def keys(self) -> tuple[int, ...]:
         """Return the numbers in the order of RULES, the less the better."""
@@ -78,6 +87,7 @@ class Judgement:
 _NUMBERS: Final[Mapping[str, Callable[[Judgement], int]]] = {
     "fewest-pdb-violations": lambda one: len(one.violating),
     "lowest-highest-priority": lambda one: one.highest_priority,
+    LEAST_LOST_WORK: lambda one: one.lost_work,
     "fewest-groups-broken": lambda one: one.groups_broken,
     "fewest-highest-priority-victims": lambda one: one.highest_victims,
     "lowest-priority-sum": lambda one: one.priority_sum,
@@ -89,11 +99,16 @@ _NUMBERS: Final[Mapping[str, Callable[[Judgement], int]]] = {
 _BELOW_ALL: Final = -(2**40)
 
 
-def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judgement:
+def judge(
+    pods: Iterable[RemovedPod],
+    allowed: Mapping[BudgetKey, int],
+    lost: Callable[[UnsavedWork], int] | None = None,
+) -> Judgement:
     """Judge the removal of some pods. O(pods · log pods).
 
     `allowed`: what each budget allowed when the choice was made. The more important pods use it up first,
-    and only pods that go are counted, so that neither side is charged with pods that stay.
+    and only pods that go are counted, so that neither side is charged with pods that stay. `lost`: what a pod
+    loses of its work, None where that does not count.
     """
     ordered = sorted(pods, key=lambda pod: importance(pod.priority, pod.start_micros, pod.uid))
     left = dict(allowed)
@@ -114,6 +129,7 @@ def judge(pods: Iterable[RemovedPod], allowed: Mapping[BudgetKey, int]) -> Judge
         ),
         groups_broken=_broken(pod.share for pod in ordered if pod.share is not None),
         highest_victims=sum(pod.priority == highest for pod in ordered),
+        lost_work=sum(lost(pod.work) for pod in ordered if pod.work is not None) if lost is not None else 0,
     )
 
 

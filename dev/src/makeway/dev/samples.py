@@ -180,7 +180,9 @@ _REPLY_CANDIDATES: Final = PlanReply(
         Candidate(
             node="node-1",
             removable=(
-                Removable(uid=_BATCH_B, rule="lower-priority", victim=True, pdb_violating=True),
+                Removable(
+                    uid=_BATCH_B, rule="lower-priority", victim=True, pdb_violating=True, lost_work=3_600_000
+                ),
                 Removable(uid=_BATCH_A, rule="lower-priority"),
                 Removable(
                     uid=_OTHER, rule="lower-group-priority", unit="PodGroup batch/train", node="node-7"
@@ -255,6 +257,7 @@ _GROUP_REPLY_CANDIDATES: Final = GroupPlanReply(
             highest_victims=1,
             priority_sum=4_294_967_196,
             victims=3,
+            lost_work_seconds=7_200,
         ),
     ),
     left_to_verification=("pod-affinity",),
@@ -512,6 +515,7 @@ _DECISION_FULL: Final = DecisionRecord(
             decided_by="lowest-priority-sum",
             spared=(_SPARED,),
             spared_total=9,
+            lost_work_seconds=3_600,
         ),
         RankedCandidate(node="node-2"),
     ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from makeway.bus.decisions import DecisionRecord, GroupDecision
 from makeway.bus.group_plan import GroupPrice, TopologyDomain
 from makeway.cli.units import awaited_lines, closed_text, in_units, names_of
+from makeway.core.config.duration import as_text
 from makeway.core.k8s.times import api_time
 from makeway.core.text import counted
 
@@ -72,4 +74,6 @@ def _price(price: GroupPrice | None) -> str:
         parts.append(f"{price.pdb_violations} beyond their budgets")
     if price.groups_broken:
         parts.append(f"{counted(price.groups_broken, 'group')} broken")
+    if price.lost_work_seconds:
+        parts.append(f"{as_text(timedelta(seconds=price.lost_work_seconds))} of a member's work lost")
     return ", ".join(parts)

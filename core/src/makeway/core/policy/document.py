@@ -39,6 +39,7 @@ NamespaceOrAll = Annotated[
 ]
 Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 UnplannedPods = Literal["hold", "fallback"]
+LostWorkRank = Literal["off", "aboveSum"]
 GroupPreemptors = Literal["upstream", "hold"]
 Strategy = Literal["single,multiple", "multiple,single", "single", "multiple"]
 
@@ -162,7 +163,9 @@ class QueueRules(PolicySection, frozen=True):
     exempt_namespaces: tuple[Namespace, ...] = ("kube-system",)
 
 
-GroupTerm = Literal["budgets", "highestPriority", "groups", "highestVictims", "prioritySum", "victims"]
+GroupTerm = Literal[
+    "budgets", "highestPriority", "groups", "lostWork", "highestVictims", "prioritySum", "victims"
+]
 """A term of what a plan for a group costs."""
 
 OBJECTIVE: Final[tuple[GroupTerm, ...]] = (
@@ -187,14 +190,31 @@ class Groups(PolicySection, frozen=True):
             does not count. `budgets`: pods beyond what disruption budgets allow. `highestPriority`: of any
             victim. `groups`: groups that lose a unit, or fall below their minCount. `highestVictims`: victims
             that have the highest priority. `prioritySum`: over the victims. `victims`: their number.
+            `lostWork`, which no default has: what the victims lose of their work, see `lostWork`.
         preemptors: What happens to pods of a gang that fit nowhere, in Kubernetes 1.36. `upstream`: they are
             left to kube-scheduler's own preemption, which may evict for a gang that can never run. `hold`:
             nothing is evicted for them.
     """
 
     surplus_first: bool = True
-    objective: Annotated[tuple[GroupTerm, ...], Meta(min_length=1, max_length=6)] = OBJECTIVE
+    objective: Annotated[tuple[GroupTerm, ...], Meta(min_length=1, max_length=7)] = OBJECTIVE
     preemptors: GroupPreemptors = "upstream"
+
+
+class LostWork(PolicySection, frozen=True):
+    """What evicted pods lose of their work: the time since they last saved it, weighed by how much they hold.
+
+    A pod saves when its annotation `makeway.dev/checkpointed-at` says so, and at least as often as the
+    annotation `makeway.dev/checkpoint-interval` of its PriorityClass grants.
+
+    Attributes:
+        rank: How nodes are ranked for a pod. `off`: by kube-scheduler's rules alone. `aboveSum`: of those
+            with as few violated budgets and an equal highest priority, the one with the least lost work.
+        longest: Of no pod a longer time counts, whatever it says; 0: without a bound.
+    """
+
+    rank: LostWorkRank = "off"
+    longest: timedelta = timedelta(hours=24)
 
 
 MOST_CROSS_NODE: Final = 32
@@ -234,6 +254,7 @@ class Policy(PolicySection, frozen=True):
         queues: What holds for queues besides their tree.
         groups: Pods of a PodGroup.
         cross_node: Victims of a PodGroup on nodes that no member comes to.
+        lost_work: What evicted pods lose of their work.
     """
 
     mode: Mode = "enforce"
@@ -248,6 +269,7 @@ class Policy(PolicySection, frozen=True):
     queues: QueueRules = QueueRules()
     groups: Groups = Groups()
     cross_node: CrossNode = CrossNode()
+    lost_work: LostWork = LostWork()
 
     def mode_for(self, namespace: str) -> Mode:
         """Return the mode that holds for a namespace."""
@@ -320,6 +342,11 @@ def _without_effect(policy: Policy, written: Container[str]) -> Iterator[str]:
         (settings.enabled and strategy.endswith(" single"), strategy, [multiple]),
         (policy.disruption_budgets == "soft", "disruptionBudgets is soft", ["hardBudgetNamespaces"]),
         (policy.mode == "off", "mode is off", ["namespaceModes"]),
+        (
+            policy.lost_work.rank == "off" and "lostWork" not in policy.groups.objective,
+            "lostWork.rank is off and groups.objective does not name lostWork",
+            ["lostWork.longest"],
+        ),
     )
     for off, why, paths in switches:
         idle = [path for path in paths if off and path in written and path != "daemonSets.enabled"]

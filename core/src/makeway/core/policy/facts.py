@@ -18,6 +18,7 @@ from makeway.core.k8s.daemonset_owner import DaemonSetOwner, claimed_daemonset
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
 from makeway.core.k8s.objects import Metadata, Pod
 from makeway.core.k8s.queue_labels import asked_for
+from makeway.core.policy.lost_work import NEVER_SAVED, checkpointed_at
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on Kubernetes' own classes: system-cluster-critical, system-node-critical."""
@@ -54,6 +55,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     * `application`: of its label or else its annotation, empty where it has neither.
     * `queue`: the queue that its label names, empty where it names none.
     * `owners`: UIDs in its ownerReferences, as they come.
+    * `checkpointed_micros`: when it last saved its work, as it says itself, or NEVER_SAVED.
     """
 
     namespace: str = ""
@@ -71,6 +73,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     daemonset_uid: str = ""
     daemonset_name: str = ""
     own_priority: int | None = None
+    checkpointed_micros: int = NEVER_SAVED
 
     @property
     def by_itself(self) -> int:
@@ -114,6 +117,7 @@ def facts_of(pod: Pod) -> PodFacts:
         owners=tuple([sys.intern(owner.uid) for owner in owners]),
         daemonset_uid="" if claim is None else sys.intern(claim.uid),
         daemonset_name="" if claim is None else sys.intern(claim.name),
+        checkpointed_micros=checkpointed_at(metadata),
     )
 
 

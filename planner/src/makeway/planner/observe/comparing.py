@@ -12,8 +12,16 @@ from typing import Final
 
 from makeway.bus import messages
 from makeway.bus.comparison import Choice, ComparedGroup, Comparison, ComparisonResult
-from makeway.core.comparison import RULES, Judgement, RemovedPod, compare, judge
-from makeway.core.k8s.importance import NOT_STARTED, moment_of
+from makeway.core.comparison import (
+    LEAST_LOST_WORK,
+    RULES,
+    RULES_WITH_LOST_WORK,
+    Judgement,
+    RemovedPod,
+    compare,
+    judge,
+)
+from makeway.core.k8s.importance import NOT_STARTED, microseconds, moment_of
 from makeway.core.policy.document import GroupTerm
 from makeway.core.policy.rules import LOWER_PRIORITY
 from makeway.planner.observe.marks import ANYWHERE, Expected
@@ -22,6 +30,7 @@ from makeway.planner.plan.constraints.budgets import debits_before
 from makeway.planner.plan.decision import Decision, refusal_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.lost_work import LostWorkOf, lost_work_of
 from makeway.planner.plan.result import Plan, PlanRefusal
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -49,6 +58,7 @@ RULE_OF: Final[Mapping[GroupTerm, str]] = {
     "budgets": "fewest-pdb-violations",
     "highestPriority": "lowest-highest-priority",
     "groups": "fewest-groups-broken",
+    "lostWork": LEAST_LOST_WORK,
     "highestVictims": "fewest-highest-priority-victims",
     "prioritySum": "lowest-priority-sum",
     "victims": "fewest-victims",
@@ -61,26 +71,31 @@ class Observed:
     """A decision in mode `observe`, as it is kept until it is known what others did.
 
     `own`: the victims of its plan, of a pod's of the best candidate, with the budgets that cover them; None
-    where there is none. `certainty`: of a plan that no scheduler asked for.
+    where there is none. `certainty`: of a plan that no scheduler asked for. `lost_work`: where that
+    decided.
     """
 
     decision: Decision
     own: tuple[RemovedPod, ...] | None
     certainty: Certainty | None = None
+    lost_work: LostWorkOf | None = None
 
 
 def gone(snapshot: Snapshot, pod: PodRecord) -> RemovedPod:
     """Return what judging looks at of a pod, with the budgets that cover it now."""
     keys = snapshot.budgets.covering_keys(pod.namespace, pod.name, pod.labels)
     share = snapshot.groups.share_of(pod)
-    return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys, share)
+    return RemovedPod(pod.uid, pod.priority, pod.start_micros, keys, share, snapshot.exemptions.work_of(pod))
 
 
 def observed(snapshot: Snapshot, decision: Decision, certainty: Certainty | None = None) -> Observed:
     """Keep a decision with what its comparison will need of the snapshot that it was made on."""
     chosen = decision.chosen
     own = None if chosen is None else tuple(gone(snapshot, one.pod) for one in chosen)
-    return Observed(decision, own, certainty)
+    policy = snapshot.exemptions.policy.lost_work
+    ranked = "lostWork" in decision.objective if decision.objective else policy.rank != "off"
+    lost_work = lost_work_of(policy, decision.needs, microseconds(decision.at)) if ranked else None
+    return Observed(decision, own, certainty, lost_work)
 
 
 def expected(snapshot: Snapshot, decision: Decision) -> Expected:
@@ -112,11 +127,12 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
     decision, allowed, certainty = seen.decision, pair.expected.allowed, seen.certainty
     if certainty is not None and not pair.evicted:
         return None
-    ours = None if seen.own is None else judge(seen.own, allowed)
-    theirs = judge((mark.gone for mark in pair.evicted), allowed) if pair.evicted else None
+    lost = None if seen.lost_work is None else seen.lost_work.of
+    ours = None if seen.own is None else judge(seen.own, allowed, lost)
+    theirs = judge((mark.gone for mark in pair.evicted), allowed, lost) if pair.evicted else None
     if theirs is None and (pair.bound or (ours is None and pair.nominated_at is None)):
         return None
-    result, decided_by, note = _verdict(pair, decision, ours, theirs)
+    result, decided_by, note = _verdict(pair, seen, ours, theirs)
     last = max((mark.at for mark in pair.evicted), default=None)
     planned, question, group = decision.result, decision.question, None
     if isinstance(question, GangQuestion):
@@ -155,10 +171,10 @@ def comparison(seen: Observed, pair: ComparedPair, planner: str, now: datetime) 
 
 
 def _verdict(
-    pair: ComparedPair, decision: Decision, ours: Judgement | None, theirs: Judgement | None
+    pair: ComparedPair, seen: Observed, ours: Judgement | None, theirs: Judgement | None
 ) -> tuple[ComparisonResult, str, str]:
     """Return the result, the rule that decides it, and what there is to say besides."""
-    result = decision.result
+    decision, result = seen.decision, seen.decision.result
     if theirs is None:
         return ("makewayOnly", "", "") if pair.nominated_at is None else ("undetermined", "", UNSEEN)
     if isinstance(result, PlanRefusal):
@@ -168,7 +184,8 @@ def _verdict(
     victims = {one.pod.uid for one in decision.chosen or ()}
     if result.nodes == pair.nodes and victims == {mark.gone.uid for mark in pair.evicted}:
         return "same", "", ""
-    rules = tuple(RULE_OF[term] for term in decision.objective) or RULES
+    of_pods = RULES if seen.lost_work is None else RULES_WITH_LOST_WORK
+    rules = tuple(RULE_OF[term] for term in decision.objective) or of_pods
     return *compare(ours, theirs, rules), ""
 
 

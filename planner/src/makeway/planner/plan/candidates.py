@@ -116,6 +116,7 @@ class EvaluatedBatch:
             pdb_violations=sum(one.victim and one.pdb_violating for one in removable),
             highest_priority=int(scores.highest[at]) if scores.count[at] else 0,
             priority_sum=int(scores.priority_sum[at]),
+            lost_work=int(scores.lost_work[at]),
             start_micros=int(scores.start[at]),
             decided_by=decided_by,
             exempt=self.exempt(place) if explained else ExemptPods(),
@@ -130,11 +131,18 @@ class EvaluatedBatch:
         groups = self.found.groups
         blocks: list[tuple[bool, list[RemovablePod]]] = []
         named = 0
+        lost = self._lost_work(place)
         for slot, pod in self.batch.pods(place, self.found.removable[:, place]):
             unit = None if groups is None else groups.units[int(groups.unit[slot, place])]
             victim, bad = victims[slot], violating[slot]
             if unit is None or groups is None:
-                one = RemovablePod(pod=pod, rule=self._rule(pod), victim=victim, pdb_violating=bad)
+                one = RemovablePod(
+                    pod=pod,
+                    rule=self._rule(pod),
+                    victim=victim,
+                    pdb_violating=bad,
+                    lost_work=lost.get(slot, 0),
+                )
                 blocks.append((bad, [one]))
                 continue
             if not groups.lead[slot, place] or (not victim and named + unit.size > MOST_PODS):
@@ -148,12 +156,27 @@ class EvaluatedBatch:
                     victim=victim,
                     pdb_violating=bad and turn < charged,
                     unit=unit.name,
+                    lost_work=self._lost_by(member),
                 )
                 for turn, member in enumerate(unit.members)
             ]
             blocks.append((bad, members))
         blocks.sort(key=lambda block: not block[0])
         return [one for _, block in blocks for one in block]
+
+    def _lost_work(self, place: int) -> dict[int, int]:
+        """Return what the removable pods of one node lose, by slot; nothing where that does not count."""
+        weighed = self.found.lost_work
+        if weighed is None:
+            return {}
+        slots = np.flatnonzero(self.found.removable[:, place])
+        lost = weighed.of_pods(self.batch.columns, slots, np.full_like(slots, place)).at(weighed.second)
+        return dict(zip(slots.tolist(), lost.tolist(), strict=True))
+
+    def _lost_by(self, pod: PodRecord) -> int:
+        """Return the same of one pod, wherever it runs."""
+        weighed = self.found.lost_work
+        return 0 if weighed is None else weighed.of(self.snapshot.exemptions.work_of(pod))
 
     def _rule(self, pod: PodRecord) -> str:
         return lower_rule(pod.facts, self.question.preemptor.priority)
@@ -173,6 +196,7 @@ class EvaluatedBatch:
             violating,
             name_rank=names,
             remote=self.found.remote(places),
+            lost_work=self.found.lost_work,
         )
 
     def _needed(self, places: Ints) -> dict[int, list[PodRecord]]:

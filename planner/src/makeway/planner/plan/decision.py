@@ -16,6 +16,7 @@ from makeway.bus.plan import PlanRequest
 from makeway.core.k8s.importance import NOT_STARTED, moment_of
 from makeway.core.k8s.pod_groups import GroupKey
 from makeway.core.policy.document import GroupTerm
+from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlacement, GangPlan
@@ -72,6 +73,14 @@ class Decision:
         """Return the question about the pod, or a member of the group."""
         question = self.question
         return question.classes[0].question if isinstance(question, GangQuestion) else question
+
+    @property
+    def needs(self) -> dict[str, int]:
+        """Return what the pod asks for, of a group's members each resource as the largest do."""
+        question = self.question
+        each = question.classes if isinstance(question, GangQuestion) else ()
+        asked = [one.question.needs for one in each] or [self.asked.needs]
+        return {name: max(one.get(name, 0) for one in asked) for one in asked for name in one}
 
     @property
     def refusal(self) -> PlanRefusal | None:
@@ -267,6 +276,7 @@ def price_of(price: Price) -> group_plan.GroupPrice | None:
         pdb_violations=price.violations,
         highest_priority=price.highest,
         groups_broken=price.broken,
+        lost_work_seconds=price.lost_work // WHOLE,
         highest_victims=price.highest_victims,
         priority_sum=price.priority_sum,
         victims=price.victims,
@@ -332,6 +342,7 @@ def _ranked(candidate: PlanCandidate) -> decisions.RankedCandidate:
         awaited=awaited_of(candidate.awaited),
         pdb_violations=candidate.pdb_violations,
         highest_priority=candidate.highest_priority,
+        lost_work_seconds=candidate.lost_work // WHOLE,
         priority_sum=candidate.priority_sum,
         latest_start=None if candidate.start_micros == NOT_STARTED else moment_of(candidate.start_micros),
         decided_by=candidate.decided_by,

@@ -16,6 +16,7 @@ from makeway.planner.plan.constraints.budgets import violating_beyond
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import NO_QUEUE_CONSTRAINTS, QueueConstraints
 from makeway.planner.plan.groups import BatchGroups
+from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.ranking import RemoteVictims
 from makeway.planner.snapshot.budgets import BudgetTable, Key
 from makeway.planner.snapshot.columns import BUDGETS, MOST, Flags, Ints
@@ -44,7 +45,7 @@ class Evaluation:
     * `grouped`: bool[slots, M], pods that stay because of their group. `groups`: those of the batch, None
       where there are none.
     * `constraints`: the names of the layers, which follow the asked resources; `uses`: int64[R, slots, M],
-      what each pod takes.
+      what each pod takes. `lost_work`: what evicted pods lose, where the policy ranks by it.
     """
 
     removable: Flags
@@ -66,13 +67,20 @@ class Evaluation:
     uses: Ints
     grouped: Flags
     groups: BatchGroups | None = None
+    lost_work: LostWorkOf | None = None
 
     def remote(self, places: Ints) -> RemoteVictims | None:
         """Return what goes elsewhere with pods of some nodes, by place."""
         groups = self.groups
         if groups is None:
             return None
-        return RemoteVictims(groups.more[:, places], groups.charged[:, places], groups.start[:, places])
+        return RemoteVictims(
+            groups.more[:, places],
+            groups.charged[:, places],
+            groups.start[:, places],
+            groups.unit[:, places] == 0,
+            None if self.lost_work is None else groups.losses(self.lost_work, places),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,7 @@ def evaluate(
     undecided: Flags | None = None,
     devices: frozenset[str] = frozenset(),
     groups: BatchGroups | None = None,
+    lost_work: LostWorkOf | None = None,
 ) -> Evaluation:
     """Find the victims on every node of a batch. O(nodes · slots · asked resources and layers).
 
@@ -216,6 +225,7 @@ def evaluate(
         uses=uses,
         grouped=grouped,
         groups=groups,
+        lost_work=lost_work,
     )
 
 

@@ -27,6 +27,7 @@ from makeway.core.unit import POD_RANK, Unit
 from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import BatchLayers
 from makeway.planner.plan.constraints.queues import GuaranteeMargin, QueueConstraints
+from makeway.planner.plan.lost_work import Losses, LostWorkOf
 from makeway.planner.plan.planned_unit import FreedByUnit, PlannedUnit, by_domain
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import BudgetTable, Key
@@ -192,6 +193,21 @@ class BatchGroups:
             over[place] = any(budgets.violations(hard, debits))
         return over
 
+    def losses(self, lost_work: LostWorkOf, places: Ints) -> Losses:
+        """Return int64[D, len(places)] each: at a lead what all of its unit lose, nothing at others."""
+        work_of = self.plan.snapshot.exemptions.work_of
+        rate, base, until = np.array(
+            [
+                (0, 0, FOREVER) if one is None else lost_work.together(map(work_of, one.members))
+                for one in self.units
+            ],
+            np.int64,
+        ).T
+        lead, unit = self.lead[:, places], self.unit[:, places]
+        return Losses(
+            np.where(lead, rate[unit], 0), np.where(lead, base[unit], 0), np.where(lead, until[unit], FOREVER)
+        )
+
     def exempting(self, slot: int, place: int) -> Verdict | None:
         """Return what keeps a pod's unit until some moment; None where it is in none, or nothing does."""
         unit = self.units[int(self.unit[slot, place])]
@@ -219,6 +235,7 @@ class PlanGroups:
     now_micros: int
     debits: Mapping[Key, int]
     margins: tuple[GuaranteeMargin, ...] = ()
+    lost_work: LostWorkOf | None = None
     _planned: dict[int, PlannedUnit] = field(default_factory=dict)
     _freed: dict[int, FreedByUnit] = field(default_factory=dict)
     _leaving: Counter[int] = field(default_factory=Counter)
@@ -345,7 +362,10 @@ class PlanGroups:
             price = self.snapshot.units.all_of(unit, members, self.snapshot.queues.tree)
             sets = Counter(price.budgets)
             kept, exemption = self._kept(unit, price, members, sets)
-            planned = self._planned[number] = PlannedUnit(unit, price, members, kept, sets, exemption)
+            lost = 0
+            if self.lost_work is not None:
+                lost = sum(map(self.lost_work.of, map(self.snapshot.exemptions.work_of, members)))
+            planned = self._planned[number] = PlannedUnit(unit, price, members, kept, sets, exemption, lost)
         return planned
 
     def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> FreedByUnit:

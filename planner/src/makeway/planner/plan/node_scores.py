@@ -19,6 +19,7 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.layers import Layers
 from makeway.planner.plan.evaluate import Evaluation
 from makeway.planner.plan.in_flight import InFlightPods
+from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.ranking import score, top
 from makeway.planner.plan.refusal.statistics import RefusalStats
 from makeway.planner.snapshot.columns import Flags, Ints, extended
@@ -28,6 +29,8 @@ CHUNK_NODES = 4096
 """Nodes that are looked at without a pause: about 10 ms with 30 pods each."""
 
 _NEVER = -1
+_LOST_WORK = 2
+"""The key that time alone changes: kept without what its rate has added since 1970."""
 _REMEMBERED_ROWS = 2**20
 """Rows that all classes together may keep, about 80 bytes each and 50 more where preemptors of the class are
 refused; the class least used is forgotten first."""
@@ -60,7 +63,8 @@ class NodeScoreCache:
         self.helps: Flags = np.zeros(0, np.bool_)
         self.open: Flags = np.zeros(0, np.bool_)
         self.refusal_stats: RefusalStats | None = None
-        self._keys: Ints = np.zeros((5, 0), np.int64)
+        self._keys: Ints = np.zeros((6, 0), np.int64)
+        self._rate: Ints = np.zeros(0, np.int64)
         self._seen: Ints = np.zeros(0, np.int64)
         self._until: Ints = np.zeros(0, np.int64)
         self._covered: Flags = np.zeros(0, np.bool_)
@@ -89,10 +93,17 @@ class NodeScoreCache:
         self.open[rows] = (found.helps | found.waits) & ordered
         if found.fits.any():
             self.open[rows] |= found.fits & (found.removable.any(axis=0) | batch.awaits)
-        if helps.any():
-            helped = np.flatnonzero(helps)
+        helped, scores = np.flatnonzero(helps), None
+        if helped.size:
             victims, violating = (of_all.take(helped, axis=1) for of_all in (found.victims, found.violating))
-            scores = score(columns, helped, victims, violating, remote=found.remote(helped))
+            scores = score(
+                columns,
+                helped,
+                victims,
+                violating,
+                remote=found.remote(helped),
+                lost_work=found.lost_work,
+            )
             self._keys[:, rows[helped]] = scores.keys()
         self._seen[rows] = snapshot.revision
         if self.refusal_stats is not None:
@@ -108,15 +119,24 @@ class NodeScoreCache:
         if found.groups is not None:
             self._covered[rows] |= found.groups.covered
             self._until[rows] = np.minimum(self._until[rows], found.groups.until)
+        if scores is not None and scores.losses is not None:
+            losses, at = scores.losses, rows[helped]
+            self._keys[_LOST_WORK, at], self._rate[at] = losses.base, losses.rate
+            self._until[at] = np.minimum(self._until[at], losses.until)
 
-    def best(self, snapshot: Snapshot, rows: Ints, most: int) -> Ints:
+    def best(self, snapshot: Snapshot, rows: Ints, most: int, lost_work: LostWorkOf | None) -> Ints:
         """Return rows to look at in full: of some the open ones, and the best of those that are helped.
 
         At most so many best ones; in no special order. O(rows).
         """
         opened = self.open[rows]
         helped = rows[self.helps[rows] & ~opened]
-        return np.concatenate([rows[opened], top((*self._keys, snapshot.name_rank()), helped, most)])
+        keys = [*self._keys, snapshot.name_rank()]
+        if lost_work is None:
+            del keys[_LOST_WORK]
+        else:
+            keys[_LOST_WORK] = keys[_LOST_WORK] + self._rate * lost_work.second
+        return np.concatenate([rows[opened], top(keys, helped, most)])
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size
@@ -124,6 +144,7 @@ class NodeScoreCache:
             return
         self.helps, self.open = extended(self.helps, more), extended(self.open, more)
         self._covered, self._keys = extended(self._covered, more), extended(self._keys, more)
+        self._rate = extended(self._rate, more)
         self._seen = extended(self._seen, more, _NEVER)
         self._until = extended(self._until, more, FOREVER)
 

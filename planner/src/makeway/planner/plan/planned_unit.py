@@ -24,7 +24,8 @@ class PlannedUnit:
 
     `unit`: its group in the snapshot; `price`: what its eviction costs. `kept`: why it stays, empty where it
     may go. `exemption`: what exempts one of its pods, where it stays for that; of several, the one that lasts
-    longest. `sets`: of how many of its pods which sets of budgets hold.
+    longest. `sets`: of how many of its pods which sets of budgets hold. `lost_work`: what its pods lose of
+    their work, where that counts.
     """
 
     unit: WholeGroup
@@ -33,6 +34,7 @@ class PlannedUnit:
     kept: str
     sets: Mapping[int, int]
     exemption: Exemption = NOT_EXEMPT
+    lost_work: int = 0
 
     @property
     def name(self) -> str:

@@ -26,6 +26,7 @@ from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.plan.lost_work import lost_work_of
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
@@ -271,6 +272,9 @@ class Evaluator:
         self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
         self._groups = PlanGroups(snapshot, question, microseconds(now), self._debits, queues.margins)
         self.left_out = self._layers.left_out
+        self._lost_work = None
+        if policy.lost_work.rank != "off":
+            self._lost_work = lost_work_of(policy.lost_work, question.needs, microseconds(now))
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
         self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
@@ -295,6 +299,7 @@ class Evaluator:
             undecided=self._undecided,
             devices=self._devices,
             groups=groups,
+            lost_work=self._lost_work,
         )
         return EvaluatedBatch(
             batch, found, self._snapshot, self.question, self._debits, self._now, required, self.queues
@@ -320,6 +325,7 @@ class Evaluator:
             self.queues.key,
             self._devices,
             policy_groups.surplus_first,
+            snapshot.exemptions.policy.lost_work,
             self.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)
@@ -339,7 +345,8 @@ class Evaluator:
                 return None
             stale = stale[:0]
         known = _without(snapshot, rows, stale)
-        chosen = np.concatenate([stale, scores.best(snapshot, known, self.question.max_candidates + 1)])
+        best = scores.best(snapshot, known, self.question.max_candidates + 1, self._lost_work)
+        chosen = np.concatenate([stale, best])
         batches = self.evaluate(chosen)
         for evaluated in batches:
             scores.put(snapshot, evaluated.batch, evaluated.found, micros)

@@ -8,7 +8,7 @@ with the cases of bus/testdata/ranking.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from makeway.core import comparison
 from makeway.core.k8s.importance import NOT_STARTED
+from makeway.planner.plan.lost_work import Losses, LostWorkOf
 from makeway.planner.snapshot.columns import PRIORITY, START, Flags, Ints
 from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 
 RULES = (
-    *comparison.RULES,
+    *comparison.RULES_WITH_LOST_WORK,
     "fewest-new-victims",
     "node-name",
 )
@@ -32,15 +33,20 @@ _LOWEST = -(2**40)
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The numbers that rank M nodes: int64[M] each. `start`: microseconds since 1970."""
+    """The numbers that rank M nodes: int64[M] each. `start`: microseconds since 1970.
+
+    `lost_work`: 0 where the policy does not rank by it; else `losses` has what it will be.
+    """
 
     violations: Ints
     highest: Ints
+    lost_work: Ints
     priority_sum: Ints
     count: Ints
     start: Ints
     new: Ints
     name: Ints
+    losses: Losses | None = field(default=None, kw_only=True)
 
     def order(self) -> Ints:
         """Return the places of the nodes, best first. O(M log M)."""
@@ -54,8 +60,8 @@ class Scores:
         return RULES[-1]
 
     def keys(self) -> tuple[Ints, ...]:
-        """Return what upstream ranks by, the less the better."""
-        return self.violations, self.highest, self.priority_sum, self.count, -self.start
+        """Return the first keys, the less the better: what upstream ranks by, and lost work."""
+        return self.violations, self.highest, self.lost_work, self.priority_sum, self.count, -self.start
 
     def _all(self) -> tuple[Ints, ...]:
         return *self.keys(), self.new, self.name
@@ -91,12 +97,15 @@ class RemoteVictims:
     """What goes elsewhere with victims of some nodes: int64[slots, M] each, at those who stand for a unit.
 
     `count`: how many pods; `violating`: how many pods of the whole unit violate a budget; `start`: of the one
-    that has been running longest.
+    that has been running longest. `alone`: bool[slots, M], the pod is of no unit. `losses`: where work
+    counts, int64[slots, M] each, of the whole unit.
     """
 
     count: Ints
     violating: Ints
     start: Ints
+    alone: Flags
+    losses: Losses | None = None
 
 
 def score(
@@ -107,6 +116,7 @@ def score(
     *,
     name_rank: Ints | None = None,
     remote: RemoteVictims | None = None,
+    lost_work: LostWorkOf | None = None,
 ) -> Scores:
     """Return the numbers for some nodes.
 
@@ -130,14 +140,23 @@ def score(
     count, violations, priority_sum = np.zeros((3, places.size), np.int64)
     for total, amounts in ((count, pods), (violations, bad), (priority_sum, (priority + _SHIFT) * pods)):
         np.add.at(total, at, amounts)
+    losses, lost = None, np.zeros_like(count)
+    if lost_work is not None:
+        each = lost_work.of_pods(columns, slots, places[at])
+        if remote is not None and remote.losses is not None:
+            each = each.where(remote.alone[slots, at], remote.losses.of(slots, at))
+        losses = each.summed(at, places.size)
+        lost = losses.at(lost_work.second)
     return Scores(
         violations=violations,
         highest=highest,
+        lost_work=lost,
         priority_sum=priority_sum,
         count=count,
         start=longest,
         new=count.copy(),
         name=np.zeros_like(count) if name_rank is None else name_rank,
+        losses=losses,
     )
 
 
@@ -162,9 +181,5 @@ def joined(parts: list[Scores]) -> Scores:
     """Put the scores of batches one behind the other; most often there is one."""
     if len(parts) == 1:
         return parts[0]
-    return Scores(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("violations", "highest", "priority_sum", "count", "start", "new", "name")
-        )
-    )
+    names = "violations", "highest", "lost_work", "priority_sum", "count", "start", "new", "name"
+    return Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -106,6 +106,7 @@ def _candidate(candidate: PlanCandidate) -> wire.Candidate:
                 pdb_violating=one.pdb_violating,
                 unit=one.unit,
                 node=one.pod.node if one.unit and one.pod.node != candidate.node else "",
+                lost_work=one.lost_work,
             )
             for one in candidate.removable
         ),

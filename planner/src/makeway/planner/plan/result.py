@@ -20,7 +20,7 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `detail`: the rule's numbers where they are more than the priorities, for the decision record. `unit`: the
     group with which it is evicted whole or not at all; its pods are side by side. `closes`: why it goes
-    though no member comes to its node.
+    though no member comes to its node. `lost_work`: as of candidates.
     """
 
     pod: PodRecord
@@ -30,6 +30,7 @@ class RemovablePod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     detail: str = ""
     unit: str = ""
     closes: ClosedDomain | None = None
+    lost_work: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class PlanCandidate:
     victim of highest priority. `decided_by`: the first rule on which it beats the next candidate.
     `exempt`: only where it is one of the best few.
     `max_victims`: how many may go there at most, whatever else verification finds; 0: no limit.
+    `lost_work`: thousandths of seconds of a pod of the preemptor's size, where the policy ranks by it.
     """
 
     node: str
@@ -79,6 +81,7 @@ class PlanCandidate:
     decided_by: str = ""
     exempt: ExemptPods = ExemptPods()
     max_victims: int = 0
+    lost_work: int = 0
 
     @property
     def victims(self) -> tuple[RemovablePod, ...]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from makeway.core.k8s.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from makeway.core.policy.exemption import NO_PREEMPTOR, NOT_EXEMPT, Exemption
+from makeway.core.policy.lost_work import UnsavedWork
 
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -27,9 +28,10 @@ MOST = 2**53
 """Amounts above this are cut to it (8 PiB), so that sums over a thousand pods stay within int64."""
 
 PRIORITY, START, BUDGETS, SIGNATURE, EXEMPT_BELOW, EXEMPT_UNTIL, GROUP = range(7)
+UNSAVED_SINCE, LONGEST_UNSAVED = 7, 8
 """Layers of the pods; those of the resources follow."""
 
-RESOURCES: Final = 7
+RESOURCES: Final = 9
 """The first layer that is a resource's."""
 
 VACANT_CELL: Final = 0
@@ -60,12 +62,18 @@ class PodCell(NamedTuple):
     signature: int
     exemption: Exemption
     group: int
-    requests: Mapping[str, int]
+    work: UnsavedWork
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """What it requests."""
+        return self.work.requests
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Return those of the layers before the resources'."""
-        return self.priority, self.start, self.budgets, self.signature, *self.exemption, self.group
+        work = self.work.since, self.work.longest
+        return self.priority, self.start, self.budgets, self.signature, *self.exemption, self.group, *work
 
 
 class Columns:
@@ -153,10 +161,19 @@ class Columns:
         self.set_layer(BUDGETS, node, slot, pod.budgets)
         self.set_layer(SIGNATURE, node, slot, pod.signature)
         self.set_layer(GROUP, node, slot, pod.group)
+        self.set_work(node, slot, pod.work)
 
     def set_layer(self, layer: int, node: int, slot: int, number: int) -> None:
         """Put down one number of the pod in a slot."""
         self.cells[layer, self.first.item(node) + slot] = number
+
+    def set_work(self, node: int, slot: int, work: UnsavedWork) -> bool:
+        """Put down what the pod in a slot may lose; report whether that is new. O(1)."""
+        known = self.cells[UNSAVED_SINCE : LONGEST_UNSAVED + 1, self.first.item(node) + slot]
+        if known.tolist() == [work.since, work.longest]:
+            return False
+        known[:] = work.since, work.longest
+        return True
 
     def recount(self, node: int, slot: int, requests: Mapping[str, int]) -> bool:
         """Put down anew what the pod in a slot requests; report whether that is new."""

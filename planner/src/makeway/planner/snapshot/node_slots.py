@@ -146,6 +146,11 @@ class NodeSlots:
         known = self._known.get(layer)
         return self._read(layer, self._cells[slots, places]) if known is None else known[slots, places]
 
+    def of_each(self, layers: Iterable[int], slots: Ints, places: Ints) -> list[Ints]:
+        """Return what several layers have in some slots, as `of_pods`. O(n) each."""
+        cells = self._cells[slots, places]
+        return [self._read(layer, cells) for layer in layers]
+
     def reordered(self, order: Ints) -> NodeSlots:
         """Return them with the slots of every node in another order: of each slot, which slot its pod was in.
 

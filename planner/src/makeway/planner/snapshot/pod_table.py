@@ -80,7 +80,7 @@ class PodTable:
     def cell_of(self, pod: PodRecord, group: int) -> PodCell:
         """Return what the columns hold of a pod of a group. Raises KeyError where the pod is not known."""
         numbers = self.budget_set(pod.uid), self.signature(pod.uid), self.exemptions.exemption_of(pod), group
-        return PodCell(pod.priority, pod.start_micros, *numbers, pod.requests)
+        return PodCell(pod.priority, pod.start_micros, *numbers, self.exemptions.work_of(pod))
 
     @contextmanager
     def restoring(self, pods: Iterable[PodRecord]) -> Iterator[None]:
@@ -282,13 +282,15 @@ class PodTable:
             self._nodes.touch(self.groups.touched_by(pod))
 
     def exempt(self, uid: str) -> None:
-        """Work out a pod's exemption, and mark its node where that differs."""
+        """Work out a pod's exemption and work, and mark its node where they differ."""
         pod = self.by_uid.get(uid)
         if pod is None or not pod.node:
             return
         self.queues.renew(uid)
         if (place := self._nodes.place_of(pod)) is not None:
-            if not self._nodes.columns.set_exemption(*place, self.exemptions.exemption_of(pod)):
+            columns = self._nodes.columns
+            differs = columns.set_exemption(*place, self.exemptions.exemption_of(pod))
+            if not columns.set_work(*place, self.exemptions.work_of(pod)) and not differs:
                 return
             self._nodes.changed[place[0]] = self._nodes.revision
         self._nodes.touch(self.groups.touched_by(pod))

@@ -15,6 +15,7 @@ from makeway.core.k8s.pod_groups import group_of
 from makeway.core.k8s.requests import KnownRequests, is_resize_infeasible, pod_requests
 from makeway.core.k8s.resources import allocatable
 from makeway.core.policy.facts import PodFacts, annotations_read, facts_of, scheduled_since
+from makeway.core.policy.lost_work import checkpointed_at
 from makeway.planner.snapshot.signatures.table import PodSignature, signature_of
 
 DEFAULT_GRACE_PERIOD_SECONDS = 30
@@ -154,6 +155,7 @@ class PodRecords:
                 known[1].facts,
                 scheduled_micros=scheduled_since(pod),
                 created_micros=microseconds(metadata.creation_timestamp),
+                checkpointed_micros=checkpointed_at(metadata),
             ),
         )
 

@@ -193,6 +193,7 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
         can = np.array([keeper.opens[at] for keeper, at in zip(keepers, domains, strict=True)]).all(axis=0)
         terms = {
             "highestPriority": np.max([one.highest[at] for one, at in zip(keepers, domains, strict=True)], 0),
+            "lostWork": np.sum([one.lost[at] for one, at in zip(keepers, domains, strict=True)], 0),
             "prioritySum": np.sum([one.total[at] for one, at in zip(keepers, domains, strict=True)], 0),
             "victims": np.sum([one.count[at] for one, at in zip(keepers, domains, strict=True)], 0),
         }
@@ -224,15 +225,16 @@ def blockers(model: Model, objective: Objective) -> Generator[None, None, list[D
 class _Keepers:
     """Pods that count against a rule, by domain, the last entry for no domain: nothing there.
 
-    `pods`: (slot, node), those of a domain from `first` of it on. `highest`, `total`, `count`:
-    int64[domains + 1], their highest priority, the sum of shifted priorities, and how many. `opens`: bool,
-    members may come once they have gone.
+    `pods`: (slot, node), those of a domain from `first` of it on. `highest`, `total`, `lost`,
+    `count`: int64[domains + 1], their highest priority, the sum of shifted priorities, lost work, and how
+    many. `opens`: bool, members may come once they have gone.
     """
 
     pods: Ints
     first: Ints
     highest: Ints
     total: Ints
+    lost: Ints
     count: Ints
     opens: Flags
 
@@ -248,11 +250,13 @@ class _Keepers:
         highest, total = np.full(many, NO_PRIORITY, np.int64), np.zeros(many, np.int64)
         np.maximum.at(highest, domains, priorities)
         np.add.at(total, domains, priorities + SHIFT)
+        lost = np.zeros(many, np.int64)
+        np.add.at(lost, domains, model.lost[slots, nodes])
         room = np.append(rule.room, rule.need)
         np.add.at(room, domains, rule.use[slots, nodes])
         count = np.bincount(domains, minlength=many)
         first = np.searchsorted(domains, np.arange(many + 1))
-        return cls(np.column_stack([slots, nodes]), first, highest, total, count, room >= rule.need)
+        return cls(np.column_stack([slots, nodes]), first, highest, total, lost, count, room >= rule.need)
 
     def pods_of(self, domain: int) -> list[list[int]]:
         """Return slot and node of each pod of a domain."""

@@ -88,13 +88,14 @@ def price_of(model: Model, draft: Draft) -> Price:
             start = min(start, begun)
         if unit.sets:
             charges.append(((-priority, -1, turn), dict(unit.sets)))
+    work = int(model.lost[at].sum()) + sum(unit.lost_work for unit in whole)
     lost = Counter(model.gang[at].tolist()) if model.spare else Counter[int]()
     broken = len(whole) + sum(
         left >= 0 and lost[gang] > left for gang, left in model.spare.items() if lost[gang]
     )
     charges.sort(key=lambda one: one[0])
     found = model.snapshot.budgets.violations([one for _, one in charges], model.debits) if charges else []
-    return Price(sum(found), highest, broken, highest_victims, total, count, start)
+    return Price(sum(found), highest, broken, highest_victims, total, count, start, work)
 
 
 def places_of(slots: Collection[Slot]) -> tuple[Ints, Ints]:

@@ -87,12 +87,15 @@ class Effects:
         costs = np.array([*at.tolist(), *fixed, *map(unit_cost, whole)], np.int64)
         victims = min(int(at.size) + len(fixed) + sum(unit.size for unit in whole), model.most_victims) + 1
         most = max(1, int(costs.max(initial=1)))
+        lost = [*model.lost[:, nodes][self.may_go[:, nodes]].tolist(), *(unit.lost_work for unit in whole)]
+        lost += [int(model.lost[one]) for one in base.singles]
         self.grain = max(1, int(np.gcd.reduce(costs))) if costs.size else 1
         self.weights = weights_of(
             objective,
             {
                 "budgets": victims,
                 "groups": len(numbers) + len(model.spare) + 1,
+                "lostWork": victims * max(lost, default=0) + 1,
                 "highestVictims": victims,
                 "prioritySum": victims * (most // self.grain),
                 "victims": victims,
@@ -122,6 +125,7 @@ class Effects:
         """Return complex[pods], what each of a node's pods adds to a price."""
         priorities = self.model.priority[slots, node]
         found = np.full(slots.size, self.weights.get("victims", 0j), np.complex128)
+        found += self.weights.get("lostWork", 0j) * self.model.lost[slots, node]
         found += self.weights.get("highestVictims", 0j) * (priorities == self.level)
         found += self.weights.get("prioritySum", 0j) * ((priorities + SHIFT) // self.grain)
         return found
@@ -135,6 +139,7 @@ class Effects:
             found += self.price(
                 {
                     "groups": 1,
+                    "lostWork": unit.lost_work,
                     "highestVictims": members_at(unit, self.level),
                     "prioritySum": unit_cost(unit),
                     "victims": unit.size,

@@ -15,6 +15,7 @@ import numpy as np
 
 from makeway.bus.messages import ClosingRule
 from makeway.planner.plan.gang.queues import Margin
+from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.price import SHIFT
 from makeway.planner.snapshot.budgets import Key
@@ -22,7 +23,7 @@ from makeway.planner.snapshot.columns import Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
-_BY_NODE: Final = "rows rank room allowed removable uses priority start budgets gang unit follows queue"
+_BY_NODE: Final = "rows rank room allowed removable uses priority start budgets lost gang unit follows queue"
 """Arrays of a model of which the last axis is its nodes."""
 
 _T = TypeVar("_T", "RoomRule", "SpreadRule", "AffinityRule", "Model")
@@ -100,11 +101,13 @@ class Model:
     the node. `counts`: how many members of each class wait; `must`: how many have to be placed.
 
     Of the pods, in the order of reprieve: `removable`: bool[D, N]; `uses`: int64[R, D, N]; `priority`,
-    `start`, `budgets` (sets), `gang` (groups by number, 0 for none or a unit's), `unit` (place in `units`, 0
-    for none): int64[D, N]; `follows`: bool[D, N], of the same unit as the pod before. `pods`: by node.
+    `start`, `budgets` (sets), `lost` (work, where that counts), `gang` (groups by number, 0 for none or a
+    unit's), `unit` (place in `units`, 0 for none): int64[D, N]; `follows`: bool[D, N], of the same unit as
+    the pod before. `pods`: by node.
 
     `spare`: how many pods each gang can lose. `debits`: what in-flight pods take from budgets. `margins`: of
-    queues' guarantees, `queue`: int64[D, N], the pods' queues. `most_victims`: of one order.
+    queues' guarantees, `queue`: int64[D, N], the pods' queues. `most_victims`: of one order. `lost_work`:
+    what decides how much pods lose, None where that does not count.
     """
 
     snapshot: Snapshot
@@ -121,6 +124,7 @@ class Model:
     priority: Ints
     start: Ints
     budgets: Ints
+    lost: Ints
     gang: Ints
     unit: Ints
     follows: Flags
@@ -137,6 +141,7 @@ class Model:
     most_victims: int
     asked: Ints
     left_out: tuple[str, ...]
+    lost_work: LostWorkOf | None
 
     @property
     def has_budgets(self) -> bool:

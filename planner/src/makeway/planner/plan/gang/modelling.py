@@ -30,6 +30,7 @@ from makeway.planner.plan.gang.parts import Part, joined, part_of
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.queues import GangMaximum, margins_of, maxima_of
 from makeway.planner.plan.groups import PlanGroups
+from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -54,10 +55,12 @@ def modelling(
     *,
     now_micros: int,
     tallies: BoundedTallies,
+    lost_work: LostWorkOf | None,
 ) -> Generator[None, None, Model]:
     """Look at the cluster once for a question. O(slots · nodes · (asked resources + rules)).
 
-    `needs`: of each class, what it asks of what has a column; `rows_of`: the nodes that it can use. Pauses
+    `needs`: of each class, what it asks of what has a column; `rows_of`: the nodes that it can use.
+    `lost_work`: what pods lose, None where that does not count. Pauses
     now and then; what changes there is not seen, or in part: a plan is to be looked at again.
 
     Raises:
@@ -74,7 +77,7 @@ def modelling(
     takes = [np.array([one.total(snapshot, (pod,)) for pod in members], np.int64) for one in weights]
     rows = _with_closed(snapshot, rows, layers)
     taken = debits_before(snapshot, (*first.in_flight, *first.leaving), first.allowed_before)
-    planning = PlanGroups(snapshot, first, now_micros, taken)
+    planning = PlanGroups(snapshot, first, now_micros, taken, lost_work=lost_work)
     columns = snapshot.columns
     vectors = np.array([columns.amounts(one) for one in needs], np.int64)
     asked = np.flatnonzero((vectors > 0).any(axis=0))
@@ -134,6 +137,7 @@ def modelling(
         priority=whole.priority,
         start=whole.start,
         budgets=whole.budgets,
+        lost=whole.lost,
         gang=np.where(whole.unit > 0, 0, whole.group),
         unit=whole.unit,
         follows=whole.follows,
@@ -153,6 +157,7 @@ def modelling(
         most_victims=min(snapshot.exemptions.policy.limits.victims_per_order, MOST_VICTIMS),
         asked=asked,
         left_out=tuple(dict.fromkeys(name for one in layers for name in one.left_out)),
+        lost_work=lost_work,
     )
 
 

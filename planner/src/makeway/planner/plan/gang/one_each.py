@@ -46,9 +46,10 @@ def one_each(model: Model, nodes: tuple[int, ...], objective: tuple[GroupTerm, .
     return draft if not price.violations and not price.broken and holds(model, draft) else None
 
 
-_Costs = tuple[Ints, Ints, Ints, Ints, Ints]
-"""Of each node: the highest priority of its pods that go, how many have it, the sum of their shifted
-priorities, how many go, and when the first of those of the highest priority started, negative. int64[N]."""
+_Costs = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+"""Of each node: the highest priority of its pods that go, what they lose of their work, how many have that
+priority, the sum of their shifted priorities, how many go, and when the first of those of that priority
+started, negative. int64[N]."""
 
 
 def _costs(model: Model, needed: Flags) -> _Costs:
@@ -56,6 +57,7 @@ def _costs(model: Model, needed: Flags) -> _Costs:
     as_high = needed & (model.priority == highest)
     return (
         highest,
+        np.where(needed, model.lost, 0).sum(axis=0),
         as_high.sum(axis=0),
         np.where(needed, model.priority + SHIFT, 0).sum(axis=0),
         needed.sum(axis=0),
@@ -69,7 +71,7 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
     How many have the highest priority, and when they started, is compared among nodes with the same one: so
     others may have a higher one only where that counts first.
     """
-    highest, as_high, total, count, start = costs
+    highest, lost, as_high, total, count, start = costs
     if not others.size:
         return True
     top = highest[chosen].max()
@@ -78,6 +80,7 @@ def _dominate(costs: _Costs, chosen: Ints, others: Ints, objective: tuple[GroupT
         return False
     topmost = chosen[highest[chosen] == top]
     pairs = (
+        (lost, others, chosen),
         (total, others, chosen),
         (count, others, chosen),
         (as_high, alike, topmost),

@@ -12,10 +12,12 @@ from makeway.planner.plan.batch import NodeBatch
 from makeway.planner.plan.constraints.tally import Weights
 from makeway.planner.plan.evaluate import removable_pods
 from makeway.planner.plan.groups import BatchGroups, PlanGroups
+from makeway.planner.plan.lost_work import LostWorkOf
 from makeway.planner.plan.planned_unit import PlannedUnit
 from makeway.planner.plan.request import Question
 from makeway.planner.snapshot.budgets import Key
 from makeway.planner.snapshot.columns import MOST, Flags, Ints
+from makeway.planner.snapshot.node_slots import NodeSlots
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
 
@@ -39,6 +41,7 @@ class Part:
     priority: Ints
     start: Ints
     budgets: Ints
+    lost: Ints
     group: Ints
     unit: Ints
     follows: Flags
@@ -92,6 +95,7 @@ def part_of(
         priority=columns.priority,
         start=columns.start,
         budgets=columns.budgets,
+        lost=_lost(columns, removable, planning.lost_work),
         group=group,
         unit=unit,
         follows=np.zeros(group.shape, np.bool_) if groups is None else groups.follows,
@@ -103,6 +107,15 @@ def part_of(
         units=[None] if groups is None else groups.units,
         spare=_spare(snapshot, question, np.flatnonzero(np.bincount(alone[removable])).tolist()),
     )
+
+
+def _lost(columns: NodeSlots, removable: Flags, lost_work: LostWorkOf | None) -> Ints:
+    """Return int64[D, N], what removable pods lose; 0 where it does not count."""
+    lost = np.zeros(removable.shape, np.int64)
+    if lost_work is not None:
+        slots, places = np.nonzero(removable)
+        lost[slots, places] = lost_work.of_pods(columns, slots, places).at(lost_work.second)
+    return lost
 
 
 def _pods(batch: NodeBatch) -> list[list[PodRecord]]:
@@ -177,6 +190,7 @@ def joined(parts: Sequence[Part]) -> Generator[None, None, Part]:
         priority=priority,
         start=start,
         budgets=deep([part.budgets for part in parts]),
+        lost=deep([part.lost for part in parts]),
         group=deep([part.group for part in parts]),
         unit=deep(numbers),
         follows=deep([part.follows for part in parts]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -34,6 +35,7 @@ from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.gang.written import Found, seen_again, written
+from makeway.planner.plan.lost_work import lost_work_of
 from makeway.planner.plan.planner import modelled, potential_nodes
 from makeway.planner.plan.refusal.text import (
     NEVER,
@@ -111,7 +113,7 @@ def _attempt(
 ) -> Generator[None, None, GangPlan | PlanRefusal | None]:
     """Return a plan or a refusal; None where a plan was found that does not hold any more."""
     revision = snapshot.revision
-    begun = yield from _begun(snapshot, gang, now, cache)
+    begun = yield from _begun(snapshot, gang, now, cache, weighs="lostWork" in objective)
     if isinstance(begun, PlanRefusal):
         return begun
     scope, model, needs, left_out = begun
@@ -166,9 +168,12 @@ _Begun = tuple[Scope, Model, tuple[Mapping[str, int], ...], tuple[str, ...]]
 
 
 def _begun(
-    snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache
+    snapshot: Snapshot, gang: GangQuestion, now: datetime, cache: PlanCache, *, weighs: bool
 ) -> Generator[None, None, _Begun | PlanRefusal]:
-    """Return what was looked at, the model, what each class needs, and what is left out; or a refusal."""
+    """Return what was looked at, the model, what each class needs, and what is left out; or a refusal.
+
+    `weighs`: lost work counts, by the measure of a member that asks for as much as the largest do.
+    """
     while True:
         needs: list[Mapping[str, int]] = []
         rows_of: list[Ints] = []
@@ -199,7 +204,17 @@ def _begun(
         tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
         micros = microseconds(now)
         try:
-            model = yield from modelling(snapshot, gang, needs, rows_of, now_micros=micros, tallies=tallies)
+            largest = {name: max(one.get(name, 0) for one in needs) for name in dict.fromkeys(chain(*needs))}
+            lost_work = lost_work_of(snapshot.exemptions.policy.lost_work, largest, micros)
+            model = yield from modelling(
+                snapshot,
+                gang,
+                needs,
+                rows_of,
+                now_micros=micros,
+                tallies=tallies,
+                lost_work=lost_work if weighs else None,
+            )
         except AllowanceUsedUp:
             yield
             continue

@@ -137,7 +137,13 @@ def is_least(model: Model, each: Ints, price: Price, objective: tuple[GroupTerm,
 
     None does than one with as few victims as any, all of the least priority. `each`: as of `most_alone`.
     """
-    if price.violations or price.broken or not highest_comes_first(objective) or not model.removable.any():
+    if (
+        price.violations
+        or price.broken
+        or price.lost_work
+        or not highest_comes_first(objective)
+        or not model.removable.any()
+    ):
         return False
     least = int(np.where(model.removable, model.priority, MOST).min())
     alike = price.highest == least and price.victims == price.highest_victims

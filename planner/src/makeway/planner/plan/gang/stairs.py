@@ -66,7 +66,9 @@ class Stairs:
         if self._has_units:
             size = np.where(self._lead, sizes[model.unit], size)
             top = np.where(self._lead, tops[model.unit], top)
-        self._each = {"highestVictims": top, "prioritySum": self._cost, "victims": size}
+        lost = np.array([0 if unit is None else unit.lost_work for unit in model.units], np.int64)
+        work = np.where(alone, model.lost, np.where(self._lead, lost[model.unit], 0))
+        self._each = {"lostWork": work, "highestVictims": top, "prioritySum": self._cost, "victims": size}
         self._has_budgets = bool(model.budgets.any())
         self._has_gangs = bool(model.spare)
         self._taken: Taken = defaultdict(Counter)

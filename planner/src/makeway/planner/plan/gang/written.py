@@ -85,7 +85,15 @@ def _seen_again(
     ]
     tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
     model = _at_once(
-        modelling(snapshot, gang, found.needs, rows_of, now_micros=microseconds(now), tallies=tallies)
+        modelling(
+            snapshot,
+            gang,
+            found.needs,
+            rows_of,
+            now_micros=microseconds(now),
+            tallies=tallies,
+            lost_work=found.model.lost_work,
+        )
     )
     again = _moved(found, model)
     if again is None:
