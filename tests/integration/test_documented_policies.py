@@ -2,12 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import yaml
 
 from integration.builders import make_node, make_pod
+from integration.cluster import RunningCluster
 from integration.configuring import NO_POLICY, put_policy, until_in_force
 from integration.preempting import assert_stays_pending, deletes_of, first_decision, settle
 from integration.space import Space
@@ -16,6 +18,7 @@ from makeway.core.policy.toleration import PreemptionToleration, toleration_of
 from makeway.runtime.config import revision_of
 
 PAGES = Path(__file__).parents[2] / "docs" / "policies"
+EXAMPLES = sorted((PAGES.parents[1] / "examples" / "policies").glob("*.yaml"))
 
 
 def example(page: str) -> str:
@@ -99,3 +102,33 @@ async def test_the_policy_of_the_page_on_daemonsets_makes_room_as_its_table_says
         assert set(await space.pods()) == {"checkout", "thumbnails", shipper}
     finally:
         await put_policy(space.cluster, NO_POLICY)
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+async def test_the_api_server_takes_an_example_as_it_is(
+    gang_planning_cluster: RunningCluster, path: Path
+) -> None:
+    kubectl = gang_planning_cluster.kubectl
+    found = documents(path)
+    # A policy would count for the tests that come next.
+    ours = [one for one in found if one["kind"] == "ConfigMap"]
+    others = [one for one in found if one not in ours]
+    namespaces = {one["metadata"].get("namespace", "") for one in others} - {""}
+    # Namespaces stay: one that is being deleted takes no object of the next example.
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in namespaces]
+    said = ""
+    try:
+        for manifests, options in ((made, ()), (ours, ("--dry-run=server",)), (others, ())):
+            if manifests:
+                text = yaml.safe_dump_all(manifests)
+                said += await kubectl("apply", *options, "-f", "-", stdin=text)
+    finally:
+        if others:
+            delete = ("delete", "--ignore-not-found", "--wait=false", "-f", "-")
+            await kubectl(*delete, stdin=yaml.safe_dump_all(others))
+
+    assert len(said.splitlines()) == len(made) + len(found)
