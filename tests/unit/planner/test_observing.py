@@ -399,6 +399,29 @@ async def test_a_preemption_that_no_scheduler_asked_about_is_compared(first: str
     assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
 
 
+@pytest.mark.parametrize("read", ["before", "after"])
+async def test_a_preemption_is_compared_though_the_plan_that_its_scheduler_asked_for_is_late(
+    read: str,
+) -> None:
+    bench = following(two_nodes())
+    bench.observing.put(unasked_preemptor())
+    bench.ledger.are_read(read == "before")
+    bench.mark("a")
+
+    bench.now += timedelta(milliseconds=50)
+    bench.decide()
+    bench.ledger.are_read(True)
+    bench.observing.put(pod_object("P", spec={"nodeName": "n1"}))
+    bench.observing.orders_read()
+    await planned(bench)
+    (comparison,) = await bench.told()
+
+    assert comparison.result == "same"
+    assert not comparison.asked
+    assert comparison.default_preemption is not None
+    assert [victim.name for victim in comparison.default_preemption.victims] == ["a"]
+
+
 async def test_a_victim_that_has_left_meanwhile_counts_as_being_there_for_the_plan() -> None:
     bench = following(two_nodes())
     bench.mark("b")

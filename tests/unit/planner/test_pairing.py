@@ -183,7 +183,7 @@ def test_beyond_its_bound_the_eldest_plan_is_given_up_without_a_pair() -> None:
     assert pairing.expect(plan("one more")) == []
 
     assert len(pairing) == MOST_WAITING
-    assert not pairing.waits_for("P0")
+    assert not pairing.waits_for("P0", after(0))
 
 
 STEPS = st.lists(

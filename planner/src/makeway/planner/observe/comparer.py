@@ -112,7 +112,7 @@ class Comparer:
         `nominated`, `in_flight`: as of `planning_unasked`. Nothing where its plan is late, or the snapshot is
         not complete.
         """
-        if self.pairing.waits_for(seen.key) or self._unsynced():
+        if self.pairing.waits_for(seen.key, seen.at) or self._unsynced():
             return []
         began = time.perf_counter()
 
@@ -163,6 +163,8 @@ class Comparer:
 
     def _expect(self, seen: Observed, now: datetime) -> list[Comparison]:
         plan = expected(self._snapshot, seen.decision)
+        if seen.certainty is not None:  # what a scheduler asked for waits only where it was late
+            self.pairing.give_up(plan.key)
         found = self._concluded(self.pairing.expect(plan, asked=seen.certainty is None), now)
         self._observed[plan.key] = seen
         while len(self._observed) > self._most:

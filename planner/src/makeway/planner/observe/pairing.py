@@ -126,9 +126,14 @@ class Pairing:
         """How many plans wait for a sign. O(plans)."""
         return sum(waiting.over is None for waiting in self._open.values())
 
-    def waits_for(self, key: str) -> bool:
-        """Report whether a preemptor's plan waits."""
-        return key in self._open
+    def waits_for(self, key: str, since: datetime) -> bool:
+        """Report whether a preemptor's plan waits that was made by then."""
+        return key in self._open and self._open[key].expected.at <= since
+
+    def give_up(self, key: str) -> None:
+        """Wait for a preemptor's plan no longer, without a pair."""
+        if key in self._open:
+            self._end([key])
 
     def nominated(self) -> Iterator[tuple[Pod, str]]:
         """Return the nominated pods, each with its node."""
@@ -223,7 +228,7 @@ class Pairing:
         *,
         anew: bool = False,
     ) -> list[UnaskedPreemption]:
-        """Return the preemptions that marks tell of and no plan waits for, each once.
+        """Return the preemptions that marks tell of and no plan made before them waits for, each once.
 
         `about`: a group's priority and how many of its members have no node, None where it is not known.
         `anew`: only where a nomination or a mark has come since the last look.
@@ -234,11 +239,11 @@ class Pairing:
             marks = self._marks[place].unclaimed() if place in self._marks else []
             members = (self._on_node.get(node, ()) for node in sorted({mark.pod.node for mark in marks}))
             for key in dict.fromkeys(self._key_of[uid] for uids in members for uid in sorted(uids)):
-                if key in self._open:
-                    continue
-                if self._served(key):
+                waiting = self._open.get(key)
+                before = [one for one in marks if waiting is None or one.at < waiting.expected.at]
+                if before and self._served(key):
                     self._told[key] = now
-                elif (seen := self._preemption(key, marks, now, about)) is not None:
+                elif (seen := self._preemption(key, before, now, about)) is not None:
                     self._told[key] = now
                     found.append(seen)
         return found
