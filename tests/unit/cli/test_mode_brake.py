@@ -336,6 +336,15 @@ async def test_the_brake_of_a_namespace_that_is_gone_is_released(tmp_path: Path)
     assert server.configmaps == {"makeway-policy": {"policy.yaml": GOOD}}
 
 
+async def test_the_mode_of_a_namespace_that_is_gone_is_taken_back_with_a_release(tmp_path: Path) -> None:
+    server = Server(makeway_policy={"policy.yaml": GOOD + "namespaceModes:\n  team-b: observe\n"})
+
+    code, _, err = await mode(server, tmp_path, "inherit", "--release", "-n", "team-b", "--yes", "--no-wait")
+
+    assert code == 0, err
+    assert "team-b" not in server.configmaps["makeway-policy"]["policy.yaml"]
+
+
 async def test_the_first_enforce_without_a_terminal_takes_yes(tmp_path: Path) -> None:
     observing = GOOD + "mode: observe\n"
     server = Server(makeway_policy={"policy.yaml": observing})

@@ -30,7 +30,7 @@ from makeway.core.config.document import did_you_mean
 from makeway.core.config.duration import DurationError, parse_duration
 from makeway.core.k8s.times import api_time
 from makeway.core.policy.brake import CONFIGMAP as BRAKE
-from makeway.core.policy.brake import Brake
+from makeway.core.policy.brake import RELEASED, Brake
 from makeway.core.policy.document import KEY, Policy, parse_policy
 from makeway.core.policy.edit import NEW_POLICY, set_mode
 from makeway.core.policy.mode import Mode
@@ -175,20 +175,15 @@ def _seconds(timeout: str) -> float:
 async def _changed(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
     """Do what was asked for; return whether anything is another than before."""
     at = installation.makeway_namespace
-    if asked.namespace and asked.wanted != "inherit":
+    before = await stored_brake(api, at) if asked.release else RELEASED
+    if asked.namespace and asked.wanted != "inherit" and asked.namespace not in before.namespaces:
         # What is set for a namespace that is gone can be taken back.
-        braked = (await stored_brake(api, at)).namespaces if asked.release else ()
-        if asked.namespace not in braked:
-            await _must_exist(api, asked.namespace)
+        await _must_exist(api, asked.namespace)
     if asked.wanted == "off":
         return await _brake(api, at, asked, printer)
     changed = False
     if asked.release:
-        # What cannot be released is said before the policy is written.
-        before = await stored_brake(api, at)
-        released(before, asked.namespace)
-        if asked.namespace and not holds_for(before, asked.namespace):
-            await _must_exist(api, asked.namespace)
+        released(before, asked.namespace)  # what cannot be released is said before the policy is written
     if asked.wanted is not None:
         changed = await _policy(api, installation, asked, printer)
     if asked.release:
