@@ -9,7 +9,7 @@ import (
 )
 
 // Breaker is the name of the ConfigMap, in makeway's own namespace, that keeps what the evictors' breaker is open for. It is read as
-// `makeway.core.policy.breaker` reads it.
+// `makeway.core.policy.breaker` reads it; both are tested with the cases of bus/testdata/breaker.
 const Breaker = "makeway-breaker"
 
 const (
@@ -31,7 +31,7 @@ type trips struct {
 func parseTrips(data map[string]string, now time.Time) *trips {
 	found := &trips{namespaces: map[string]time.Time{}}
 	reset, err := time.Parse(time.RFC3339, strings.TrimSpace(data[resetKey]))
-	wasReset := err == nil && reset.Before(now.Add(resetAhead))
+	wasReset := err == nil && !reset.After(now.Add(resetAhead))
 	for key, value := range data {
 		cause, namespace, _ := strings.Cut(key, ".")
 		if !slices.Contains(causes, cause) {

@@ -153,36 +153,38 @@ func TestAClassMayExemptPodsByItsAnnotationsWhateverTheyMean(t *testing.T) {
 }
 
 func TestTheEvictorsBreakerIsReadAsTheEvictorsReadIt(t *testing.T) {
-	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		data map[string]string
-		open []string // namespaces; "" for all
-	}{
-		"nothing":                        {nil, nil},
-		"for all, a day ago":             {map[string]string{"signatures": "2026-11-26T12:00:00.000Z ten"}, []string{""}},
-		"a value that cannot be read":    {map[string]string{"signatures": "soon", "mismatches.shop": "?"}, []string{"", "shop"}},
-		"for a namespace":                {map[string]string{"mismatches.shop": "2026-11-27T11:51:00Z"}, []string{"shop"}},
-		"for a namespace, too long ago":  {map[string]string{"mismatches.shop": "2026-11-27T11:50:00Z"}, nil},
-		"the later of two causes":        {map[string]string{"mismatches.shop": "2026-11-27T11:40:00Z", "wasted-victims.shop": "2026-11-27T11:59:00Z"}, []string{"shop"}},
-		"reset since":                    {map[string]string{"signatures": "2026-11-27T11:00:00Z", "resetAt": "2026-11-27T11:00:00Z"}, nil},
-		"open again since it was reset":  {map[string]string{"signatures": "2026-11-27T11:01:00Z", "resetAt": "2026-11-27T11:00:00Z"}, []string{""}},
-		"a reset that lies ahead":        {map[string]string{"signatures": "2026-11-27T11:00:00Z", "resetAt": "2026-11-28T11:00:00Z"}, []string{""}},
-		"an unreadable value, and reset": {map[string]string{"signatures": "", "resetAt": "2026-11-27T11:00:00Z"}, []string{""}},
-		"a cause that is not known":      {map[string]string{"else": "2026-11-27T11:59:00Z"}, nil},
-	} {
-		found := parseTrips(test.data, now)
+	data, err := os.ReadFile("../testdata/breaker/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Now   time.Time `json:"now"`
+		Cases []struct {
+			Name string            `json:"name"`
+			Data map[string]string `json:"data"`
+			Open []string          `json:"open"` // namespaces; "" for all
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, test := range table.Cases {
+		found := parseTrips(test.Data, table.Now)
 
 		open := []string{}
 		if found.everywhere {
 			open = append(open, "")
 		}
 		for namespace, until := range found.namespaces {
-			if now.Before(until) {
+			if table.Now.Before(until) {
 				open = append(open, namespace)
 			}
 		}
-		if !slices.Equal(open, append([]string{}, test.open...)) {
-			t.Errorf("%s: open for %q", name, open)
+		if slices.Sort(open); !slices.Equal(open, test.Open) {
+			t.Errorf("%s: open for %q", test.Name, open)
 		}
 	}
 }

@@ -40,7 +40,7 @@ def decode(kind: str, data: bytes) -> object:
     return codec.unwrap_order(data)
 
 
-WRITTEN_BY_HAND = ("brake", "pods", "queues", "ranking", "revisions", "rules", "signatures")
+WRITTEN_BY_HAND = ("brake", "breaker", "pods", "queues", "ranking", "revisions", "rules", "signatures")
 """Folders of cases beside the golden files that hold Python and Go to one rule."""
 
 

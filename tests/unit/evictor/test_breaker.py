@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from makeway.bus.messages import Outcome, VictimOutcome
 from makeway.core.k8s.objects import Pod
-from makeway.core.policy.breaker import LASTS, Trip, data_of, parse_breaker
+from makeway.core.policy.breaker import CAUSES, LASTS, Trip, data_of, parse_breaker
 from makeway.evictor.intake.breaker_store import BreakerStore
 from makeway.evictor.intake.probe import ahead_of
 from makeway.evictor.intake.wasted import WastedVictims, in_vain
@@ -24,6 +27,7 @@ from unit.evictor.fakes import FakeCluster, VirtualClock
 from unit.evictor.test_service import World, running
 
 SECOND = timedelta(seconds=1)
+_TABLE = json.loads((Path(__file__).parents[3] / "bus/testdata/breaker/cases.json").read_text())
 
 
 def make_breaker(clock: VirtualClock | None = None) -> Breaker:
@@ -264,6 +268,19 @@ def test_what_is_written_is_read_again_and_what_cannot_be_read_is_open() -> None
         {"mismatches": "yesterday", "other": "x", "resetAt": "2026-01-31T12:00:00Z"}, NOW
     )
     assert list(trips) == ["mismatches"]
+
+
+@pytest.mark.parametrize("case", _TABLE["cases"], ids=lambda case: case["name"])
+def test_what_it_is_open_for_is_read_as_the_plugin_reads_it(case: dict[str, Any]) -> None:
+    now = datetime.fromisoformat(_TABLE["now"])
+
+    trips, _ = parse_breaker(case["data"], now)
+
+    assert sorted({trip.namespace for trip in trips.values() if trip.holds(now)}) == case["open"]
+
+
+def test_the_table_that_holds_the_plugin_to_it_has_every_cause() -> None:
+    assert set(CAUSES) <= {key.partition(".")[0] for case in _TABLE["cases"] for key in case["data"]}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 A key is a cause, or `CAUSE.NAMESPACE` where only preemptors of that namespace are stopped; its value is since
 when, and why. `resetAt` is when an administrator closed it last: nothing older holds. The evictors write it,
-`makeway breaker reset` empties it. It outlives the processes, so that a crash closes no breaker.
+`makeway breaker reset` empties it. It outlives the processes, so that a crash closes no breaker. The plugin
+reads it too: both are tested with the same cases (`bus/testdata/breaker/cases.json`).
 """
 
 from __future__ import annotations
