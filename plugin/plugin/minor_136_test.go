@@ -3,13 +3,9 @@
 package plugin
 
 import (
-	"context"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
@@ -20,23 +16,6 @@ func frameworkOptions(_ *cache.Snapshot) []frameworkruntime.Option {
 	}
 }
 
-// minorQueue is a scheduling queue.
-type minorQueue struct {
-	ctx   context.Context
-	queue *queue.PriorityQueue
-}
-
-// newMinorQueue makes a queue that sorts by less.
-func newMinorQueue(ctx context.Context, less fwk.LessFunc) minorQueue {
-	return minorQueue{ctx, queue.NewTestQueue(ctx, less)}
-}
-
-// Add puts a pod into the queue.
-func (q minorQueue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
-
-// Update lets the queue know a pod as it is now.
-func (q minorQueue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
-
 // Pop takes the next pod.
 func (q minorQueue) Pop() (*v1.Pod, error) {
 	next, err := q.queue.Pop(klog.FromContext(q.ctx))
@@ -46,6 +25,3 @@ func (q minorQueue) Pop() (*v1.Pod, error) {
 	q.queue.Done(next.Pod.UID)
 	return next.Pod, nil
 }
-
-// enqueue puts a pod into a scheduling queue.
-func enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }

@@ -3,11 +3,14 @@
 package plugin
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
@@ -32,3 +35,23 @@ func prebound(t *testing.T, f framework.Framework, uid types.UID) {
 func waitAtPermit(_ *testing.T, f framework.Framework, pod *v1.Pod, plugin string) {
 	f.AddWaitingPod(pod, map[string]time.Duration{plugin: time.Hour})
 }
+
+// minorQueue is a scheduling queue.
+type minorQueue struct {
+	ctx   context.Context
+	queue *queue.PriorityQueue
+}
+
+// newMinorQueue makes a queue that sorts by less.
+func newMinorQueue(ctx context.Context, less fwk.LessFunc) minorQueue {
+	return minorQueue{ctx, queue.NewTestQueue(ctx, less)}
+}
+
+// Add puts a pod into the queue.
+func (q minorQueue) Add(pod *v1.Pod) { q.queue.Add(q.ctx, pod) }
+
+// Update lets the queue know a pod as it is now.
+func (q minorQueue) Update(old, pod *v1.Pod) { q.queue.Update(q.ctx, old, pod) }
+
+// enqueue puts a pod into a scheduling queue.
+func enqueue(ctx context.Context, to queue.SchedulingQueue, pod *v1.Pod) { to.Add(ctx, pod) }
