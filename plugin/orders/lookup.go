@@ -76,15 +76,14 @@ func (f *InFlight) Remover(orderID string, victim types.UID) string {
 	return eldest
 }
 
-// NominationsOf is what an order makes room for, and the pods that are nominated for it, each with its node.
-func (f *InFlight) NominationsOf(orderID string) (preemptor wire.PodRef, places []wire.Placement, ok bool) {
+// NominationsOf is what an order makes room for, and the pods that are nominated for it, each with its node; nothing where it is not known.
+func (f *InFlight) NominationsOf(orderID string) (preemptor wire.PodRef, places []wire.Placement) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	e := f.get(orderID)
-	if e == nil {
-		return wire.PodRef{}, nil, false
+	if e := f.get(orderID); e != nil {
+		return e.Preemptor, e.Places()
 	}
-	return e.Preemptor, e.Places(), true
+	return wire.PodRef{}, nil
 }
 
 // Gate reports whether PreEnqueue has to hold a pod, and for which order on which node; that it does so is noted. O(1).

@@ -129,7 +129,7 @@ func (e *engine) takeOutcome(ctx context.Context, r natsbus.Record) {
 	if e.clock.Since(outcome.FinishedAt.Time) < orders.AnswerFresh {
 		e.memory.Retries.OrdersCarried()
 	}
-	preemptor, _, _ := e.inflight.NominationsOf(outcome.OrderID)
+	preemptor, _ := e.inflight.NominationsOf(outcome.OrderID)
 	e.applyOutcome(ctx, outcome)
 	e.memory.Retries.OrderEnded(preemptor.Namespace)
 }
@@ -176,7 +176,7 @@ func (e *engine) succeeded(orderID string, outcome *wire.Outcome) {
 	if own && outcome != nil {
 		executed(operationOrder, nil, took)
 	}
-	_, places, _ := e.inflight.NominationsOf(orderID)
+	_, places := e.inflight.NominationsOf(orderID)
 	for _, place := range places {
 		// The nomination may have been taken away, or the node, while the order was carried out.
 		ref := orders.RefOfPlacement(place)
