@@ -20,6 +20,7 @@ from makeway.core.policy.lost_work import WHOLE
 from makeway.core.policy.mode import Mode
 from makeway.planner.plan.gang.question import GangQuestion
 from makeway.planner.plan.gang.result import GangPlacement, GangPlan
+from makeway.planner.plan.lost_work import largest_of
 from makeway.planner.plan.price import Price
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import (
@@ -79,8 +80,7 @@ class Decision:
         """Return what the pod asks for, of a group's members each resource as the largest do."""
         question = self.question
         each = question.classes if isinstance(question, GangQuestion) else ()
-        asked = [one.question.needs for one in each] or [self.asked.needs]
-        return {name: max(one.get(name, 0) for one in asked) for one in asked for name in one}
+        return largest_of([one.question.needs for one in each] or [self.asked.needs])
 
     @property
     def refusal(self) -> PlanRefusal | None:

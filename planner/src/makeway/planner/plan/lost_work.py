@@ -6,7 +6,7 @@ costs at another moment is known without a look at its pods, up to the moment at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +104,11 @@ class LostWorkOf:
 def lost_work_of(policy: LostWork, needs: Mapping[str, int], now_micros: int) -> LostWorkOf:
     """Return what decides for a preemptor how much an evicted pod loses."""
     return LostWorkOf(needs, seconds_of(policy.longest), now_micros)
+
+
+def largest_of(needs: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return of each resource the most that one of some pods asks for: the measure of a group."""
+    return {name: max(one.get(name, 0) for one in needs) for one in needs for name in one}
 
 
 def _losses(shares: Ints, since: Ints, longest: Ints, now: int) -> Losses:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -35,7 +34,7 @@ from makeway.planner.plan.gang.search import rank_of
 from makeway.planner.plan.gang.solving import is_least, solve
 from makeway.planner.plan.gang.work import Work
 from makeway.planner.plan.gang.written import Found, seen_again, written
-from makeway.planner.plan.lost_work import lost_work_of
+from makeway.planner.plan.lost_work import largest_of, lost_work_of
 from makeway.planner.plan.planner import modelled, potential_nodes
 from makeway.planner.plan.refusal.text import (
     NEVER,
@@ -204,8 +203,7 @@ def _begun(
         tallies = cache.tallies.within(Allowance(CHUNK_STEPS))
         micros = microseconds(now)
         try:
-            largest = {name: max(one.get(name, 0) for one in needs) for name in dict.fromkeys(chain(*needs))}
-            lost_work = lost_work_of(snapshot.exemptions.policy.lost_work, largest, micros)
+            lost_work = lost_work_of(snapshot.exemptions.policy.lost_work, largest_of(needs), micros)
             model = yield from modelling(
                 snapshot,
                 gang,
