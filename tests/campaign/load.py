@@ -34,7 +34,6 @@ MOST_WAITING = 6
 MOST_HOSTILE = 30
 LIVES_SECONDS = (20.0, 90.0)
 """How long an urgent pod runs."""
-CREATED = "camp.example/created"
 
 _MERGE = "application/merge-patch+json"
 

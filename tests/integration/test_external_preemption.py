@@ -62,18 +62,6 @@ def nominators_writes(space: Space) -> list[tuple[str, str, str]]:
     ]
 
 
-async def until_not_nominated(space: Space, name: str) -> None:
-    """Wait until a pod's nomination is gone."""
-
-    async def ask() -> bool:
-        pod = await space.pod(name)
-        if pod is None or pod.status.nominated_node_name:
-            raise NotYet(str(pod and pod.status.nominated_node_name))
-        return True
-
-    await until(f"{name} is not nominated", ask)
-
-
 async def test_room_is_made_and_all_that_the_nominator_writes_is_one_nomination(space: Space) -> None:
     await full_nodes(space, 2, 3)
 

@@ -44,7 +44,6 @@ from protocol.world import UnansweredError, World
 
 LEASE = "makeway-scheduler"
 PLAN_TIMEOUT_SECONDS = 0.1
-ENDED = ("failed", "expired", "refused", "cancelled")
 
 
 class UnstoredError(Exception):
