@@ -47,7 +47,7 @@ func (p *preemptor) modeHeld(looked memory.Moment, kind outcomeKind, message str
 	return &preemptResult{kind: kind, message: message}
 }
 
-// held returns why a preemptor waits in mode enforce, by its PriorityClass or since its order would probably not be carried out; nil
+// held returns why a preemptor waits in mode enforce, by its PriorityClass or since its order would probably not be stored; nil
 // where a plan may be asked for.
 func (p *preemptor) held() *preemptResult {
 	if p.mode != wire.ModeEnforce {
@@ -135,8 +135,7 @@ func (p *preemptor) unreachable(breaker *ask.Breaker, err error) *preemptResult 
 	return &preemptResult{kind: endUnreachable, message: "no plan: " + err.Error()}
 }
 
-// unplanned ends an attempt whose answer says that nothing was decided, or has a plan that no commit can follow; nil where it has a
-// plan or a refusal.
+// unplanned ends an attempt whose answer says that nothing was decided; nil where it has a plan or a refusal.
 func (p *preemptor) unplanned(status string, refusal *wire.Refusal) *preemptResult {
 	message := messageOf(refusal)
 	switch {

@@ -2,8 +2,8 @@
 
 The field manager says so (`makeway.core.k8s.authorship`), and so does an order that names the pod, however
 it ended: an order is stored before its evictor marks a pod. Where neither does, as for a mark that was first
-seen in a list, it is held until all orders that were stored before it was seen have been read. Pure state: it
-is told what the watch and the ledger know, and the time.
+seen in a list, it is held until all orders that were stored before it was seen have been read. Pure state,
+which asks the ledger.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class PodTable:
     """Pods, and the tables that count them. `by_uid`: all; bound ones have a slot of their node too.
 
     `exclusive_claims`: namespace and name of each claim that only one pod may use. `departures`: pods that
-    left, or began to, by UID. The methods that take a UID alone work out anew what another table says of a
-    pod, where it is still there.
+    left, or began to, by UID. `enter_again` to `recount` work out anew what another table says of a pod that
+    is still there.
     """
 
     def __init__(self, nodes: NodeTable) -> None:

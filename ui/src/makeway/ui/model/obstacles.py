@@ -24,7 +24,7 @@ class Standing(msgspec.Struct, frozen=True, rename="camel"):
 def standing_of(
     world: World, raw: bytes, now: datetime, in_flight: Mapping[str, str], leaving: frozenset[str]
 ) -> Standing:
-    """Plan again for a pod of the world. `raw`: the v1.Pod; raises as `makeway.planner.offline.pending`."""
+    """Plan again for a pod of the world. `raw`: the v1.Pod; raises as `asked_about`."""
     request, question = asked_about(world, raw, now, in_flight=in_flight, leaving=leaving)
     return Standing(
         found=pending(world, raw, now, request, question),
