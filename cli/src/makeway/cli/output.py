@@ -125,7 +125,7 @@ class Printer:
 
 
 def _parts(line: Text, width: int) -> Iterator[Text]:
-    """Break a line between words, of which none is broken; what goes on is indented by two more."""
+    """Break a line between words, of which none is broken; later parts are indented by two more."""
     indent = " " * (len(line.plain) - len(line.plain.lstrip(" ")) + _INDENT)
     end = 0
     for part in broken(line.plain, width, indent) or [""]:

@@ -20,7 +20,7 @@ def safe_lines(text: str) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """Break lines of prose between words; what goes on is indented. A longer word keeps its line."""
+    """Break lines of prose between words; later parts are indented. A longer word keeps its line."""
     lines = text.split("\n")
     return "\n".join("\n".join(broken(one, width, "  ")) for one in lines)
 

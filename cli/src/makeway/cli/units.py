@@ -85,7 +85,7 @@ def with_priorities(victims: Iterable[Victim]) -> str:
 
 
 def ruled_lines(victims: Iterable[Victim]) -> Iterator[str]:
-    """Name victims, a line each, with the rule by which they may go; each unit as one."""
+    """Name victims, a line each, with the rule by which they are removable; each unit as one."""
     for _, pods in in_units(victims):
         yield f"  - {names_of(pods)[0]} (priority {pods[0].priority}): {pods[0].rule}"
 

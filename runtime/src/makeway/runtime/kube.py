@@ -181,7 +181,7 @@ class TypedApis:
 
     @cached_property
     def authentication(self) -> Any:
-        """Reviews of who somebody is."""
+        """Reviews of tokens: whose one is."""
         return self.library.AuthenticationV1Api(self.client)
 
     async def call(

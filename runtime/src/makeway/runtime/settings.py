@@ -159,7 +159,7 @@ class SignatureSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """What every service is told, and the name of this process.
+    """The settings that every service has, and the name of this process.
 
     listen: where /metrics, /healthz and /readyz are served, HOST:PORT or :PORT (all addresses). Port 0 takes
         a free one, which is logged.

@@ -80,7 +80,7 @@ class TolerantClient(Client):
             self._user_jwt_cb = key.jwt.encode if key.jwt else None
         server = self._current_server
         if server is not None and server.uri.password is not None and not callable(self.options["password"]):
-            # nats-py would send what stands in the URL, percent signs and all.
+            # nats-py would send what the URL has, percent signs and all.
             self.options["user"] = unquote(server.uri.username or "")
             self.options["password"] = unquote(server.uri.password)
         return super()._connect_command()

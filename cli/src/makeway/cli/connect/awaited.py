@@ -26,7 +26,7 @@ def awaited(what: str) -> Iterator[None]:
 
 
 class AwaitedApi(Api):
-    """The API server of someone who waits: its first silence is told."""
+    """The API server as a command asks it: its first silence is said on stderr."""
 
     _told = False
 

@@ -214,7 +214,7 @@ def _usable(password: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as it stands between the quotes of NATS' configuration."""
+    """Return a text as NATS' configuration has it between quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 

@@ -114,7 +114,7 @@ def budget(app: str, min_available: int) -> Manifest:
 
 
 def used_up(pods: int) -> Manifest:
-    """What the disruption controller writes of a budget whose pods are all healthy, and none may go."""
+    """What the disruption controller writes of a budget whose pods are all healthy and all needed."""
     counts = {"currentHealthy": pods, "desiredHealthy": pods, "expectedPods": pods}
     return {"status": {"observedGeneration": 1, "disruptionsAllowed": 0, **counts}}
 

@@ -71,7 +71,7 @@ class Stage:
         return sent
 
     async def hold(self, app: str, pods: int) -> None:
-        """Create a budget under which none of an application's pods may go."""
+        """Create a budget that allows no disruption of an application's pods."""
         made = manifests.budget(app, pods)
         await self.create_one(made)
         await self.patch(made, manifests.used_up(pods), "/status")

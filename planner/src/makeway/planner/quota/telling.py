@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 Tell: TypeAlias = Callable[[EventType, str, str], None]
-"""Tells of a result by an Event on the ConfigMap of the queues: its type, reason and note. Never waits."""
+"""Reports a result by an Event on the ConfigMap of the queues: its type, reason and note. Never waits."""
 
 
 class QuotaTelling:

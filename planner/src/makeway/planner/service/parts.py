@@ -326,7 +326,7 @@ class Parts:
         seen.watch_state()
 
     def checks(self) -> dict[str, str]:
-        """Return what stands in the way of being ready, by what is checked."""
+        """Return why it is not ready, by what is checked; empty where it is."""
         return {
             "nats": self._context.bus.healthy(),
             "snapshot": self.seen.watch.unhealthy(),

@@ -50,7 +50,7 @@ class Warnings:
             await asyncio.sleep(ROUND_SECONDS)
 
     def tell(self) -> None:
-        """Tell of what was not told of yet. O(classes + misplaced pods)."""
+        """Report what has not been reported yet. O(classes + misplaced pods)."""
         classes = {one.metadata.uid: one for one in self._snapshot.priority_classes.values()}
         self._values = {uid: told for uid, told in self._values.items() if uid in classes}
         for uid, item in classes.items():
