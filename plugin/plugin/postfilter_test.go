@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,20 +187,28 @@ func TestAPlannerThatIsBackIsHeardByTheNextPod(t *testing.T) {
 	w.nominated(p, "n1")
 }
 
-// ownMetric is what kube-scheduler's registry has of a counter, or a histogram's count.
-func ownMetric(t *testing.T, name string) float64 {
+// ownMetric is what kube-scheduler's registry has of a counter, or a histogram's count, with these values of its labels; 0 where it was
+// never counted with them.
+func ownMetric(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == name {
-			metric := family.GetMetric()[0]
-			return metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		for _, metric := range family.GetMetric() {
+			values := []string(nil)
+			for _, label := range metric.GetLabel() {
+				values = append(values, label.GetValue())
+			}
+			if family.GetName() == name && slices.Equal(values, labels) {
+				return metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			}
 		}
 	}
-	t.Fatalf("no metric %s", name)
+	if labels == nil {
+		t.Fatalf("no metric %s", name)
+	}
 	return 0
 }
 
