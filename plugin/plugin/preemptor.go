@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -100,16 +99,24 @@ func (p *preemptor) waitsForOthersVictims(helps func(node string) bool) *preempt
 	return &preemptResult{kind: endLeaving, message: "pods preempted on the nominated node are still terminating"}
 }
 
-// nominatedBeside returns the other pods that are nominated where a pod is, and are of no lower priority: its filters count them in.
-func (p *preemptor) nominatedBeside() []types.UID {
-	var beside []types.UID
+// nominatedBeside returns the other pods that are nominated where a preemptor with an order is, and are of no lower priority: its filters
+// count them in. The scheduler copies each of them under its queue's lock, so each node is asked about once.
+func (p *preemptor) nominatedBeside() (beside []types.UID) {
+	if !p.engine.inflight.Has(p.uid) {
+		return nil
+	}
+	own, asked := make(map[types.UID]bool, len(p.pods)), map[string]bool{"": true}
 	for _, pod := range p.pods {
-		if pod.Status.NominatedNodeName == "" {
+		own[pod.UID] = true
+	}
+	for _, pod := range p.pods {
+		if asked[pod.Status.NominatedNodeName] {
 			continue
 		}
+		asked[pod.Status.NominatedNodeName] = true
 		for _, info := range p.handle.NominatedPodsForNode(pod.Status.NominatedNodeName) {
 			other := p.engine.podOf(orders.RefOf(info.GetPod())) // of one that has left it the queue knows the name alone
-			if corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) && !slices.ContainsFunc(p.pods, func(own *v1.Pod) bool { return own.UID == other.UID }) {
+			if corev1helpers.PodPriority(other) >= corev1helpers.PodPriority(pod) && !own[other.UID] {
 				beside = append(beside, other.UID)
 			}
 		}
