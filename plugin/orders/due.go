@@ -29,7 +29,7 @@ func (f *InFlight) Due(now time.Time) (activations []Activation, next time.Time)
 				e.reservedUntil = now.Add(releasedLasts)
 			}
 			w := Activation{Pod: e.Preemptor, OrderID: e.OrderID, Node: e.Node, Members: e.waiting(), Reason: why}
-			if happened == onVictimsGone {
+			if happened == onVictimsGone && e.early == 0 { // else its cycle is repeated
 				w.Waited = now.Sub(e.CreatedAt)
 			}
 			for _, effect := range asked {

@@ -366,11 +366,11 @@ func (f *InFlight) Refuse(uid types.UID, now time.Time, cycle FailedCycle) (why 
 	return RefusedInFlight, e.OrderID, e.Node
 }
 
-// makeRoom reports whether one of these preemptors has an order whose victims have not left.
+// makeRoom reports whether one of these preemptors has an order whose victims have not left, or whose nomination is being taken back.
 func (f *InFlight) makeRoom(preemptors []types.UID) bool {
 	return slices.ContainsFunc(preemptors, func(uid types.UID) bool {
 		e := f.of(uid)
-		return e != nil && (e.Phase.live() || e.Phase == Leaving) && len(e.Remaining) > 0
+		return e != nil && (e.Phase.Reverts() || (e.Phase.live() || e.Phase == Leaving) && len(e.Remaining) > 0)
 	})
 }
 

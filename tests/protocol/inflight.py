@@ -294,7 +294,9 @@ class InFlight:
 
     def _makes_room(self, uid: str) -> bool:
         entry = self.of(uid)
-        return entry is not None and entry.phase in MAKES_ROOM and bool(entry.remaining)
+        return entry is not None and (
+            entry.phase in REVERTS or (entry.phase in MAKES_ROOM and bool(entry.remaining))
+        )
 
     def due(self, now: float) -> tuple[list[Activation], float | None]:
         """Let happen what time brings about; whom to activate, and when to look again."""

@@ -1,0 +1,43 @@
+package orders
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestAPreemptorWithItsRoomWaitsUntilFailedOrdersOfThoseThatAreNominatedBesideItAreTakenBack(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(order("o", "a"))
+	f.Begin(of("q", order("o2", "b")))
+	f.Succeed("o", at(10), at(90000), notGone)
+	f.left("a")
+	expectWakes(t, f, at(10), Activation{OrderID: "o"})
+	f.Fail("o2", "failed", at(11), RevertWait, noteNothing)
+	cycle := notThere
+	cycle.Beside = []types.UID{"q"}
+
+	if why, _, _ := f.Refuse("p", at(12), cycle); why != RefusedBeside {
+		t.Errorf("refused with %d while the nomination beside it is taken back", why)
+	}
+	expectWakes(t, f, at(12).Add(RevertWait), Activation{OrderID: "o"}, Activation{OrderID: "o2", Revert: true})
+	f.Finish("o2")
+	if why, _, _ := f.Refuse("p", at(13).Add(RevertWait), cycle); why != NotRefused {
+		t.Errorf("refused with %d once it was taken back", why)
+	}
+}
+
+func TestACycleThatIsRepeatedIsNotTakenForOneMoreLastVictim(t *testing.T) {
+	f := NewInFlight()
+	f.Begin(order("o", "a"))
+	f.Succeed("o", at(10), at(90000), notGone)
+	f.left("a")
+	first, _ := f.Due(at(10))
+	f.Refuse("p", at(11), stillThere)
+
+	again, _ := f.Due(at(11).Add(earlyRetryDelay))
+
+	if len(first) != 1 || first[0].Waited == 0 || len(again) != 1 || again[0].Waited != 0 {
+		t.Errorf("first %+v, then %+v", first, again)
+	}
+}
