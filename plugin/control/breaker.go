@@ -72,5 +72,5 @@ func (c *Control) takeBreaker(found *v1.ConfigMap) {
 		open = parseTrips(found.Data, c.Clock.Now())
 	}
 	c.trips.Store(open)
-	c.Changed(false)
+	c.Changed(true)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -288,6 +289,26 @@ func TestAPodThatIsHeldIsTriedAgainWhenNothingRestrictsPreemptionAnyMore(t *test
 	}
 
 	w.tells(enforcing(2, nil), at(1))
+
+	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) > 0 })
+	if _, status := w.cycle(p); status.Code() != fwk.Unschedulable {
+		t.Errorf("status %v", status)
+	}
+}
+
+func TestAPodThatIsHeldForTheEvictorsBreakerIsTriedAgainWhenThatIsClosed(t *testing.T) {
+	open := breakerOf(time.Minute, "mismatches")
+	w, p, _ := simple(t, setup{objects: []runtime.Object{open}}, func(p *st.PodWrapper) { joinGroup(&p.Pod, "g") })
+	w.tells(enforcing(1, nil), at(1))
+	if _, status := w.cycle(p); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Fatalf("status %v", status)
+	}
+
+	closed := open.DeepCopy()
+	closed.Data = map[string]string{"resetAt": time.Now().UTC().Format(time.RFC3339)}
+	if _, err := w.client.CoreV1().ConfigMaps(closed.Namespace).Update(w.ctx, closed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 
 	w.eventually("it is tried again", func() bool { return w.activator.of(p.UID) > 0 })
 	if _, status := w.cycle(p); status.Code() != fwk.Unschedulable {
