@@ -25,8 +25,14 @@ type member struct {
 // isGroup reports whether the order makes room for a pod group.
 func (e *Order) isGroup() bool { return len(e.members) > 0 }
 
+// isQuota reports whether the order makes room for no pod: it has a queue keep within its quota.
+func (e *Order) isQuota() bool { return e.Preemptor.Name == "" }
+
 // Places are the pods that are nominated for the order, each with its node.
 func (e *Order) Places() []wire.Placement {
+	if e.isQuota() {
+		return nil
+	}
 	if !e.isGroup() {
 		return []wire.Placement{{Namespace: e.Preemptor.Namespace, Name: e.Preemptor.Name, UID: e.Preemptor.UID, Node: e.Node}}
 	}

@@ -133,7 +133,7 @@ func (f *InFlight) Count() int {
 	defer f.mu.RUnlock()
 	n := 0
 	for _, e := range f.byPod {
-		if e.Phase.live() {
+		if e.Phase.live() && !e.isQuota() {
 			n++
 		}
 	}

@@ -26,7 +26,7 @@ func (e *Order) endSpan(happened event) {
 // Order is one preemptor with an order, a pod or a pod group. All fields are guarded by inflight.mu.
 type Order struct {
 	OrderID   string
-	Preemptor wire.PodRef // of a group: the PodGroup
+	Preemptor wire.PodRef // of a group: the PodGroup; of a quota, which has none: its queue as the UID
 	Node      string      // of a group: empty
 	members   []*member   // of a group
 	nodes     int         // of its members, so many
@@ -158,9 +158,12 @@ func FromMessage(order *wire.EvictionOrder, opensAt time.Time) *Order {
 		CreatedAt: order.CreatedAt.Time,
 		OpensAt:   opensAt,
 	}
-	if order.Kind == wire.KindGroup {
+	switch order.Kind {
+	case wire.KindGroup:
 		e.EnterGroup(order.Group, order.Members)
-	} else {
+	case wire.KindQuota:
+		e.Preemptor = wire.PodRef{UID: order.Queue}
+	default:
 		e.Preemptor = wire.PodRef{Namespace: order.Preemptor.Namespace, Name: order.Preemptor.Name, UID: order.Preemptor.UID}
 	}
 	for _, v := range order.Victims {

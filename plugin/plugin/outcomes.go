@@ -47,8 +47,12 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		r.Ignore(ctx, err)
 		return
 	}
+	if order.Kind == wire.KindQuota {
+		e.takeQuotaOrder(ctx, order)
+		return
+	}
 	uid := order.PreemptorUID()
-	if uid == "" || order.Kind == wire.KindQuota {
+	if uid == "" {
 		return
 	}
 	if r.Subject != e.store.SubjectOf(order) {
@@ -93,6 +97,20 @@ func (e *engine) takeOrder(ctx context.Context, r natsbus.Record) {
 		outcome = e.inflight.Outcome(order.OrderID) // it may have come since
 	}
 	if outcome != nil {
+		e.applyOutcome(ctx, outcome)
+	}
+}
+
+// takeQuotaOrder takes in an order that has a queue keep within its quota: no pod waits for it, and plans may count on its victims.
+func (e *engine) takeQuotaOrder(ctx context.Context, order *wire.EvictionOrder) {
+	clusterUID, err := e.control.ClusterUID()
+	now := e.clock.Now()
+	if err != nil || clusterUID != order.ClusterUID || order.Queue == "" || order.Void != nil || order.NotAfter.After(now.Add(maxNotAfterAhead)) ||
+		!e.inflight.Adopt(orders.FromMessage(order, order.NotAfter.Add(orders.GateSlack)), now) {
+		return
+	}
+	e.inflight.Forget(types.UID(order.Queue))
+	if outcome := e.inflight.Outcome(order.OrderID); outcome != nil {
 		e.applyOutcome(ctx, outcome)
 	}
 }
