@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from base64 import b64decode, b64encode
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.x509.verification import PolicyBuilder, Store
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from makeway.bus.signing.keys import PublicKeys, SigningKey, SigningKind
 from makeway.cli.check.secrets import judge, secrets_results
@@ -44,6 +45,9 @@ WANTED = WantedSecrets(
     signs=(SigningKind.ORDER, SigningKind.CONTROL, SigningKind.OUTCOME),
 )
 ALL = contents(WANTED, SecretContents(), NOW)
+ENCRYPTED = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+)
 CHOSEN = ("a\"b'c", "p@ss/w:ord?#", "with a blank ", "back\\slash", "12345", "100%25", "Gr\u00fc\u00dfe")
 """Passwords that a person may put into a login's Secret."""
 
@@ -124,16 +128,6 @@ def test_a_rotation_that_is_under_way_is_left_alone() -> None:
     assert contents(WANTED, SecretContents(ALL.secrets, both), NOW).public == both
 
 
-def test_a_login_that_comes_later_gets_a_certificate_and_the_others_keep_theirs() -> None:
-    more = replace(WANTED, users=(*WANTED.users, "evictor"))
-
-    again = contents(more, ALL, NOW)
-
-    assert set(again.secrets) - set(ALL.secrets) == {login("evictor")}
-    assert again.secrets[login("evictor")]["ca.crt"] == ALL.secrets[AUTHORITY]["tls.crt"]
-    assert {name for name in ALL.secrets if again.secrets[name] != ALL.secrets[name]} == {PASSWORDS}
-
-
 def test_logins_of_an_older_chart_are_used_on_though_its_authority_was_thrown_away() -> None:
     old = without(AUTHORITY, PASSWORDS)
 
@@ -151,11 +145,13 @@ def test_without_certificates_and_signatures_there_are_passwords_alone() -> None
     assert made.public == {}
 
 
-async def ensured(cluster: Cluster, directory: Path, wanted: WantedSecrets = WANTED) -> SecretContents:
+async def ensured(
+    cluster: Cluster, directory: Path, wanted: WantedSecrets = WANTED, now: datetime = NOW
+) -> SecretContents:
     async with serving(cluster) as url:
         api = await Api.connect(kubeconfig=str(kubeconfig(directory, url)), user_agent="test")
         try:
-            return await SecretsKeeper(api, wanted).ensure(NOW)
+            return await SecretsKeeper(api, wanted).ensure(now)
         finally:
             await api.close()
 
@@ -231,6 +227,9 @@ async def test_no_private_key_is_stored_whose_public_key_was_refused(tmp_path: P
     [
         ("makeway-signing-evictor", "outcome.pem", b"no key"),
         (AUTHORITY, "tls.crt", b"no certificate"),
+        (AUTHORITY, "tls.key", ENCRYPTED),
+        (AUTHORITY, "tls.key", ALL.secrets[SERVER]["tls.key"].encode()),
+        (login("viewer"), "tls.key", b"no key"),
         (login("viewer"), "tls.crt", b"no certificate"),
         (login("viewer"), "password", b"\xff"),
         (login("viewer"), "password", b"of-a-file\n"),
@@ -282,6 +281,46 @@ async def test_a_secret_that_the_api_server_refuses_does_not_stop_the_others(tmp
     assert "VIEWER_PASSWORD" in made.secrets[PASSWORDS]["passwords.conf"], "NATS starts without it"
 
 
+class Refuses(Cluster):
+    """An API server that stores nothing under a name."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+
+    async def handle(self, request: web.Request) -> web.Response:
+        writes = request.method in ("POST", "PUT") and json.loads(await request.text())
+        if writes and writes["metadata"]["name"] == self.name:
+            return web.json_response({"message": "immutable", "reason": "Invalid"}, status=422)
+        return await super().handle(request)
+
+
+async def test_what_is_not_stored_is_no_login_yet(tmp_path: Path) -> None:
+    made = await ensured(Refuses(login("streams")), tmp_path)
+
+    assert login("streams") not in made.secrets
+    assert login("viewer") in made.secrets
+
+
+async def test_no_secret_is_made_that_holds_nothing_as_pods_would_not_wait_for_its_keys(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster()
+    await ensured(cluster, tmp_path)
+    keys = cluster.objects["configmaps", NAMESPACE, "makeway-keys"]["data"]
+    good = dict(keys)
+    keys["order.pem"] = "no key"
+    del cluster.objects["secrets", NAMESPACE, "makeway-signing-evictor"]
+
+    made = await ensured(cluster, tmp_path)
+
+    assert list(made.unreadable) == ["makeway-keys"]
+    assert "makeway-signing-evictor" not in stored(cluster)
+    keys |= good
+    await ensured(cluster, tmp_path)
+    assert MADE_AGAIN in notes(cluster)["makeway-signing-evictor"]
+
+
 def chosen(password: str) -> SecretContents:
     """All of it, with a password for the viewer that a person chose."""
     data = {**ALL.secrets[login("viewer")], "password": password}
@@ -297,51 +336,6 @@ def test_a_password_of_a_persons_choice_is_in_the_url_and_the_file_as_it_is(pass
     lost_login = {name: data for name, data in made.secrets.items() if name != login("viewer")}
     again = contents(WANTED, SecretContents(lost_login, made.public), NOW)
     assert again.secrets[login("viewer")]["password"] == password
-
-
-def certificate_ends(made: SecretContents, name: str, key: str = "tls.crt") -> datetime:
-    return x509.load_pem_x509_certificate(made.secrets[name][key].encode()).not_valid_after_utc
-
-
-def test_certificates_are_issued_anew_at_two_thirds_of_their_life_and_not_before() -> None:
-    early, late = NOW + timedelta(days=19), NOW + timedelta(days=21)
-    assert contents(WANTED, ALL, early) == ALL
-
-    renewed = contents(WANTED, ALL, late)
-
-    for name in (SERVER, *map(login, WANTED.users)):
-        assert certificate_ends(renewed, name) == late + timedelta(days=30)
-        assert renewed.secrets[name]["ca.crt"] == renewed.secrets[AUTHORITY]["tls.crt"]
-        assert renewed.secrets[name].get("password") == ALL.secrets[name].get("password")
-    assert contents(WANTED, renewed, late) == renewed
-
-
-def test_what_was_issued_before_and_after_a_renewal_verifies_with_either_authority() -> None:
-    renewed = contents(WANTED, ALL, NOW + timedelta(days=21))
-
-    for authority in (ALL, renewed):
-        store = Store(x509.load_pem_x509_certificates(authority.secrets[AUTHORITY]["tls.crt"].encode()))
-        builder = PolicyBuilder().store(store).time(NOW + timedelta(days=22))
-        for issued in (ALL, renewed):
-            leaf = x509.load_pem_x509_certificate(issued.secrets[SERVER]["tls.crt"].encode())
-            builder.build_server_verifier(x509.DNSName("makeway-nats")).verify(leaf, [])
-
-
-def test_a_certificate_that_was_issued_later_is_renewed_later() -> None:
-    more = replace(WANTED, users=(*WANTED.users, "evictor"))
-    later = contents(more, ALL, NOW + timedelta(days=10))
-
-    renewed = contents(more, later, NOW + timedelta(days=21))
-
-    assert certificate_ends(later, login("evictor")) == NOW + timedelta(days=40)
-    assert renewed.secrets[login("evictor")]["ca.crt"] == renewed.secrets[AUTHORITY]["tls.crt"]
-
-
-def test_certificates_of_your_own_leave_none_that_was_made_with_a_login() -> None:
-    switched = contents(replace(WANTED, certificate_days=0), ALL, NOW)
-
-    assert set(switched.secrets[login("viewer")]) == {"user", "password", "url"}
-    assert contents(WANTED, switched, NOW).secrets[login("viewer")]["ca.crt"]
 
 
 async def test_what_helm_has_made_stays_helms(tmp_path: Path) -> None:

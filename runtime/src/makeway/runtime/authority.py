@@ -12,12 +12,17 @@ from ipaddress import ip_address
 from typing import Final, Self
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _BEFORE: Final = timedelta(hours=1)
 """Valid so long before it is made, for clocks that are behind."""
+
+_AHEAD: Final = timedelta(days=1)
+"""No clock that is trusted is ahead of another by so much."""
 
 _SIGNS_CERTIFICATES: Final = x509.KeyUsage(
     digital_signature=False,
@@ -47,11 +52,10 @@ class Authority:
         """Take an authority up again.
 
         Raises:
-            ValueError: it is no certificate with an ECDSA key.
+            ValueError: it is no certificate with its ECDSA key.
         """
         self.pair = pair
-        self._certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = serialization.load_pem_private_key(pair.key, password=None)
+        self._certificate, key = _read(pair)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("an authority's key is ECDSA")
         self._key = key
@@ -98,15 +102,30 @@ class Authority:
         return Pair(_pem(builder.sign(self._key, hashes.SHA256())), private_pem(key))
 
 
-def is_due(certificate: bytes, now: datetime) -> bool:
+def is_due(pair: Pair, now: datetime) -> bool:
     """Report whether a certificate is to be renewed: two thirds of its life are over.
 
+    Or it begins later than tomorrow, since it was issued by a clock that was ahead.
+
     Raises:
-        ValueError: it is no certificate.
+        ValueError: it is no certificate with its key.
     """
-    read = x509.load_pem_x509_certificate(certificate)
-    begin, end = read.not_valid_before_utc, read.not_valid_after_utc
-    return now >= begin + (end - begin) * 2 / 3
+    certificate, _ = _read(pair)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return not begin - _AHEAD <= now < begin + (end - begin) * 2 / 3
+
+
+def _read(pair: Pair) -> tuple[x509.Certificate, PrivateKeyTypes]:
+    """Read a certificate and its key. Raises ValueError."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = serialization.load_pem_private_key(pair.key, None, unsafe_skip_rsa_key_validation=True)
+        of_it = certificate.public_key() == key.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError(f"no certificate with an unencrypted key, in PEM: {error}") from error
+    if not of_it:
+        raise ValueError("the key is not the certificate's")
+    return certificate, key
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

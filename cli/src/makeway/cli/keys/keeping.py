@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 import structlog
 
-from makeway.cli.keys.making import Data, SecretContents, WantedSecrets, contents, login, lost
+from makeway.cli.keys.making import AUTHORITY, Data, SecretContents, WantedSecrets, contents, login, lost
 from makeway.cli.keys.stores import CONFIGMAP, PUBLISHED_AT, SECRETS
 from makeway.core.k8s.times import api_time
 from makeway.runtime.kube import MERGE_PATCH, Api, ApiError, ApiUnavailable
@@ -91,9 +91,9 @@ class SecretsKeeper:
             except ApiError as error:
                 refused[CONFIGMAP] = str(error)
         lost_ones = lost(self.wanted, found)
-        unpublished = SECRETS.values() if CONFIGMAP in refused else ()
+        left = set(SECRETS.values()) if CONFIGMAP in refused else set()
         for name in self.wanted.names:
-            if name in unpublished:
+            if name in left:
                 continue
             notes = {UNREADABLE: made.unreadable[name][:_NOTE]} if name in made.unreadable else {}
             notes |= {MADE_AGAIN: api_time(now)} if name in lost_ones else {}
@@ -101,8 +101,11 @@ class SecretsKeeper:
                 await self._write(name, made.secrets.get(name), notes)
             except ApiError as error:
                 refused[name] = str(error)
+                if name == AUTHORITY and name in made.secrets:
+                    # The next look issues by another one: nothing is stored of what this one has issued.
+                    left |= set(self.wanted.issued)
         self._tell({**refused, **made.unreadable})
-        return made
+        return replace(made, secrets=_stored(made.secrets, found.secrets, left | set(refused)))
 
     def _tell(self, trouble: Mapping[str, str]) -> None:
         """Log what is wrong where that is something else than at the last look."""
@@ -154,7 +157,10 @@ class SecretsKeeper:
         return dict(found.get("data") or {})
 
     async def _write(self, name: str, data: Data | None, notes: Mapping[str, str]) -> None:
-        """Store a Secret where it is another, or has other notes; `data`: None leaves what it holds."""
+        """Store a Secret where it is another, or has other notes. `data`: None leaves what it holds.
+
+        None is made that would hold nothing: pods wait for it.
+        """
         core, namespace, found = self.api.core, self.wanted.namespace, self._found.get(name)
         coded = {key: b64encode(text.encode()).decode("ascii") for key, text in (data or {}).items()}
         if found is not None:
@@ -166,7 +172,7 @@ class SecretsKeeper:
                 body = {**found, "data": coded, "metadata": {**metadata, "annotations": after}}
                 await self.api.call(core.replace_namespaced_secret, name, namespace, body)
                 _log.info("secret_completed", name=name)
-        elif data is not None:
+        elif data:
             annotations = {**_KEPT_BY_HELM, **notes}
             metadata = {"name": name, "namespace": namespace, "labels": LABELS, "annotations": annotations}
             kind = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
@@ -174,6 +180,12 @@ class SecretsKeeper:
                 core.create_namespaced_secret, namespace, {**kind, "metadata": metadata, "data": coded}
             )
             _log.info("secret_made", name=name)
+
+
+def _stored(made: Mapping[str, Data], found: Mapping[str, Data], left: Container[str]) -> dict[str, Data]:
+    """Return what the Secrets hold, of which some were left as they were found. Pure."""
+    known = {name: found.get(name, {}) if name in left else data for name, data in made.items()}
+    return {name: data for name, data in known.items() if data}
 
 
 def written_login(nats: NatsSettings, made: SecretContents, directory: Path) -> NatsSettings:

@@ -51,11 +51,15 @@ class WantedSecrets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the Secrets."""
-        names = [login(user) for user in self.users]
-        names += [PASSWORDS] if self.users else []
-        names += [SERVER, AUTHORITY] if self.users and self.certificate_days else []
-        return (*names, *dict.fromkeys(SECRETS[kind] for kind in self.signs))
+        """Names of the Secrets, in the order of being written: the authority, then what it issues."""
+        names = [AUTHORITY, *self.issued] if self.users and self.certificate_days else []
+        names += [*map(login, self.users), PASSWORDS] if self.users else []
+        return tuple(dict.fromkeys((*names, *(SECRETS[kind] for kind in self.signs))))
+
+    @property
+    def issued(self) -> tuple[str, ...]:
+        """Names of the Secrets with a certificate of the authority's."""
+        return (SERVER, *map(login, self.users))
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class _Making:
 
     def add_certificates(self) -> None:
         """Issue what is missing or ends soon; all of it where the authority is another."""
-        holders = [name for name in (SERVER, *map(login, self.wanted.users)) if name in self.secrets]
+        holders = [name for name in self.wanted.issued if name in self.secrets]
         due = [name for name in holders if self._is_due(name)]
         authority = self._authority(needed=bool(due))
         if authority is None:
@@ -172,7 +176,7 @@ class _Making:
         if not set(_CERTIFICATE) <= set(data):
             return True
         with self._reading(name):
-            return is_due(data["tls.crt"].encode(), self.now)
+            return is_due(_pair(data), self.now)
         return False
 
     def _authority(self, *, needed: bool) -> Authority | None:
@@ -183,9 +187,8 @@ class _Making:
         with self._reading(AUTHORITY) as data:
             if not {"tls.crt", "tls.key"} <= set(data):
                 return Authority.new(SERVICE, self.now, valid) if needed else None
-            certificate = data["tls.crt"].encode()
-            kept = Authority(Pair(certificate, data["tls.key"].encode()))
-            return kept.renewed(self.now, valid) if is_due(certificate, self.now) else kept
+            kept = Authority(_pair(data))
+            return kept.renewed(self.now, valid) if is_due(kept.pair, self.now) else kept
         return None
 
     @contextmanager
@@ -196,6 +199,10 @@ class _Making:
         except ValueError as error:
             self.unreadable[name] = str(error)
             self.secrets.pop(name, None)
+
+
+def _pair(data: Data) -> Pair:
+    return Pair(data["tls.crt"].encode(), data["tls.key"].encode())
 
 
 def _known_passwords(found: Mapping[str, Data]) -> Data:
