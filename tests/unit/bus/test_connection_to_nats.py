@@ -397,3 +397,12 @@ async def test_user_and_password_of_a_url_are_sent_without_its_percent_signs(nat
     bus = await Bus.connect(f"nats://a%20b:p%40ss%2F%2541@127.0.0.1:{nats_server.port}", name="test/one")
 
     await bus.close()
+
+
+async def test_a_token_of_a_url_is_sent_without_its_percent_signs(nats_server: NatsServer) -> None:
+    nats_server.extra = 'authorization { token: "s@cret/%41" }'
+    nats_server.restart()
+
+    bus = await Bus.connect(f"nats://s%40cret%2F%2541@127.0.0.1:{nats_server.port}", name="test/one")
+
+    await bus.close()

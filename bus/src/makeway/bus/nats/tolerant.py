@@ -72,17 +72,21 @@ class TolerantClient(Client):
             raise nats.errors.TimeoutError from error
 
     def _connect_command(self) -> bytes:
+        server = self._current_server
         if self._login is not None:
             key = self._login.key()
             self._auth_configured = True
             self._signature_cb = key.sign
             self._public_nkey = key.public()
             self._user_jwt_cb = key.jwt.encode if key.jwt else None
-        server = self._current_server
-        if server is not None and server.uri.password is not None and not callable(self.options["password"]):
-            # nats-py would send what the URL has, percent signs and all.
-            self.options["user"] = unquote(server.uri.username or "")
-            self.options["password"] = unquote(server.uri.password)
+        elif server is not None and server.uri.username and not callable(self.options["password"]):
+            # nats-py would send what the URL has, percent signs and all; a name alone is a token.
+            name, password = unquote(server.uri.username), server.uri.password
+            self.options |= (
+                {"token": name, "user": None, "password": None}
+                if password is None
+                else {"token": None, "user": name, "password": unquote(password)}
+            )
         return super()._connect_command()
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
