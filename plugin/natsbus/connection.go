@@ -84,7 +84,7 @@ func keepConnected(ctx context.Context, options Options, name string, failed fun
 			if err != nil {
 				logger.Error(err, "nats_password_unreadable", "file", options.PasswordFile)
 			}
-			return options.Username, strings.TrimSpace(string(password))
+			return options.Username, strings.TrimRight(string(password), "\r\n")
 		}))
 	}
 	client = append(client, options.TLS.options()...)

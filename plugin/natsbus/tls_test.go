@@ -140,9 +140,9 @@ func TestAPasswordComesFromAFileThatIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("old")
+	write(" old ")
 	server, bus := newStandInWith(t, nil, Options{Username: "scheduler", PasswordFile: file})
-	server.now(func() { server.login = `"user":"scheduler","pass":"old"` })
+	server.now(func() { server.login = `"user":"scheduler","pass":" old "` })
 	answered(t, bus)
 
 	write("new")
