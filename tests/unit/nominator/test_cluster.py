@@ -51,6 +51,9 @@ def a_node(deleted: str = "", **spec: Any) -> dict[str, Any]:
             a_pod(), a_node(taints=[{"key": "x", "effect": "PreferNoSchedule"}]), False, id="softly"
         ),
         pytest.param(None, a_node(unschedulable=True), False, id="the pod is gone"),
+        pytest.param(
+            a_pod() | {"spec": {"nodeName": "n1"}}, a_node(unschedulable=True), False, id="the pod is there"
+        ),
     ],
 )
 async def test_a_node_that_is_gone_cordoned_or_tainted_keeps_a_pod_out_that_does_not_tolerate_it(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from builders_bus import make_order
+from builders_bus import make_order, make_outcome
 from makeway.bus.messages import NominationToClear, Preemptor
 from makeway.nominator.in_flight import OrdersInFlight
 
@@ -42,4 +42,14 @@ def test_what_waits_for_terminating_pods_holds_its_place_and_is_in_no_bound() ->
     )
 
     assert (one.waits, one.until) == (True, until)
+    assert orders.without_outcome() == 0
+
+
+def test_an_order_whose_outcome_is_known_waits_for_none_while_its_nomination_is_taken_back() -> None:
+    orders = OrdersInFlight()
+    one = orders.begin(replace(make_order(), preemptor=preemptor("p"), node="n1"), stored=True)
+    assert orders.without_outcome() == 1
+
+    one.outcome = make_outcome(one.order, result="failed", reason="x")
+
     assert orders.without_outcome() == 0

@@ -191,6 +191,17 @@ async def test_a_failed_order_whose_nomination_could_not_be_cleared_stays_until_
     assert (world.cleared, world.fails) == (["lower"], [])
 
 
+async def test_outcomes_that_say_expired_were_written_by_an_evictor_that_is_at_work() -> None:
+    world = World()
+
+    async with world.leading():
+        for name in ("higher", "lower"):
+            world.nominator.ended(make_outcome(order_for(name), result="expired", reason="expired"))
+        await world.until(lambda: len(world.nominator.in_flight) == 0)
+
+    assert world.nominator._unanswered == 0
+
+
 async def test_a_nomination_that_is_gone_is_lost_once_it_has_been_seen() -> None:
     world = World()
     world.pods.changed = world.nominator.changed

@@ -64,9 +64,9 @@ class NominatorApi:
         return None if node is None or node.metadata.deletion_timestamp is not None else node
 
     async def keeps_out(self, namespace: str, name: str, node: str) -> bool:
-        """Report whether a node is gone, or lets a pod in no more: it is cordoned, or its taints say so."""
+        """Report whether a node is gone, or lets a waiting pod in no more: by its cordon, or its taints."""
         stored, there = await self.pod(namespace, name), await self.node(node)
-        if stored is None:
+        if stored is None or stored.pod.spec.node_name:
             return False
         cordon = (UNSCHEDULABLE,) if there is not None and there.spec.unschedulable else ()
         tolerations = stored.pod.spec.tolerations or ()

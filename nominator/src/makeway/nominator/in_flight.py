@@ -114,4 +114,4 @@ class OrdersInFlight:
 
     def without_outcome(self) -> int:
         """Return how many wait for their outcome."""
-        return sum(not one.made for one in self._by_uid.values())
+        return sum(not one.made and one.outcome is None for one in self._by_uid.values())

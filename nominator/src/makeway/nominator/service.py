@@ -103,6 +103,7 @@ class Nominator:
         """Take note of an outcome of an order. The first counts."""
         if (one := self.in_flight.get(outcome.order_id)) is not None:
             one.outcome = one.outcome or outcome
+            self._unanswered = 0
             self._wake.set()
 
     def trouble(self) -> str:
@@ -308,7 +309,6 @@ class Nominator:
             by_others = "changed" if pod.nominated else "cleared"
             one.lost = "yielded" if self.in_flight.clears(one.uid) else by_others
         if outcome is not None and not one.made:
-            self._unanswered = 0
             if outcome.result == "succeeded":
                 one.made = True
                 one.preemption.end(result=outcome.result)
@@ -353,7 +353,7 @@ class Nominator:
             one.clears_at = now + CLEARS_AGAIN
             if not await self._nominations.clear(pod.namespace, pod.name, pod.uid, "over"):
                 return
-        self._unanswered += result == "expired"
+        self._unanswered += result == "expired" and one.outcome is None
         self.in_flight.end(one)
         one.preemption.end(message or result, result=result)
         self._metrics.orders.labels(result).inc()
