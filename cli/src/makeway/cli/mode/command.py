@@ -175,9 +175,10 @@ def _seconds(timeout: str) -> float:
 async def _changed(api: Api, installation: Installation, asked: _Asked, printer: Printer) -> bool:
     """Do what was asked for; return whether anything is another than before."""
     at = installation.makeway_namespace
-    before = await stored_brake(api, at) if asked.release else RELEASED
-    if asked.namespace and asked.wanted != "inherit" and asked.namespace not in before.namespaces:
-        # What is set for a namespace that is gone can be taken back.
+    before = await stored_brake(api, at) if asked.namespace or asked.release else RELEASED
+    # What is set for a namespace that is gone is shown, and can be taken back.
+    is_set = asked.wanted is None and asked.namespace in before.namespaces
+    if asked.namespace and asked.wanted != "inherit" and not is_set:
         await _must_exist(api, asked.namespace)
     if asked.wanted == "off":
         return await _brake(api, at, asked, printer)
