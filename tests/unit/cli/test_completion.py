@@ -64,6 +64,11 @@ async def test_nothing_is_offered_and_nothing_said_where_it_cannot_be_read(
 
 
 @pytest.mark.nats
+async def test_nothing_is_said_of_an_api_server_that_takes_its_time(tmp_path: Path) -> None:
+    async with api_server(200, {"items": [{"metadata": {"name": "web-0"}}]}, after_seconds=2) as url:
+        assert await offered("why", "w", KUBECONFIG=kubeconfig(tmp_path, url)) == ["web-0"]
+
+
 async def test_orders_and_queues_are_offered(bus: Bus, nats_server: NatsServer) -> None:
     await bus.ensure_streams()
     order = MESSAGES["order.full"]

@@ -6,6 +6,8 @@ Whoever presses a key must not wait, and must see no error: what cannot be had w
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -114,7 +116,8 @@ def _offered(
             return await find(installation_of(ctx.params))
 
     try:
-        names = asyncio.run(found())
+        with contextlib.redirect_stderr(io.StringIO()):
+            names = asyncio.run(found())
     except (ApiError, ApiUnavailable, BusError, ConfigurationError, OSError, ValueError):
         return []
     # A shell would act on what is in a name; the API server allows none such, a stream may.
