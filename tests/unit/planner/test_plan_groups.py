@@ -602,3 +602,12 @@ def test_a_quota_sees_a_unit_as_one_also_where_its_group_comes_after_its_pods() 
         ("a", "c"),
         ("b",),
     }
+
+
+def test_a_unit_of_which_the_first_pod_is_being_bound_stays_and_others_are_planned_for() -> None:
+    snapshot = cluster(
+        [group("g")], [member("g", "a", "", M), make_pod("b", "n1", size=L), make_pod("c", "n2", MID, XL)]
+    )
+    asked = ask(make_pod("p", priority=HIGH, size=L), assumed=[("a", "n1")])
+
+    assert victims(snapshot, asked) == {"n1": ["b"], "n2": ["c"]}

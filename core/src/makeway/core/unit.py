@@ -67,9 +67,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def whole(uid: str, units: list[Unit], *, rank: int, exempt: str, kept: str) -> Unit:
-    """Return pods that go together as one unit. O(pods). `units`: each pod by itself, one at the least.
+    """Return pods that go together as one unit. O(pods). `units`: each pod by itself.
 
-    It is as important as the most important of them. `exempt`, `kept`: of all together, beside their own.
+    There is none where all that is known of it are pods that are being bound. It is as important as the most
+    important of them. `exempt`, `kept`: of all together, beside their own.
     """
     total: dict[str, int] = {}
     by_queue: dict[int, dict[str, int]] = {}
@@ -81,9 +82,9 @@ def whole(uid: str, units: list[Unit], *, rank: int, exempt: str, kept: str) -> 
     return Unit(
         uid=uid,
         requests=total,
-        priority=max(one.priority for one in units),
+        priority=max((one.priority for one in units), default=0),
         rank=rank,
-        created_micros=min(one.created_micros for one in units),
+        created_micros=min((one.created_micros for one in units), default=0),
         originator=any(one.originator for one in units),
         owner=any(one.owner for one in units),
         opted_out=any(one.opted_out for one in units),

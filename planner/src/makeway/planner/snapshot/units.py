@@ -53,7 +53,7 @@ class UnitReader:
     def of_group(self, group: WholeGroup, pods: Sequence[PodRecord], *, kept: str = "") -> Unit:
         """Return pods of a group that goes whole as one unit. O(pods).
 
-        `pods`: one at the least. `kept`: what the caller knows to keep them beside their own rules.
+        `kept`: what the caller knows to keep them beside their own rules.
         """
         kept = kept or self.kept_whole(group, len(pods))
         return whole(
