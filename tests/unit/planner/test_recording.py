@@ -17,9 +17,11 @@ from makeway.bus.decisions import DecisionRecord
 from makeway.bus.errors import BusUnavailable
 from makeway.bus.messages import API_VERSION, Placement
 from makeway.bus.plan import NodeSelection, PlanRequest, Profile
+from makeway.core.k8s.importance import microseconds
 from makeway.core.k8s.nodes import RequiredNodes
 from makeway.core.k8s.objects import Metadata, Namespace
-from makeway.core.policy.document import Policy, Protection, parse_policy
+from makeway.core.policy.document import LostWork, Policy, Protection, parse_policy
+from makeway.core.policy.lost_work import CHECKPOINT_INTERVAL
 from makeway.core.queues.tree import QueueSpec, QueueTree
 from makeway.core.queues.victims import run_to_end
 from makeway.planner.metrics import PlannerMetrics
@@ -37,6 +39,7 @@ from makeway.planner.recording.recorder import Recorder
 from makeway.planner.snapshot.changes import (
     Adopt,
     Enforce,
+    KnowPodGroups,
     KnowVolumes,
     PutBudget,
     PutClaim,
@@ -44,6 +47,7 @@ from makeway.planner.snapshot.changes import (
     PutNamespace,
     PutNode,
     PutPod,
+    PutPodGroup,
     PutPriorityClass,
     PutStorageClass,
     PutVolume,
@@ -57,6 +61,7 @@ from makeway.planner.snapshot.state import Snapshot
 from makeway.planner.snapshot.volumes import ClaimRecord, VolumeRecord
 from unit.planner.building import NOW, make_budget, make_class, make_node, make_pod, settle
 from unit.planner.offline_building import pod
+from unit.planner.test_plan_groups import group, member
 
 TREE = QueueTree.of(QueueSpec(name="root", children=(QueueSpec(name="ml", maximum={"cpu": 3000}),)))
 WEB = {"app": "web", "queue": "root.ml"}
@@ -150,7 +155,11 @@ def pods(draw: Any) -> Step:
         requests=draw(st.sampled_from([None, None, {"cpu": 1000, "x.io/gpu": 1}])),
         terminating=draw(st.booleans()),
         name=draw(st.sampled_from([uid, "same"])),
+        start_micros=microseconds(NOW) - 10**9 * draw(st.integers(1, 9)),
     )
+    saved = draw(st.sampled_from([0, microseconds(NOW) - 10**8]))
+    facts = msgspec.structs.replace(found.facts, checkpointed_micros=saved, priority_class="low")
+    found = msgspec.structs.replace(found, facts=facts)
     return lambda snapshot: snapshot.apply(PutPod(found))
 
 
@@ -160,7 +169,9 @@ def changes(draw: Any) -> Step:
         disruption_budgets=draw(st.sampled_from(["soft", "hard"])),
         hard_budget_namespaces=("*",),
         protection=Protection(minimum_priority=draw(st.sampled_from([None, 2]))),
+        lost_work=LostWork(draw(st.sampled_from(["off", "aboveSum"]))),
     )
+    saves = draw(st.sampled_from([None, {CHECKPOINT_INTERVAL: "30s"}]))
     step: Step = draw(
         st.sampled_from(
             [
@@ -182,7 +193,7 @@ def changes(draw: Any) -> Step:
                     )
                 ),
                 lambda s: s.apply(PutDevices(frozenset({"x.io/gpu"}) if allowed else None)),
-                lambda s: s.apply(PutPriorityClass(make_class("low", 5, allowed))),
+                lambda s: s.apply(PutPriorityClass(make_class("low", 5, allowed, annotations=saves))),
                 lambda s: s.apply(RemovePriorityClass("low")),
                 lambda s: s.apply(PutNamespace(Namespace(metadata=Metadata(name="default", uid="d")))),
                 lambda s: s.apply(RemoveNamespace("default")),
@@ -276,6 +287,28 @@ def test_what_is_decided_while_budgets_are_applied_is_in_no_recording() -> None:
     assert recordings(1) == {""}
     settle(snapshot)
     assert recordings(2) == {"rec-1"}
+
+
+def test_a_unit_whose_pods_came_or_changed_in_another_order_comes_out_again() -> None:
+    snapshot = JournaledSnapshot()
+    snapshot.apply(KnowPodGroups(True, True, True))
+    snapshot.apply(PutPodGroup(group("g")))
+    for name in ("n1", "n2"):
+        snapshot.apply(PutNode(make_node(name, 3000)))
+    for uid, node in (("a", ""), ("b", "n2"), ("a", "n1")):
+        snapshot.apply(PutPod(member("g", uid, node, 1000)))
+    whole = contents(snapshot, "c", "p", NOW)
+    first = next(whole)
+    snapshot.journal.begin("rec-1")
+    written = [entries.encode_entry(one) for one in (first, *whole)]
+    record = decide(snapshot, 0, request("asks", 4, 3), {})
+    written += [entries.encode_entry(one) for one in snapshot.journal.take(len(snapshot.journal))]
+
+    replay = Replay()
+    (decided,) = replay.read(entries.pack(0, written))
+
+    assert {one.uid for one in record.victims} == {"a", "b"}
+    assert differences(record, replay.again(decided)) == []
 
 
 def test_a_resource_that_was_known_before_the_recording_makes_no_difference() -> None:

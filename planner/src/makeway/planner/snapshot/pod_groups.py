@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 
 import numpy as np
 from msgspec.structs import replace
@@ -105,9 +106,13 @@ class WholeGroup:
         return COMPOSITE_RANK if self.key.composite else GROUP_RANK
 
     def members(self) -> Iterator[PodRecord]:
-        """Yield its bound pods that are not terminating, group by group in the order of names."""
+        """Yield its bound pods that are not terminating, group by group, in the order of names.
+
+        Not as they came: who takes over a snapshot gets them in another order.
+        """
         for key in sorted(self.groups):
-            yield from (pod for pod in self.groups[key].bound.values() if not pod.terminating)
+            staying = (pod for pod in self.groups[key].bound.values() if not pod.terminating)
+            yield from sorted(staying, key=attrgetter("name"))
 
 
 class PodGroups:
