@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
 from makeway.planner.plan.gang.result import GangPlan
+from makeway.planner.plan.lost_work import Losses, lost_work_of
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
@@ -101,6 +103,40 @@ def test_silence_is_worth_no_more_than_the_class_grants() -> None:
     assert chosen([silent, told]) == "n2"
     assert chosen([silent, told], classes=[saving("half-hourly", "30m")]) == "n1"
     assert chosen([silent, told], classes=[saving("half-hourly", "often")]) == "n2"
+
+
+def test_an_interval_below_a_second_is_one_and_none_at_all_means_that_nothing_is_lost() -> None:
+    silent = saved("a", "n1", started=20 * HOUR, of_class="saving")
+    told = saved("b", "n2", started=20 * HOUR, ago=timedelta(seconds=2))
+
+    assert chosen([silent, told], classes=[saving("saving", "500ms")]) == "n1"
+    assert chosen([silent, told], classes=[saving("saving", "0s")]) == "n1"
+    assert chosen([silent, told], Policy(lost_work=LostWork("aboveSum", timedelta(milliseconds=1)))) == "n1"
+
+
+def test_a_pod_that_is_tried_without_the_columns_weighs_work_by_what_it_asks_for() -> None:
+    pods = [saved("a", "n1", started=9 * HOUR), saved("b", "n2", started=HOUR, size=50)]
+    nodes = [make_node(name, 100) for name in ("n1", "n2")]
+    snapshot = make_snapshot(nodes, pods, policy=ON)
+
+    found = plan(snapshot, ask(make_pod("P", "", 1000, 100), ignore_columns=True), NOW)
+
+    assert isinstance(found, Plan)
+    assert [(one.node, one.lost_work, one.removable[0].lost_work) for one in found.unmodelled] == [
+        ("n2", 500 * 3600, 500 * 3600),
+        ("n1", 1000 * 9 * 3600, 1000 * 9 * 3600),
+    ]
+
+
+def test_what_thousands_of_pods_lose_that_are_a_thousand_times_as_large_is_exact() -> None:
+    now, many = microseconds(NOW) // 1_000_000, 9000
+    weighed = lost_work_of(LostWork(), {"cpu": 1}, microseconds(NOW))
+
+    (rate, base, _), lost = weighed.together([UnsavedWork({"cpu": 10_000}, now - 3600)] * many)
+
+    assert lost == many * 3600 * 1_000_000
+    losses = Losses(*(np.array([number]) for number in (rate, base, 0)))
+    assert losses.at(now + 60).tolist() == [many * 3660 * 1_000_000]
 
 
 def test_of_no_pod_counts_more_than_the_policy_lets() -> None:
@@ -299,4 +335,26 @@ def test_another_bound_of_the_policy_counts_at_once() -> None:
 
     snapshot.apply(Enforce(Policy(lost_work=LostWork("aboveSum", HOUR)), "rev-2"))
 
+    assert plan(snapshot, question, NOW, cache) == plan(snapshot, question, NOW)
+
+
+def test_a_save_marks_no_node_where_no_policy_ranks_by_it_and_counts_once_one_does() -> None:
+    pods = [saved("a", "n1", started=20 * HOUR), saved("b", "n2", started=10 * HOUR)]
+    snapshot = make_snapshot([make_node("n1", 100), make_node("n2", 100)], pods, policy=ON)
+    question, cache = ask(make_pod("P", "", 1000, 100)), PlanCache()
+    plan(snapshot, question, NOW, cache)
+    snapshot.apply(Enforce(Policy(), "rev-2"))
+    revision, marked = snapshot.revision, snapshot.changed.copy()
+
+    facts = replace(pods[0].facts, checkpointed_micros=microseconds(NOW - HOUR))
+    snapshot.apply(PutPod(replace(pods[0], facts=facts)))
+
+    assert snapshot.revision > revision
+    assert (snapshot.changed == marked).all()
+    snapshot.apply(Enforce(ON, "rev-3"))
+    found = plan(snapshot, question, NOW, cache)
+    assert isinstance(found, Plan)
+    assert found.candidates[0].node == "n1"
+    assert found == plan(snapshot, question, NOW)
+    snapshot.apply(PutPod(pods[0]))
     assert plan(snapshot, question, NOW, cache) == plan(snapshot, question, NOW)

@@ -74,13 +74,13 @@ def checkpointed_at(metadata: Metadata) -> int:
 def checkpoint_interval(priority_class: Metadata | None) -> int:
     """Return the seconds between two saves that a class grants its pods; NO_BOUND where it says nothing.
 
-    What is no duration counts as absent.
+    Rounded up; 0: its pods lose nothing. What is no duration counts as absent.
     """
     text = (priority_class.annotations or {}).get(CHECKPOINT_INTERVAL) if priority_class else None
     if text is None:
         return NO_BOUND
     try:
-        return seconds_of(parse_duration(text))
+        return _whole_seconds(parse_duration(text))
     except DurationError:
         return NO_BOUND
 
@@ -103,8 +103,12 @@ def share(requests: Mapping[str, int], needs: Mapping[str, int]) -> int:
 
 
 def seconds_of(longest: timedelta) -> int:
-    """Return a bound in seconds; NO_BOUND for 0."""
-    return int(longest.total_seconds()) or NO_BOUND
+    """Return a bound in whole seconds, rounded up; NO_BOUND for 0."""
+    return _whole_seconds(longest) or NO_BOUND
+
+
+def _whole_seconds(duration: timedelta) -> int:
+    return -(-duration // timedelta(seconds=1))
 
 
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]

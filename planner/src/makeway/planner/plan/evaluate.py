@@ -79,7 +79,7 @@ class Evaluation:
             groups.charged[:, places],
             groups.start[:, places],
             groups.unit[:, places] == 0,
-            None if self.lost_work is None else groups.losses(self.lost_work, places),
+            None if self.lost_work is None else groups.losses(places),
         )
 
 

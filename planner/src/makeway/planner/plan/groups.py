@@ -193,16 +193,11 @@ class BatchGroups:
             over[place] = any(budgets.violations(hard, debits))
         return over
 
-    def losses(self, lost_work: LostWorkOf, places: Ints) -> Losses:
+    def losses(self, places: Ints) -> Losses:
         """Return int64[D, len(places)] each: at a lead what all of its unit lose, nothing at others."""
-        work_of = self.plan.snapshot.exemptions.work_of
-        rate, base, until = np.array(
-            [
-                (0, 0, FOREVER) if one is None else lost_work.together(map(work_of, one.members))
-                for one in self.units
-            ],
-            np.int64,
-        ).T
+        none = 0, 0, FOREVER
+        of_units = [none if one is None else one.losses for one in self.units]
+        rate, base, until = np.array(of_units, np.int64).T
         lead, unit = self.lead[:, places], self.unit[:, places]
         return Losses(
             np.where(lead, rate[unit], 0), np.where(lead, base[unit], 0), np.where(lead, until[unit], FOREVER)
@@ -362,10 +357,11 @@ class PlanGroups:
             price = self.snapshot.units.all_of(unit, members, self.snapshot.queues.tree)
             sets = Counter(price.budgets)
             kept, exemption = self._kept(unit, price, members, sets)
-            lost = 0
+            planned = PlannedUnit(unit, price, members, kept, sets, exemption)
             if self.lost_work is not None:
-                lost = sum(map(self.lost_work.of, map(self.snapshot.exemptions.work_of, members)))
-            planned = self._planned[number] = PlannedUnit(unit, price, members, kept, sets, exemption, lost)
+                losses, lost = self.lost_work.together(map(self.snapshot.exemptions.work_of, members))
+                planned = replace(planned, losses=losses, lost_work=lost)
+            self._planned[number] = planned
         return planned
 
     def freed(self, unit: PlannedUnit, layers: BatchLayers, queues: QueueConstraints) -> FreedByUnit:

@@ -72,6 +72,11 @@ class LostWorkOf:
         """The time in seconds since 1970."""
         return self.now_micros // _SECOND
 
+    @property
+    def measure(self) -> tuple[object, ...]:
+        """What decides besides the time."""
+        return self.longest, *sorted(self.needs.items())
+
     def of_pods(self, columns: NodeSlots, slots: Ints, places: Ints) -> Losses:
         """Return the losses of the pods in some slots. O(n · asked resources)."""
         counted = {name for name, need in self.needs.items() if need and name != PODS}
@@ -91,14 +96,15 @@ class LostWorkOf:
         """Return what one pod loses now."""
         return work.lost(self.needs, self.longest, self.second)
 
-    def together(self, works: Iterable[UnsavedWork]) -> tuple[int, int, int]:
-        """Return what some pods lose together: rate, base and until. O(pods)."""
+    def together(self, works: Iterable[UnsavedWork]) -> tuple[tuple[int, int, int], int]:
+        """Return what some pods lose together: rate, base and until, and what that is now. O(pods)."""
         found = np.array(
             [(share(one.requests, self.needs), one.since, min(one.longest, self.longest)) for one in works],
             np.int64,
         ).reshape(-1, 3)
         losses = _losses(found[:, 0], found[:, 1], found[:, 2], self.second)
-        return int(losses.rate.sum()), int(losses.base.sum()), int(losses.until.min(initial=FOREVER))
+        until = int(losses.until.min(initial=FOREVER))
+        return (int(losses.rate.sum()), int(losses.base.sum()), until), int(losses.at(self.second).sum())
 
 
 def lost_work_of(policy: LostWork, needs: Mapping[str, int], now_micros: int) -> LostWorkOf:
@@ -109,6 +115,11 @@ def lost_work_of(policy: LostWork, needs: Mapping[str, int], now_micros: int) ->
 def largest_of(needs: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Return of each resource the most that one of some pods asks for: the measure of a group."""
     return {name: max(one.get(name, 0) for one in needs) for one in needs for name in one}
+
+
+def ranking_by(policy: LostWork, needs: Mapping[str, int], now_micros: int) -> LostWorkOf | None:
+    """Return the same where the policy ranks nodes by it, else None."""
+    return None if policy.rank == "off" else lost_work_of(policy, needs, now_micros)
 
 
 def _losses(shares: Ints, since: Ints, longest: Ints, now: int) -> Losses:

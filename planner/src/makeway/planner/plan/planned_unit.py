@@ -24,8 +24,8 @@ class PlannedUnit:
 
     `unit`: its group in the snapshot; `price`: what its eviction costs. `kept`: why it stays, empty where it
     may go. `exemption`: what exempts one of its pods, where it stays for that; of several, the one that lasts
-    longest. `sets`: of how many of its pods which sets of budgets hold. `lost_work`: what its pods lose of
-    their work, where that counts.
+    longest. `sets`: of how many of its pods which sets of budgets hold. `losses`: what its pods lose of their
+    work, where that counts, as rate, base and until; `lost_work`: now.
     """
 
     unit: WholeGroup
@@ -34,6 +34,7 @@ class PlannedUnit:
     kept: str
     sets: Mapping[int, int]
     exemption: Exemption = NOT_EXEMPT
+    losses: tuple[int, int, int] = (0, 0, FOREVER)
     lost_work: int = 0
 
     @property

@@ -26,7 +26,7 @@ from makeway.planner.plan.daemonset.text import NO_VICTIMS
 from makeway.planner.plan.eligibility import eligible, ruled_out
 from makeway.planner.plan.evaluate import VictimLimits, evaluate, resource_room
 from makeway.planner.plan.groups import PlanGroups
-from makeway.planner.plan.lost_work import lost_work_of
+from makeway.planner.plan.lost_work import ranking_by
 from makeway.planner.plan.node_scores import CHUNK_NODES, NodeScoreCache, ScoreInputs, helped_places
 from makeway.planner.plan.refusal import text as diagnosis
 from makeway.planner.plan.refusal.statistics import RefusalStats
@@ -131,7 +131,7 @@ def _decide(
 ) -> Plan | PlanRefusal | None:
     """Plan without a pause; None where more nodes than `at_most` have to be looked at, after so many were."""
     if question.ignore_columns:
-        question = replace(question, needs={}, constraints=Constraints())
+        question = replace(question, needs={}, weighed=question.needs, constraints=Constraints())
     named, unknown = potential_nodes(snapshot, question)
     potential = eligible(snapshot, question.constraints, named)
     scope = Scope(snapshot.revision, snapshot.node_count, int(potential.size))
@@ -270,11 +270,10 @@ class Evaluator:
         self._devices = snapshot.served_by_devices(question.needs)
         queues = queue_constraints_of(snapshot, question, placed, tallies)
         self.queues = replace(queues, maxima=(), on_its_way=None) if question.ignore_columns else queues
-        self._groups = PlanGroups(snapshot, question, microseconds(now), self._debits, queues.margins)
+        weighed, micros = question.needs if question.weighed is None else question.weighed, microseconds(now)
+        self._lost_work = ranking_by(policy.lost_work, weighed, micros)
+        self._groups = PlanGroups(snapshot, question, micros, self._debits, queues.margins, self._lost_work)
         self.left_out = self._layers.left_out
-        self._lost_work = None
-        if policy.lost_work.rank != "off":
-            self._lost_work = lost_work_of(policy.lost_work, question.needs, microseconds(now))
         undecided = frozenset(one for one in snapshot.undecided if policy.has_hard_budgets(one))
         self._limits = VictimLimits(policy.hard_budgets, policy.limits.victims_per_order, undecided)
         self._undecided = snapshot.signatures.of_namespaces(undecided) if undecided else None
@@ -325,7 +324,7 @@ class Evaluator:
             self.queues.key,
             self._devices,
             policy_groups.surplus_first,
-            snapshot.exemptions.policy.lost_work,
+            self._lost_work and self._lost_work.measure,
             self.question.patient,
         )
         scores = self._score_caches.scores_of(key, snapshot.columns.nodes)

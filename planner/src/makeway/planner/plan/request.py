@@ -61,7 +61,8 @@ class Question:
     also those with much of their grace period left.
     `refused`: UIDs of pods whose deletion the API server lately refused for this preemptor. `left_out`: these
     and the nodes that earlier orders for it leave out, as the ledger knows them.
-    `ignore_columns`: leave every node with a removable pod to the scheduler's filters.
+    `ignore_columns`: leave every node with a removable pod to the scheduler's filters; `weighed` is what the
+    pod needs then, for lost work alone.
     `turn`: a number that differs from request to request; it picks the sample of a refusal.
     `restored`: pods that have left since the moment that is planned for; they count as being where they were,
     while `Snapshot.restoring` holds them. `allowed_before`: what budgets allowed at that moment, where that
@@ -87,6 +88,7 @@ class Question:
     refused: frozenset[str] = frozenset()
     left_out: PassedOver = NOTHING_PASSED_OVER
     ignore_columns: bool = False
+    weighed: Mapping[str, int] | None = None
     turn: int = 0
     restored: tuple[PodRecord, ...] = ()
     allowed_before: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -126,12 +126,13 @@ class NodeTable:
         self.columns.insert(row, slot, cell)
         self.changed[row] = self.revision
 
-    def replace(self, row: int, pod: PodRecord, cell: PodCell) -> None:
-        """Put a pod's new version into the slot of the one before, whose place it takes."""
+    def replace(self, row: int, pod: PodRecord, cell: PodCell, *, marks: bool) -> None:
+        """Put a pod's new version into the slot of the one before, whose place it takes; mark the node."""
         slot = bisect_left(self.order[row], pod.importance)
         self._renewed(row)[slot] = pod
         self.columns.replace(row, slot, cell)
-        self.changed[row] = self.revision
+        if marks:
+            self.changed[row] = self.revision
 
     def remove(self, row: int, pod: PodRecord) -> None:
         """Take a pod off a node."""

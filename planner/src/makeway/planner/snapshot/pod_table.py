@@ -192,7 +192,11 @@ class PodTable:
             self._nodes.without_node.discard(pod)
 
     def _exchange(self, before: PodRecord, pod: PodRecord) -> None:
-        """Put a pod's new version into the slot of the one before, whose place it takes."""
+        """Put a pod's new version into the slot of the one before, whose place it takes.
+
+        Nodes are not marked for a save of its work that no kept plan looks at.
+        """
+        marks = self.exemptions.policy.lost_work.rank != "off" or not _only_saved(before, pod)
         self._count_out(before)
         self._nodes.revision += 1
         self._count_in(pod)
@@ -201,9 +205,9 @@ class PodTable:
             touched = self.groups.touched_by(before)
             self.groups.leave(before, row)
             group = self.groups.join(pod, row)
-            self._nodes.touch((*touched, *self.groups.touched_by(pod)) if pod.node else ())
+            self._nodes.touch((*touched, *self.groups.touched_by(pod)) if pod.node and marks else ())
         if row is not None:
-            self._nodes.replace(row, pod, self.cell_of(pod, group))
+            self._nodes.replace(row, pod, self.cell_of(pod, group), marks=marks)
         elif pod.node:
             self._nodes.without_node.put(pod)
 
@@ -308,3 +312,11 @@ class PodTable:
         place = self._nodes.place_of(pod)
         if place is not None and self._nodes.columns.recount(*place, pod.requests):
             self._nodes.touch(place[:1])
+
+
+def _only_saved(before: PodRecord, pod: PodRecord) -> bool:
+    """Report whether a version of a pod differs from the one before by when it last saved its work alone."""
+    saved = before.facts.checkpointed_micros
+    if saved == pod.facts.checkpointed_micros:
+        return False
+    return before == replace(pod, facts=replace(pod.facts, checkpointed_micros=saved))

@@ -267,8 +267,13 @@ class Snapshot:
         self.pending_updates.add(f"{what} is being applied", uids, self._pods.exempt)
 
     def _enforce(self, policy: Policy, revision: str, source: Source | None) -> None:
-        """Put a policy in force; where its protection differs, all exemptions are worked out. O(pods)."""
+        """Put a policy in force; where its protection differs, all exemptions are worked out. O(pods).
+
+        Where lost work counts otherwise all nodes are marked: saves may have marked none.
+        """
         self._revise()
+        if policy.lost_work != self.exemptions.policy.lost_work:
+            self.changed[:] = self.revision
         for namespace in self.budgets.hold(policy.hard_budgets):
             self.updates.match_again(namespace)
         if self.exemptions.enforce(policy, revision, source):
