@@ -167,6 +167,8 @@ def test_the_choice_is_that_of_a_loop_over_all_pods(seed: int) -> None:
             first = next(at for at, (own, other) in enumerate(zip(key, after, strict=True)) if own != other)
             assert first >= len(names) or one.decided_by == names[first], number
         assert all(one.lost_work == key[2] for one, key in zip(found.candidates, keys, strict=True)), number
+        plain = min(keys, key=lambda key: (*key[:2], *key[3:]))
+        assert found.candidates[0].lost_work_avoided == int(plain[2]) - found.candidates[0].lost_work, number
         assert all(sum(pod.lost_work for pod in one.victims) == one.lost_work for one in found.candidates), (
             number
         )

@@ -17,6 +17,7 @@ from makeway.planner.snapshot.bounds import LEFT_OUT
 _PLAN_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _VICTIMS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 _GROUP_PLAN_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_LOST_WORK_SECONDS = (60, 600, 3600, 4 * 3600, 24 * 3600, 4 * 24 * 3600, 30 * 24 * 3600)
 _GROUP_VICTIMS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000)
 _GROUP_MEMBERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 5000)
 
@@ -134,6 +135,17 @@ class PlannerMetrics:
         )
         self.victims = histogram(
             "victims", "Victims on the best candidate of a plan, awaited ones not counted.", buckets=_VICTIMS
+        )
+        self.lost_work = histogram(
+            "lost_work_seconds",
+            "Where a policy ranks by lost work: what the victims on the best candidate of a plan lose, in "
+            "seconds of a pod of the preemptor's size.",
+            buckets=_LOST_WORK_SECONDS,
+        )
+        self.lost_work_avoided = counter(
+            "lost_work_avoided_seconds",
+            "The same: how much less that is than on the candidate that kube-scheduler's rules alone would "
+            "have taken.",
         )
         self.commits = counter(
             "commits",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
 
@@ -261,5 +261,7 @@ def best_candidates(
         batch = batches[number]
         at = index - ends[number] + batch.places.size
         candidates.append(batch.evaluated.candidate(batch, at, decided_by, explained=rank < EXPLAINED))
+        if not rank and (avoided := scores.avoided(index)):
+            candidates[0] = replace(candidates[0], lost_work_avoided=avoided)
         pods += len(candidates[-1].removable)
     return tuple(candidates), total

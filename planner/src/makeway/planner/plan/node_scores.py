@@ -127,16 +127,18 @@ class NodeScoreCache:
     def best(self, snapshot: Snapshot, rows: Ints, most: int, lost_work: LostWorkOf | None) -> Ints:
         """Return rows to look at in full: of some the open ones, and the best of those that are helped.
 
-        At most so many best ones; in no special order. O(rows).
+        At most so many best ones, and where lost work counts the one that would be best without it; in no
+        special order. O(rows).
         """
         opened = self.open[rows]
         helped = rows[self.helps[rows] & ~opened]
         keys = [*self._keys, snapshot.name_rank()]
+        base = keys.pop(_LOST_WORK)
         if lost_work is None:
-            del keys[_LOST_WORK]
-        else:
-            keys[_LOST_WORK] = keys[_LOST_WORK] + self._rate * lost_work.second
-        return np.concatenate([rows[opened], top(keys, helped, most)])
+            return np.concatenate([rows[opened], top(keys, helped, most)])
+        plain = top(keys, helped, 1)
+        keys.insert(_LOST_WORK, base + self._rate * lost_work.second)
+        return np.concatenate([rows[opened], np.union1d(plain, top(keys, helped, most))])
 
     def _grow(self, rows: int) -> None:
         more = rows - self._seen.size

@@ -27,6 +27,7 @@ RULES = (
     "node-name",
 )
 ONLY_CANDIDATE = "only-candidate"
+_LOST_WORK = RULES.index(comparison.LEAST_LOST_WORK)
 _SHIFT = comparison.PRIORITY_SHIFT
 _LOWEST = -(2**40)
 
@@ -51,6 +52,14 @@ class Scores:
     def order(self) -> Ints:
         """Return the places of the nodes, best first. O(M log M)."""
         return np.lexsort(tuple(reversed(self._all())))
+
+    def avoided(self, best: int) -> int:
+        """Return how much less work the best node loses than the one that would be best without that rule."""
+        if not self.lost_work.any():
+            return 0
+        keys = self._all()
+        plain = np.lexsort(tuple(reversed((*keys[:_LOST_WORK], *keys[_LOST_WORK + 1 :]))))[0]
+        return int(self.lost_work[plain] - self.lost_work[best])
 
     def decided_by(self, better: int, worse: int) -> str:
         """Name the first rule on which one node beats another."""

@@ -14,6 +14,7 @@ from prometheus_client import Counter, Histogram
 from makeway.bus.group_plan import GroupPlanReply, GroupPlanRequest
 from makeway.bus.messages import Placement
 from makeway.bus.plan import PlanReply, PlanRequest
+from makeway.core.policy.lost_work import WHOLE
 from makeway.planner.metrics import PlannerMetrics
 from makeway.planner.orders.ledger import Ledger
 from makeway.planner.orders.not_now import Asker
@@ -50,7 +51,7 @@ class Search(Generic[R, Q, A]):
     questions, of each class of a group's members. `seen`: whether the watch has told of the pods that are
     asked about, where that matters. `not_held`: a plan without what is not to be done now, whatever the
     limits say; or why nothing is. `turn`: what is held while one question is planned for. `sizes`: the
-    metrics' label of a plan, and the numbers that count in histograms.
+    metrics' label of a plan, and the numbers that count in histograms and counters.
     """
 
     request: type[R]
@@ -66,13 +67,16 @@ class Search(Generic[R, Q, A]):
     turn: AbstractAsyncContextManager[object] = _NO_TURN
     attempts: Counter
     seconds: Histogram
-    sizes: Callable[[A], tuple[str, Mapping[Histogram, int]]]
+    sizes: Callable[[A], tuple[str, Mapping[Histogram | Counter, float]]]
 
     def count(self, result: A | PlanRefusal, seconds: float) -> None:
         """Count an answer."""
         label, sizes = ("refused", {}) if isinstance(result, PlanRefusal) else self.sizes(result)
-        for histogram, number in sizes.items():
-            histogram.observe(number)
+        for metric, number in sizes.items():
+            if isinstance(metric, Histogram):
+                metric.observe(number)
+            else:
+                metric.inc(number)
         self.attempts.labels(label).inc()
         self.seconds.labels(label).observe(seconds)
 
@@ -104,10 +108,15 @@ def pod_search(
         tried = ledger.pauses.tried(asker, snapshot, question.nominations)
         return hold_back(question, elsewhere(plan, tried), now)
 
-    def sizes(plan: Plan) -> tuple[str, Mapping[Histogram, int]]:
+    def sizes(plan: Plan) -> tuple[str, Mapping[Histogram | Counter, float]]:
         if not plan.candidates:
             return "unmodelled", {}
-        return "candidates", {metrics.victims: len(plan.candidates[0].victims)}
+        best, found = plan.candidates[0], dict[Histogram | Counter, float]()
+        found[metrics.victims] = len(best.victims)
+        if snapshot.exemptions.policy.lost_work.rank != "off":
+            found[metrics.lost_work] = best.lost_work / WHOLE
+            found[metrics.lost_work_avoided] = best.lost_work_avoided / WHOLE
+        return "candidates", found
 
     return Search(
         request=PlanRequest,
