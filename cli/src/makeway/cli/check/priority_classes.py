@@ -16,6 +16,7 @@ from makeway.core.config.duration import as_text
 from makeway.core.k8s.objects import PriorityClass
 from makeway.core.policy.delay import UnreadableDelay, delay_of
 from makeway.core.policy.external import ANNOTATION, EXTERNAL, asks_for_external, is_external
+from makeway.core.policy.lost_work import interval_problem
 from makeway.core.policy.toleration import UnreadableAnnotation, toleration_of
 from makeway.core.text import first_few
 
@@ -52,6 +53,8 @@ def judge(classes: Sequence[PriorityClass], *, nominator: bool) -> CheckResult:
                 unread.append(f"{name}: {unreadable}; nothing is delayed")
             case timedelta() as delay if delay:
                 delayed.append(f"{name} by {as_text(delay)}")
+        if why := interval_problem(one.metadata):
+            unread.append(f"{name}: {why}; its pods count as never saving")
         if is_external(one):
             external.append(name)
         elif asks_for_external(one):

@@ -20,7 +20,7 @@ from makeway.bus.codec import unwrap_decision, unwrap_order
 from makeway.bus.errors import BusError
 from makeway.bus.following import past_messages
 from makeway.bus.queue_report import QueueQuery, QueueReport
-from makeway.cli.connect.objects import Bare, listed
+from makeway.cli.connect.objects import METADATA_LIST, Bare, listed
 from makeway.cli.connect.session import Installation, installation_of
 from makeway.cli.text import safe
 from makeway.runtime import logs
@@ -28,7 +28,6 @@ from makeway.runtime.kube import ApiError, ApiUnavailable, ConfigurationError
 
 _SECONDS: Final = 3.0
 _MOST: Final = 500
-_NAMES_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _RECENT: Final = timedelta(hours=24)
 """How far back orders are offered."""
 _LATEST: Final = timedelta(hours=1)
@@ -101,7 +100,7 @@ async def _ids(
 
 async def _names(installation: Installation, path: str) -> list[str]:
     async with installation.api() as api:
-        found = await listed(api, path, Bare, query={"limit": str(_MOST)}, accept=_NAMES_ONLY)
+        found = await listed(api, path, Bare, query={"limit": str(_MOST)}, accept=METADATA_LIST)
     return [one.metadata.name for one in found]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -11,6 +11,9 @@ from makeway.core.k8s.objects import Metadata
 from makeway.runtime.kube import Api, ApiError
 
 T = TypeVar("T")
+
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""`accept` of a list of which the metadata is enough."""
 
 
 class Bare(msgspec.Struct):

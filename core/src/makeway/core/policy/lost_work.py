@@ -85,6 +85,16 @@ def checkpoint_interval(priority_class: Metadata | None) -> int:
         return NO_BOUND
 
 
+def interval_problem(priority_class: Metadata) -> str:
+    """Return why the annotation of a class cannot be read; empty where it can, or is absent."""
+    text = (priority_class.annotations or {}).get(CHECKPOINT_INTERVAL, "0")
+    try:
+        parse_duration(text)
+    except DurationError as error:
+        return f"annotation {CHECKPOINT_INTERVAL}: {text[:80]!r} {error}"
+    return ""
+
+
 def unsaved_since(start_micros: int, checkpointed_micros: int) -> int:
     """Return from which second on nothing is saved: since the start, or the last save after it.
 
