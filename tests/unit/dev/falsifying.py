@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from makeway.bus.decisions import RankedCandidate
 from makeway.bus.messages import EvictionOrder, Outcome, VictimOutcome
 from makeway.bus.subjects import Subjects
+from makeway.core.comparison import LEAST_LOST_WORK
 from makeway.dev.audit_log import AuditEvent
 from makeway.dev.checker.case import OrderCase
 from makeway.dev.checker.history import RecordedHistory, StoredRecord, Streams
@@ -194,6 +196,20 @@ class Sample:
         ordered = tuple(sorted(records, key=lambda one: one.at))
         streams: Streams = replace(self.history.streams, **{name: ordered})  # type: ignore[arg-type]
         return replace(self.history, streams=streams)
+
+    def decided(self, *violations: int) -> RecordedHistory:
+        """Let lost work decide between candidates with so many violated budgets, ever more of it lost."""
+        victims = self.order.order.victims
+        candidates = tuple(
+            RankedCandidate(
+                f"n{place}", victims, pdb_violations=many, decided_by=LEAST_LOST_WORK, lost_work_seconds=place
+            )
+            for place, many in enumerate(violations)
+        )
+        first, *others = self.history.streams.decisions
+        return self._with(
+            "decisions", [replace(first, message=_with(first.message, candidates=candidates)), *others]
+        )
 
     def victim(self, **changes: Any) -> RecordedHistory:
         """Change the victim that the order names."""
@@ -487,6 +503,10 @@ MUTATIONS: dict[str, Mutation] = {
             brakes=((sample.event.at - timedelta(seconds=5), sample.event.at + timedelta(seconds=5)),)
         ),
     ),
+    "lost work that the policy does not ask for": Mutation(
+        "lost-work-unasked", lambda sample: sample.decided(0)
+    ),
+    "lost work that counts before a budget": Mutation("lost-work-first", lambda sample: sample.decided(1, 0)),
     "an order of more victims than the policy allows": Mutation(
         "cap-exceeded", lambda sample: sample.in_force(victims_per_order=0)
     ),

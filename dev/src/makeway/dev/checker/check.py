@@ -11,6 +11,7 @@ from makeway.dev.checker import (
     forms,
     gangs,
     lives,
+    lost_work,
     patches,
     spared,
     traces,
@@ -33,6 +34,7 @@ _RULES = (
     truth.rules,
     traces.rules,
     activity.rules,
+    lost_work.rules,
 )
 
 
