@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from makeway.core.comparison import PRIORITY_SHIFT
 from makeway.core.k8s.importance import NOT_STARTED, microseconds
@@ -18,6 +19,8 @@ from makeway.core.k8s.objects import Metadata, PriorityClass
 from makeway.core.policy.document import OBJECTIVE, GroupTerm, LostWork, Policy
 from makeway.core.policy.facts import PodFacts
 from makeway.core.policy.lost_work import CHECKPOINT_INTERVAL, UnsavedWork
+from makeway.planner.metrics import PlannerMetrics
+from makeway.planner.orders.ledger import Ledger
 from makeway.planner.plan.cache import PlanCache
 from makeway.planner.plan.gang.planner import plan_gang
 from makeway.planner.plan.gang.question import GangClass, GangQuestion
@@ -26,6 +29,7 @@ from makeway.planner.plan.lost_work import Losses, lost_work_of
 from makeway.planner.plan.planner import plan
 from makeway.planner.plan.request import Question
 from makeway.planner.plan.result import Plan, PlanCandidate, PlanRefusal
+from makeway.planner.service.searches import pod_search
 from makeway.planner.snapshot.changes import Enforce, PutPod, PutPriorityClass
 from makeway.planner.snapshot.records import PodRecord
 from makeway.planner.snapshot.state import Snapshot
@@ -360,3 +364,19 @@ def test_a_save_marks_no_node_where_no_policy_ranks_by_it_and_counts_once_one_do
     assert found == plan(snapshot, question, NOW)
     snapshot.apply(PutPod(pods[0]))
     assert plan(snapshot, question, NOW, cache) == plan(snapshot, question, NOW)
+
+
+@pytest.mark.parametrize(("policy", "counts"), [(ON, (1, 3600, 8 * 3600)), (Policy(), (0, 0, 0))])
+def test_what_plans_lose_and_lose_less_is_counted_where_the_policy_ranks_by_it(
+    policy: Policy, counts: tuple[float, ...]
+) -> None:
+    little = [saved(uid, "n1", started=HOUR, size=50) for uid in "ab"]
+    pods = [*little, saved("c", "n2", started=9 * HOUR)]
+    snapshot = make_snapshot([make_node("n1", 100), make_node("n2", 100)], pods, policy=policy)
+    found, registry = plan(snapshot, ask(make_pod("P", "", 1000, 100)), NOW), CollectorRegistry()
+
+    assert isinstance(found, Plan)
+    pod_search(snapshot, Ledger(), PlannerMetrics(registry)).count(found, 0.1)
+
+    names = ("seconds_count", "seconds_sum", "avoided_seconds_total")
+    assert tuple(registry.get_sample_value(f"makeway_planner_lost_work_{name}") for name in names) == counts
